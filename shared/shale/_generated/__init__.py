@@ -1,0 +1,1 @@
+"""flatc's output (``make gen``), never edited by hand."""

@@ -1,0 +1,106 @@
+"""The outside world, injected: clock, randomness, ids and CPU work.
+
+Nothing else reads a clock, draws a number or makes an id, so a simulation can replay a history from one seed.
+Waiting is anyio's; the clock of the event loop belongs to whoever starts the loop.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+import anyio.to_thread
+
+from shale.types import Ulid
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time for ages and stamps, monotonic time for durations."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC; may jump."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """See ``Clock``."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """See ``Clock``."""
+        return time.monotonic()
+
+
+class Cpu(Protocol):
+    """Runs work that would block the loop (beyond some five milliseconds)."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Call ``work`` and return its result."""
+        ...
+
+
+class InlineCpu:
+    """Runs work on the spot: for simulations, which use no threads."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """See ``Cpu``."""
+        return work()
+
+
+class ThreadCpu:
+    """Runs work in threads; kernels release the GIL there."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._limiter_size = threads
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """See ``Cpu``.  Cancellation waits for the thread: buffers it uses must stay alive."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(self._limiter_size)
+        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+class Ids:
+    """Makes ULIDs and UUIDs from a clock and a random source."""
+
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
+        self._clock = clock
+        self._rng = rng
+
+    def ulid(self, at_least_ms: int = 0) -> Ulid:
+        """A fresh ULID whose time is now, or ``at_least_ms`` if that is later."""
+        return Ulid.from_parts(max(self._clock.now_ms(), at_least_ms), self._rng.getrandbits(80))
+
+    def uuid(self) -> UUID:
+        """A fresh UUID of version 4."""
+        return UUID(int=self._rng.getrandbits(128), version=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What a process gets from outside."""
+
+    clock: Clock
+    rng: random.Random
+    cpu: Cpu
+    ids: Ids = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", Ids(self.clock, self.rng))
+
+    @classmethod
+    def system(cls, *, cpu_threads: int = 2) -> "Env":
+        """The real world."""
+        return cls(SystemClock(), random.SystemRandom(), ThreadCpu(cpu_threads))

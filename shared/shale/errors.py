@@ -1,0 +1,252 @@
+"""The whole error tree, on one screen: each branch answers one question for the caller, "what now?".
+
+ShaleError
+├── ConflictError        someone wrote first: refresh, plan again, retry
+│   ├── AlreadyExists, Precondition, TransactionConflict
+│   └── ObjectVersionExists
+│       └── ObjectVersionBehindBoundary
+├── FencedError          a newer epoch owns this role: stop this process
+├── UnavailableError     the store did not answer: back off and retry
+│   └── ObjectUpdateTimeout
+├── CorruptionError      stored bytes break the format or miss what they name: stop, keep path and offset
+│   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated
+├── NotFoundError        what was asked for is not there
+│   └── LatestRecordMissing, CheckpointMissing
+├── InvalidRequestError  an impossible call or setting: fix the caller
+│   └── AccessDenied, StoreUnsafe, InvalidDbState, InvalidDeletion, InvalidCompaction, WalDisabled, …
+├── ClosedError          the handle is closed: open a new one
+└── ProtocolPanic        an invariant of ours broke: write nothing more, end the process
+
+``kind`` is the public error kind of SlateDB for the same condition (docs/protocol.md, "Errors").
+"""
+
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """What the public interface of SlateDB calls a condition, so that both can be compared."""
+
+    TRANSACTION = "transaction"
+    CLOSED_CLEAN = "closed:clean"
+    CLOSED_FENCED = "closed:fenced"
+    UNAVAILABLE = "unavailable"
+    INVALID = "invalid"
+    DATA = "data"
+    INTERNAL = "internal"
+
+
+class ShaleError(Exception):
+    """The root of the tree.  ``retryable``: the same call may succeed later without a change by the caller."""
+
+    kind: ErrorKind = ErrorKind.INTERNAL
+    retryable: bool = False
+
+
+class ConflictError(ShaleError):
+    """Someone wrote first."""
+
+    kind = ErrorKind.DATA
+    retryable = True
+
+
+class AlreadyExists(ConflictError):
+    """A conditional create met an object."""
+
+
+class Precondition(ConflictError):
+    """A conditional update met another version of the object, or none."""
+
+
+class TransactionConflict(ConflictError):
+    """A transaction met a newer commit; only that call fails."""
+
+    kind = ErrorKind.TRANSACTION
+
+
+class ObjectVersionExists(ConflictError):
+    """A sequenced create lost against another process."""
+
+
+class ObjectVersionBehindBoundary(ObjectVersionExists):
+    """A sequenced file was created at or below the boundary of its namespace, so it is not committed."""
+
+    def __init__(self, id: int, boundary: int, resource: str = "") -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"{resource or 'object'} {id} is at or behind the boundary {boundary}")
+        self.id = id
+        self.boundary = boundary
+
+
+class FencedError(ShaleError):
+    """A newer epoch owns this role."""
+
+    kind = ErrorKind.CLOSED_FENCED
+
+
+class UnavailableError(ShaleError):
+    """The store did not answer."""
+
+    kind = ErrorKind.UNAVAILABLE
+    retryable = True
+
+
+class ObjectUpdateTimeout(UnavailableError):
+    """An update of a sequenced object did not get through in time."""
+
+
+class CorruptionError(ShaleError):
+    """Stored bytes break the format.  ``path`` names the object, ``offset`` the first byte at fault, if known."""
+
+    kind = ErrorKind.DATA
+
+    def __init__(self, message: str, *, path: str | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        place = self.path or ""
+        if self.offset is not None:
+            place += f" at byte {self.offset}"
+        return f"{place.strip()}: {self.message}" if place else self.message
+
+    def at(self, path: str) -> "CorruptionError":
+        """The same error, naming the object, unless it names one already."""
+        if self.path is None:
+            self.path = path
+        return self
+
+
+class InvalidVersion(CorruptionError):
+    """The object is of a format version that this release does not know."""
+
+
+class InvalidObjectState(CorruptionError):
+    """An object that coordinates processes holds something impossible."""
+
+
+class ManifestMissing(CorruptionError):
+    """A manifest version that something refers to is gone."""
+
+    def __init__(self, id: int) -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"manifest {id} is referenced but gone")
+        self.id = id
+
+
+class WalTruncated(CorruptionError):
+    """A WAL file that replay needs is gone."""
+
+    def __init__(self, id: int) -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"WAL file {id} is needed but gone")
+        self.id = id
+
+
+class NotFoundError(ShaleError):
+    """What was asked for is not there."""
+
+    kind = ErrorKind.DATA
+
+
+class LatestRecordMissing(NotFoundError):
+    """There is no manifest, or no compactions file, where one is required."""
+
+
+class CheckpointMissing(NotFoundError):
+    """The latest manifest lists no such checkpoint."""
+
+    def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"checkpoint {id} does not exist")
+        self.id = id
+
+
+class InvalidRequestError(ShaleError):
+    """An impossible call or setting."""
+
+    kind = ErrorKind.INVALID
+
+
+class AccessDenied(InvalidRequestError):
+    """The store refused the credentials."""
+
+    kind = ErrorKind.UNAVAILABLE
+
+
+class StoreUnsafe(InvalidRequestError):
+    """The store fails the conditional-write check, so two processes could both believe they won."""
+
+
+class InvalidDbState(InvalidRequestError):
+    """The database cannot be used like this: half built, destroyed, or without what the call needs."""
+
+    kind = ErrorKind.DATA
+
+
+class InvalidDeletion(InvalidRequestError):
+    """The object is still needed."""
+
+
+class InvalidCompaction(InvalidRequestError):
+    """A compaction breaks one of the rules V1–V13.  ``rule`` names it."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(f"{rule}: {message}")
+        self.rule = rule
+
+
+class WalDisabled(InvalidRequestError):
+    """A WAL flush was asked for while the WAL is off."""
+
+
+class InvalidSequenceNumber(InvalidRequestError):
+    """A sequence number given by the caller is not above the last one."""
+
+
+class InvalidClockTick(InvalidRequestError):
+    """The clock went backwards further than the writer is willing to wait."""
+
+
+class InvalidCheckpointLifetime(InvalidRequestError):
+    """A checkpoint lifetime that cannot be stored or kept alive."""
+
+
+class CheckpointLifetimeTooShort(InvalidRequestError):
+    """A reader would lose its checkpoint between two polls."""
+
+
+class InvalidManifestPollInterval(InvalidRequestError):
+    """A poll interval of zero or less."""
+
+
+class SegmentExtractorMismatch(InvalidRequestError):
+    """The database was made with another segment extractor, or with none."""
+
+
+class SegmentPrefixNotRecognized(InvalidRequestError):
+    """The extractor does not know a prefix that the manifest holds."""
+
+
+class InvalidSegmentPrefix(InvalidRequestError):
+    """A segment prefix would nest with another one."""
+
+
+class EmptySegmentPrefix(InvalidRequestError):
+    """The extractor gave no prefix for a key."""
+
+
+class MergeOperatorMissing(InvalidRequestError):
+    """A merge operand was met and no operator is configured."""
+
+
+class ClosedError(ShaleError):
+    """The handle is closed."""
+
+    kind = ErrorKind.CLOSED_CLEAN
+
+
+class ProtocolPanic(ShaleError):
+    """An invariant broke that the process cannot survive: nothing more may be written.  ``state`` is for the log."""
+
+    def __init__(self, invariant: str, **state: object) -> None:
+        super().__init__(f"{invariant} {state}" if state else invariant)
+        self.invariant = invariant
+        self.state = state

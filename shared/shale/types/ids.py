@@ -1,0 +1,50 @@
+"""Ids, sequence numbers and epochs.  Files have an id, processes an epoch, rows a seq."""
+
+from typing import NewType, Self
+
+ManifestId = NewType("ManifestId", int)
+CompactionsId = NewType("CompactionsId", int)
+WalId = NewType("WalId", int)
+RunId = NewType("RunId", int)
+Epoch = NewType("Epoch", int)
+Seq = NewType("Seq", int)
+
+U64_MAX = 2**64 - 1
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUES = {char: value for value, char in enumerate(_ALPHABET)}
+_TEXT_LENGTH = 26
+
+
+class Ulid(int):
+    """128 bits: 48 of milliseconds since 1970, 80 of chance.  As text: 26 characters of Crockford base 32."""
+
+    __slots__ = ()
+
+    @property
+    def ms(self) -> int:
+        """Milliseconds since 1970; the only part that a rule about time may compare."""
+        return self >> 80
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read the canonical upper-case form; ``None`` for anything else."""
+        if len(text) != _TEXT_LENGTH or text[0] > "7":
+            return None
+        number = 0
+        for char in text:
+            value = _VALUES.get(char)
+            if value is None:
+                return None
+            number = number << 5 | value
+        return cls(number)
+
+    @classmethod
+    def from_parts(cls, ms: int, chance: int) -> Self:
+        """Build one from milliseconds (48 bits) and 80 random bits."""
+        return cls((ms & (2**48 - 1)) << 80 | chance)
+
+    def __str__(self) -> str:
+        return "".join(_ALPHABET[self >> shift & 31] for shift in range(125, -1, -5))
+
+    def __repr__(self) -> str:
+        return f"Ulid({self})"

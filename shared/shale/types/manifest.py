@@ -1,0 +1,117 @@
+"""The manifest: one frozen value per version of a database (docs/format.md 4, docs/protocol.md 3.3)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from shale.types.ids import Epoch, ManifestId, Seq, Ulid, WalId
+from shale.types.sst import SortedRun, Sst, SstView
+
+CLOCK_TICK_MIN = -(2**63)
+EMPTY_SEQUENCE_TRACKER = b"\x01" + bytes(12)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """One LSM tree.  ``l0`` is newest first; ``compacted`` is newest first, that is by descending run id.
+
+    The watermark is the view id of the newest L0 that compaction has consumed; ``…_sst_id`` is the SST behind it,
+    which only manifests of version 1 and the process that set it know.
+    """
+
+    l0: tuple[SstView, ...] = ()
+    compacted: tuple[SortedRun, ...] = ()
+    last_compacted_l0_sst_view_id: Ulid | None = None
+    last_compacted_l0_sst_id: Ulid | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """No L0 and no runs."""
+        return not self.l0 and not self.compacted
+
+    def views(self) -> Iterator[SstView]:
+        """Every view, L0 first, in order of precedence."""
+        yield from self.l0
+        for run in self.compacted:
+            yield from run.ssts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The tree of all keys with one prefix."""
+
+    prefix: bytes
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A manifest version that must be kept.  Times are whole seconds since 1970; ``expire_s`` 0 means never."""
+
+    id: UUID
+    manifest_id: ManifestId
+    expire_s: int = 0
+    create_s: int = 0
+    name: str | None = None
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether the lifetime is over (``expire <= now``)."""
+        return self.expire_s != 0 and self.expire_s * 1000 <= now_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalDb:
+    """Another database in the same store, some of whose SSTs this one uses."""
+
+    path: str
+    source_checkpoint_id: UUID
+    final_checkpoint_id: UUID | None = None
+    sst_ids: tuple[Ulid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything a version says, without its own id (the file name holds it).
+
+    ``next_wal_sst_id`` is the wire's ``wal_id_last_seen`` plus one.  ``sequence_tracker`` stays encoded: only the
+    writer looks inside, everyone else copies it.  ``wal_object_store_uri`` exists in version 1 only.
+    """
+
+    initialized: bool = True
+    writer_epoch: Epoch = Epoch(0)
+    compactor_epoch: Epoch = Epoch(0)
+    replay_after_wal_id: WalId = WalId(0)
+    next_wal_sst_id: WalId = WalId(1)
+    tree: Tree = field(default_factory=Tree)
+    segments: tuple[Segment, ...] = ()
+    segment_extractor_name: str | None = None
+    last_l0_clock_tick: int = CLOCK_TICK_MIN
+    last_l0_seq: Seq = Seq(0)
+    recent_snapshot_min_seq: Seq = Seq(0)
+    checkpoints: tuple[Checkpoint, ...] = ()
+    external_dbs: tuple[ExternalDb, ...] = ()
+    sequence_tracker: bytes = EMPTY_SEQUENCE_TRACKER
+    wal_object_store_uri: str | None = None
+
+    def trees(self) -> Iterator[tuple[bytes, Tree]]:
+        """The root tree as prefix ``b""``, then every segment by prefix."""
+        yield b"", self.tree
+        for segment in self.segments:
+            yield segment.prefix, segment.tree
+
+    def tree_of(self, prefix: bytes) -> Tree | None:
+        """The tree of a segment (``b""``: the root); ``None`` if there is no such segment."""
+        return next((tree for name, tree in self.trees() if name == prefix), None)
+
+    def views(self) -> Iterator[SstView]:
+        """Every view of every tree."""
+        for _, tree in self.trees():
+            yield from tree.views()
+
+    def ssts(self) -> dict[Ulid, Sst]:
+        """Every physical SST that some view shows, once."""
+        return {view.sst.id: view.sst for view in self.views()}
+
+    def checkpoint(self, id: UUID) -> Checkpoint | None:  # noqa: A002 - the field's name
+        """The checkpoint with this id, if the list has it."""
+        return next((checkpoint for checkpoint in self.checkpoints if checkpoint.id == id), None)
