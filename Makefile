@@ -1,0 +1,73 @@
+# Every command a developer, a hook or the CI runs, written once.  `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+SEEDS ?= 1000
+ROUNDS ?= 50
+JOBS ?= 2
+
+.PHONY: help install demo up test bench sim soak lint fmt gen check lock image compose-check clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(INSTALLED) ## everything into .venv, by hash
+
+# The installer is itself pinned in the lock; pip only ever installs that one package.
+$(INSTALLED): pyproject.toml requirements-dev.lock
+	$(PYTHON) -m venv --without-pip $(VENV)
+	awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements-dev.lock > $(VENV)/installer.lock
+	$(PYTHON) -m pip --quiet --python $(BIN)/python install --require-hashes --no-deps -r $(VENV)/installer.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-dev.lock
+	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+demo: install ## the main job on real data: three daemons, a killed and a fenced writer, every row back
+	$(BIN)/shale demo $(DEMO)
+
+up: install ## the demo's three daemons, left running
+	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
+
+test: install ## the default suite, under ten minutes on two cores
+	$(BIN)/pytest -n $(JOBS) $(TESTS)
+
+bench: install ## the table of speeds, against the slatedb wheel and rocksdict in one run
+	$(BIN)/python -m tests.bench $(BENCH)
+
+sim: install ## SEEDS= how many per row, SEED= to replay one
+	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
+
+soak: install ## the long runs: ROUNDS= of SIGKILL under load, start and stop, ten million rows
+	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration $(TESTS)
+
+lint: install ## ruff, layer contracts, mypy strict, pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+fmt: install ## format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: test lint ## what CI runs
+
+lock: ## write both dependency files again
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-header -q pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
+
+image: ## the container image; BASE_IMAGE= to choose the base
+	docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t shale:local .
+
+compose-check: install ## the compose stack on a real engine: health, hard kills, scrape targets, quick stop
+	$(BIN)/python -m tests.integration.compose_check
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) .shale .demo .mypy_cache .ruff_cache .hypothesis
