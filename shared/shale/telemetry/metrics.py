@@ -1,17 +1,24 @@
 """Counters, gauges and histograms of one process, by the names of the catalogue.
 
-A part asks once for the children it needs and keeps them; a name that the catalogue does not hold is a mistake of
-ours and fails at once.  Hot paths count in plain integers and register a ``before_scrape`` hook instead.
+A part asks once for the children it needs and keeps them; a name or a label value that the catalogue does not hold
+is a mistake of ours and fails at once.  Where the values of a metric's labels are closed sets, the first use makes
+every child, so that a rate over a counter that never moved is 0 and not "no data".  Hot paths count in plain
+integers and register a ``before_scrape`` hook instead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from shale.telemetry.catalogue import CATALOGUE, Kind, MetricSpec
+from shale.telemetry.catalogue import CATALOGUE
+from shale.telemetry.spec import WHO_LABELS, Kind, MetricSpec
 
 M = TypeVar("M", Counter, Gauge, Histogram)
+
+CHILDREN_MAX = 64
+"""Larger products of label values are made as they are asked for: most of their combinations cannot occur."""
 
 
 class Metrics:
@@ -22,6 +29,7 @@ class Metrics:
         self._db = db
         self._families: dict[str, Counter | Gauge | Histogram] = {}
         self._before_scrape: list[Callable[[], None]] = []
+        self._children_made: set[tuple[str, ...]] = set()
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter child with these labels; ``db`` is added where the metric has it."""
@@ -47,13 +55,27 @@ class Metrics:
     def _child(self, type_: type[M], kind: Kind, name: str, labels: dict[str, str]) -> M:
         spec = CATALOGUE[name]
         assert spec.kind is kind, f"{name} is a {spec.kind}"
+        for label, value in labels.items():
+            closed = spec.closed_values(label)
+            assert not closed or value in closed, f"{name}: {label}={value!r} is not in the catalogue"
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = self._family(spec)
         assert isinstance(family, type_)
         if "db" in spec.labels:
             labels = {"db": self._db, **labels}
-        return family.labels(**labels) if spec.labels else family
+        if not spec.labels:
+            return family
+        self._make_siblings(spec, family, labels)
+        return family.labels(**labels)
+
+    def _make_siblings(self, spec: MetricSpec, family: Counter | Gauge | Histogram, labels: dict[str, str]) -> None:
+        who = (spec.name, *(labels[name] for name in spec.labels if name in WHO_LABELS))
+        if who in self._children_made:
+            return
+        self._children_made.add(who)
+        for values in _children(spec, labels):
+            family.labels(*values)
 
     def _family(self, spec: MetricSpec) -> Counter | Gauge | Histogram:
         match spec.kind:
@@ -63,3 +85,17 @@ class Metrics:
                 return Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
             case Kind.HISTOGRAM:
                 return Histogram(spec.name, spec.help, spec.labels, registry=self.registry, buckets=spec.buckets)
+
+
+def _children(spec: MetricSpec, labels: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """Every combination that can occur for the same database and the same "who"; none if a set is open or large."""
+    choices: list[tuple[str, ...]] = []
+    size = 1
+    for name in spec.labels:
+        values = (labels[name],) if name == "db" or name in WHO_LABELS else spec.closed_values(name)
+        if not values:
+            return
+        choices.append(values)
+        size *= len(values)
+    if size <= CHILDREN_MAX:
+        yield from product(*choices)

@@ -1,0 +1,50 @@
+"""What kind of trouble an error is: the closed label ``error_type`` of metrics and log lines."""
+
+from enum import StrEnum
+
+from shale.errors import (
+    AccessDenied,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidRequestError,
+    ObjectUpdateTimeout,
+    UnavailableError,
+)
+
+
+class ErrorType(StrEnum):
+    """The vocabulary of docs/operations.md 1.2."""
+
+    NETWORK = "network"
+    THROTTLE = "throttle"
+    TIMEOUT = "timeout"
+    AUTH = "auth"
+    PRECONDITION = "precondition"
+    MEMORY = "memory"
+    CORRUPTION = "corruption"
+    VALIDATION = "validation"
+    FENCED = "fenced"
+    INTERNAL = "internal"
+
+
+_BY_CLASS: tuple[tuple[type[BaseException], ErrorType], ...] = (
+    (FencedError, ErrorType.FENCED),
+    (CorruptionError, ErrorType.CORRUPTION),
+    (AccessDenied, ErrorType.AUTH),
+    (ConflictError, ErrorType.PRECONDITION),
+    (ObjectUpdateTimeout, ErrorType.TIMEOUT),
+    (UnavailableError, ErrorType.NETWORK),
+    (InvalidRequestError, ErrorType.VALIDATION),
+    (MemoryError, ErrorType.MEMORY),
+    (TimeoutError, ErrorType.TIMEOUT),
+    (OSError, ErrorType.NETWORK),
+)
+
+
+def error_type_of(error: BaseException) -> ErrorType:
+    """The first class of the table that the error is an instance of; ``internal`` for everything unforeseen."""
+    for class_, error_type in _BY_CLASS:
+        if isinstance(error, class_):
+            return error_type
+    return ErrorType.INTERNAL

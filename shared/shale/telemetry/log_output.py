@@ -1,0 +1,126 @@
+"""Where log lines of a daemon go: JSON lines or a coloured console on stderr (docs/operations.md, "Logs").
+
+Records of other libraries pass through the same formatter, so that a log file has one form.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import orjson
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+_SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
+_SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
+_URL_PASSWORD = re.compile(r"(://[^/\s:@]+:)[^/\s@]+@")
+HIDDEN = "***"
+_FIRST = ("ts", "level", "event", "component", "db")
+
+
+def format_key(key: bytes, *, full: bool = False) -> str:
+    """A row's key as logs show it: its length and its first 8 bytes in hex, unless whole keys are allowed."""
+    return f"{len(key)}:{key.hex() if full else key[:8].hex()}"
+
+
+class KeyFormat:
+    """Replaces bytes by ``format_key``: rows' keys are the only bytes that are logged."""
+
+    def __init__(self, *, full: bool) -> None:
+        self._full = full
+
+    def __call__(self, _logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+        """The line with every ``bytes`` made text."""
+        for name, value in line.items():
+            if isinstance(value, bytes | bytearray | memoryview):
+                line[name] = format_key(bytes(value), full=self._full)
+        return line
+
+
+def redact(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    """Hide what has the name of a secret, passwords in URLs and signatures of signed URLs."""
+    for name, value in line.items():
+        line[name] = HIDDEN if _SECRET_NAME.search(name) else _without_secrets(value)
+    return line
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return _URL_PASSWORD.sub(rf"\1{HIDDEN}@", _SIGNED_URL.sub(rf"\1{HIDDEN}", value))
+    if isinstance(value, MutableMapping):
+        return {
+            name: HIDDEN if _SECRET_NAME.search(str(name)) else _without_secrets(item) for name, item in value.items()
+        }
+    return value
+
+
+def _in_order(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    return {**{name: line[name] for name in _FIRST if name in line}, **line}
+
+
+def _component_of_others(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
+    record = line.get("_record")
+    if "component" not in line and isinstance(record, logging.LogRecord):
+        line["component"] = record.name
+    return line
+
+
+def _render_json(_logger: WrappedLogger, _method: str, line: EventDict) -> str:
+    return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def configure_logging(
+    *, level: str = "info", format_: str = "auto", full_keys: bool = False, stream: TextIO | None = None
+) -> logging.Handler:
+    """Send every record of the process to ``stream`` (stderr); ``format_`` is ``auto``, ``json`` or ``console``.
+
+    Returns:
+        the handler, which replaces all others of the root logger.
+    """
+    out = stream if stream is not None else sys.stderr
+    as_json = format_ == "json" or (format_ == "auto" and not out.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+    ]
+    last: list[Processor]
+    if as_json:
+        last = [
+            structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+        ]
+        last += [_in_order, _render_json]
+    else:
+        last = [structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts")]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.PositionalArgumentsFormatter()],
+        processors=[
+            *shared,
+            _component_of_others,
+            KeyFormat(full=full_keys),
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            redact,
+            *last,
+        ],
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    set_level(level)
+    return handler
+
+
+def set_level(level: str) -> None:
+    """Change the level of our own lines; other libraries speak from WARNING on, and everything at ``debug``."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger("shale").setLevel(number)
+    logging.getLogger().setLevel(max(number, logging.WARNING))
+
+
+def level_name() -> str:
+    """The level of our own lines."""
+    return logging.getLevelName(logging.getLogger("shale").getEffectiveLevel()).lower()

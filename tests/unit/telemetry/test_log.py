@@ -1,0 +1,148 @@
+"""Log lines: form, levels, redaction, rate limit."""
+
+import ast
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shale.errors import CorruptionError, UnavailableError
+from shale.telemetry import log as log_module
+from shale.telemetry.events import Event
+from shale.telemetry.log import RateLimit, get_logger
+from shale.telemetry.log_output import configure_logging, format_key, level_name, set_level
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    log_module._LIMIT.__init__()  # type: ignore[misc]
+    stream = io.StringIO()
+    configure_logging(level="info", format_="json", stream=stream)
+    yield stream
+    root.handlers[:] = before
+    root.setLevel(level)
+    logging.getLogger("shale").setLevel(logging.NOTSET)
+
+
+def _read(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_is_json_with_the_event_and_its_fields(lines: io.StringIO) -> None:
+    get_logger("gc", db="orders").info(Event.GC_DELETE, resource="manifest", count=3, boundary=41)
+    (line,) = _read(lines)
+    assert list(line)[:5] == ["ts", "level", "event", "component", "db"]
+    assert line["event"] == "gc.delete"
+    assert line["level"] == "info"
+    assert (line["resource"], line["count"], line["boundary"]) == ("manifest", 3, 41)
+    assert str(line["ts"]).endswith("Z")
+    assert "." in str(line["ts"])
+
+
+def test_levels_change_at_run_time(lines: io.StringIO) -> None:
+    log = get_logger("wal")
+    log.debug(Event.WAL_FLUSH_OK, wal_id=1)
+    set_level("debug")
+    log.debug(Event.WAL_FLUSH_OK, wal_id=2)
+    assert [line["wal_id"] for line in _read(lines)] == [2]
+    assert level_name() == "debug"
+
+
+def test_lines_of_other_libraries_have_the_same_form(lines: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").warning("port %d is busy", 8080)
+    (line,) = _read(lines)
+    assert line["event"] == "port 8080 is busy"
+    assert line["component"] == "uvicorn.error"
+    assert line["level"] == "warning"
+
+
+def test_secrets_and_whole_keys_never_reach_the_log(lines: io.StringIO) -> None:
+    get_logger("config").info(
+        Event.CONFIG_RELOADED,
+        auth_token="abc123",
+        key=b"customer:0815:secret",
+        url="s3://user:hunter2@bucket/db?X-Amz-Signature=deadbeef&x=1",
+        nested={"password": "hunter2"},
+    )
+    text = lines.getvalue()
+    assert not [word for word in ("abc123", "hunter2", "deadbeef", "0815") if word in text]
+    assert _read(lines)[0]["key"] == "20:" + b"customer".hex()
+
+
+def test_the_same_error_is_written_once_a_second_and_counted(
+    monkeypatch: pytest.MonkeyPatch, lines: io.StringIO
+) -> None:
+    now = iter([0.0, 0.1, 0.2, 0.3, 1.5])
+    monkeypatch.setattr(log_module.time, "monotonic", lambda: next(now))
+    log = get_logger("gc")
+    for _ in range(3):
+        log.error(Event.GC_TASK_FAILED, resource="wal", error=UnavailableError("no answer"))
+    log.error(Event.GC_TASK_FAILED, resource="wal", error=CorruptionError("bad"))
+    log.error(Event.GC_TASK_FAILED, resource="wal", error=UnavailableError("no answer"))
+    seen = [(line["error_type"], line.get("suppressed")) for line in _read(lines)]
+    assert seen == [("network", None), ("corruption", None), ("network", 2)]
+
+
+def test_rate_limit_forgets_the_count_when_it_reports_it() -> None:
+    limit = RateLimit()
+    assert [limit.admit("e", "t", at) for at in (0.0, 0.5, 1.0, 1.2, 3.0)] == [0, None, 1, None, 1]
+
+
+def test_tracebacks_are_frames_without_local_variables(lines: io.StringIO) -> None:
+    password = "hunter2"
+    try:
+        raise ValueError("boom" + password[:0])
+    except ValueError as error:
+        get_logger("service").error(Event.DAEMON_FAILED, error=error, exc_info=True)
+    (line,) = _read(lines)
+    assert "hunter2" not in lines.getvalue()
+    assert line["error"] == "boom"
+    assert isinstance(line["exception"], list)
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [(b"", "0:"), (b"abc", "3:616263"), (bytes(range(20)), "20:0001020304050607")],
+)
+def test_keys_are_shown_as_length_and_eight_bytes(key: bytes, shown: str) -> None:
+    assert format_key(key) == shown
+
+
+def _calls() -> Iterator[tuple[str, str, str]]:
+    for path in [*ROOT.glob("shared/shale/**/*.py"), *ROOT.glob("services/**/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.args
+                and isinstance(node.args[0], ast.Attribute)
+                and isinstance(node.args[0].value, ast.Name)
+                and node.args[0].value.id == "Event"
+            ):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.func.attr, node.args[0].attr
+
+
+def test_every_call_uses_the_level_of_the_catalogue() -> None:
+    """``gc.delete`` also has a line per object, at DEBUG; the catalogue says so."""
+    wrong = [
+        (where, method, name)
+        for where, method, name in _calls()
+        if method in {"debug", "info", "warning", "error", "critical"}
+        and method != Event[name].level
+        and (method, name) != ("debug", "GC_DELETE")
+    ]
+    assert wrong == []
+
+
+def test_events_are_dotted_lower_case_names() -> None:
+    for event in Event:
+        assert (
+            event.value == event.name.lower().replace("_", ".") or event.value.replace(".", "_") == event.name.lower()
+        )
