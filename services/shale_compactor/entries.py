@@ -1,0 +1,46 @@
+"""Edits of the compactions value: one entry replaced, some added, finished ones forgotten (docs/protocol.md 6.3)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from shale.types import Compaction, Compactions, CompactionStatus
+
+_USES_CAPACITY = (CompactionStatus.SUBMITTED, CompactionStatus.SCHEDULED, CompactionStatus.RUNNING)
+
+
+def with_entries(compactions: Compactions, changed: Iterable[Compaction]) -> Compactions:
+    """Replace or insert entries; the result ascends by id."""
+    by_id = {entry.id: entry for entry in compactions.entries}
+    by_id.update((entry.id, entry) for entry in changed)
+    return replace(compactions, entries=tuple(by_id[id_] for id_ in sorted(by_id)))
+
+
+def with_entry(compactions: Compactions, entry: Compaction) -> Compactions:
+    """Replace or insert one entry."""
+    return with_entries(compactions, (entry,))
+
+
+def retained(compactions: Compactions) -> Compactions:
+    """What a coordinator stores: all active entries and the finished one with the greatest id.
+
+    One finished entry has to stay, because the collector of ``compacted/`` takes its low watermark from it.
+    """
+    newest = max((entry.id for entry in compactions.entries if not entry.is_active), default=None)
+    kept = tuple(entry for entry in compactions.entries if entry.is_active or entry.id == newest)
+    return compactions if len(kept) == len(compactions.entries) else replace(compactions, entries=kept)
+
+
+def count_using_capacity(compactions: Compactions) -> int:
+    """Submitted, Scheduled and Running entries; a Compacted one has left its worker."""
+    return sum(entry.status in _USES_CAPACITY for entry in compactions.entries)
+
+
+def with_status(compactions: Compactions, status: CompactionStatus) -> list[Compaction]:
+    """The entries with one status, by ascending id."""
+    return [entry for entry in compactions.entries if entry.status is status]
+
+
+def finished(entry: Compaction, status: CompactionStatus) -> Compaction:
+    """The entry as Completed or Failed: nobody works on it and no progress is kept."""
+    assert status.is_finished
+    return replace(entry, status=status, worker=None, ctx=None)

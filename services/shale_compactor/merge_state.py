@@ -1,0 +1,43 @@
+"""What a coordinator adopts from the stored compactions into its own copy (docs/protocol.md 6.6, step 1).
+
+The coordinator decides what is scheduled and what is finished; workers move entries between Scheduled, Running and
+Compacted; admins add Submitted ones.  So each side's news about the other's business is refused.
+"""
+
+from dataclasses import dataclass
+
+from shale.types import Compaction, Compactions, CompactionStatus
+from shale_compactor.entries import with_entries
+
+_S = CompactionStatus
+_ACCEPTED_NEW = frozenset({_S.SUBMITTED, _S.COMPACTED, _S.COMPLETED, _S.FAILED})
+_ADOPTED: dict[CompactionStatus, frozenset[CompactionStatus]] = {
+    _S.SUBMITTED: frozenset({_S.COMPACTED}),
+    _S.SCHEDULED: frozenset({_S.RUNNING, _S.COMPACTED}),
+    _S.RUNNING: frozenset({_S.SCHEDULED, _S.RUNNING, _S.COMPACTED}),
+    _S.COMPACTED: frozenset({_S.COMPACTED}),
+    # A finished entry stays finished: an older copy of it may come back with a worker's late heartbeat.
+    _S.COMPLETED: frozenset(),
+    _S.FAILED: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedState:
+    """The new local state, and entries that nobody may add: Scheduled or Running, unknown to the coordinator."""
+
+    compactions: Compactions
+    ignored: tuple[Compaction, ...]
+
+
+def merge_remote(local: Compactions, remote: Compactions) -> MergedState:
+    """Merge the stored version into the local one; entries that only one side knows are kept."""
+    adopted: list[Compaction] = []
+    ignored: list[Compaction] = []
+    for entry in remote.entries:
+        known = local.get(entry.id)
+        if known is None:
+            (adopted if entry.status in _ACCEPTED_NEW else ignored).append(entry)
+        elif entry.status in _ADOPTED[known.status]:
+            adopted.append(entry)
+    return MergedState(compactions=with_entries(local, adopted), ignored=tuple(ignored))

@@ -1,0 +1,89 @@
+"""What a spec touches, and the order of the sources in a tree (docs/protocol.md 6.2, 6.5)."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from shale.types import CompactionSpec, DrainSpec, Manifest, RunId, Segment, SstView, TieredSpec, Tree, Ulid
+
+
+class L0Source(NamedTuple):
+    """An L0 view of one tree."""
+
+    segment: bytes
+    view_id: Ulid
+
+
+class RunSource(NamedTuple):
+    """A sorted run; run ids are unique over all trees."""
+
+    run_id: RunId
+
+
+Source = L0Source | RunSource
+
+
+def destination_of(spec: CompactionSpec) -> RunId | None:
+    """The run that a tiered spec writes; a drain writes none."""
+    return spec.destination if isinstance(spec, TieredSpec) else None
+
+
+def sources_of(spec: CompactionSpec) -> tuple[Source, ...]:
+    """L0 views newest first, then runs by descending id, as the spec lists them."""
+    l0 = tuple(L0Source(spec.segment, view_id) for view_id in spec.l0_view_ids)
+    return l0 + tuple(RunSource(run_id) for run_id in spec.sorted_runs)
+
+
+def touched_by(spec: CompactionSpec) -> frozenset[Source]:
+    """Sources and destination: two compactions that share one of them exclude each other."""
+    destination = destination_of(spec)
+    own = frozenset(sources_of(spec))
+    return own if destination is None else own | {RunSource(destination)}
+
+
+def order_of(segment: bytes, tree: Tree) -> tuple[Source, ...]:
+    """All sources of a tree from the newest to the oldest."""
+    l0 = tuple(L0Source(segment, view.id) for view in tree.l0)
+    return l0 + tuple(RunSource(run.id) for run in tree.compacted)
+
+
+def size_estimate_bytes(manifest: Manifest, spec: CompactionSpec) -> int:
+    """Sum of the estimates of all sources that still exist."""
+    tree = manifest.tree_of(spec.segment) or Tree()
+    views = sum(view.sst.estimated_size_bytes for view in tree.l0 if view.id in spec.l0_view_ids)
+    return views + sum(run.estimated_size_bytes for run in tree.compacted if run.id in spec.sorted_runs)
+
+
+def source_views(tree: Tree, spec: CompactionSpec) -> tuple[SstView, ...]:
+    """The views behind the sources that still exist, in order of precedence."""
+    l0 = [view for view in tree.l0 if view.id in spec.l0_view_ids]
+    runs = [view for run in tree.compacted if run.id in spec.sorted_runs for view in run.ssts]
+    return (*l0, *runs)
+
+
+def max_run_id(tree: Tree) -> RunId | None:
+    """The highest run id of a tree."""
+    return max((run.id for run in tree.compacted), default=None)
+
+
+def next_run_id(manifest: Manifest) -> RunId:
+    """One above the highest run id over all trees, 0 without runs."""
+    return RunId(max((run.id + 1 for _, tree in manifest.trees() for run in tree.compacted), default=0))
+
+
+def describe(spec: CompactionSpec) -> str:
+    """A spec as people write it: ``[01J…, SR3] -> SR2``."""
+    names = [str(view_id) for view_id in spec.l0_view_ids] + [f"SR{run_id}" for run_id in spec.sorted_runs]
+    prefix = f"segment {spec.segment.hex()} " if spec.segment else ""
+    target = "drain" if isinstance(spec, DrainSpec) else f"SR{spec.destination}"
+    return f"{prefix}[{', '.join(names)}] -> {target}"
+
+
+def with_tree(manifest: Manifest, prefix: bytes, tree: Tree) -> Manifest:
+    """The manifest with one tree replaced; a segment keeps its entry even if the tree is empty."""
+    if not prefix:
+        return replace(manifest, tree=tree)
+    segments = tuple(
+        Segment(prefix=segment.prefix, tree=tree) if segment.prefix == prefix else segment
+        for segment in manifest.segments
+    )
+    return replace(manifest, segments=segments)

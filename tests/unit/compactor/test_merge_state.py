@@ -1,0 +1,40 @@
+"""What a coordinator adopts from the stored compactions (docs/protocol.md 6.6)."""
+
+import itertools
+
+import pytest
+
+from shale_compactor.merge_state import merge_remote
+from tests.unit.compactor.values import S, compactions, entry, spec, statuses
+
+WHAT = spec(runs=(1,), to=1)
+ADOPTED = {
+    (S.SUBMITTED, S.COMPACTED),
+    (S.SCHEDULED, S.RUNNING),
+    (S.SCHEDULED, S.COMPACTED),
+    (S.RUNNING, S.SCHEDULED),
+    (S.RUNNING, S.RUNNING),
+    (S.RUNNING, S.COMPACTED),
+    (S.COMPACTED, S.COMPACTED),
+}
+
+
+@pytest.mark.parametrize(("local", "remote"), list(itertools.product(S, S)))
+def test_known_entries(local, remote):
+    """T6.e, T6.k and F4.28: workers' news is adopted, decisions of the coordinator stay."""
+    mine, theirs = entry(1, WHAT, local), entry(1, WHAT, remote)
+    merged = merge_remote(compactions(mine), compactions(theirs)).compactions
+    assert merged.entries == ((theirs,) if (local, remote) in ADOPTED else (mine,))
+
+
+@pytest.mark.parametrize("status", list(S))
+def test_unknown_entries(status):
+    result = merge_remote(compactions(), compactions(entry(1, WHAT, status)))
+    welcome = status not in (S.SCHEDULED, S.RUNNING)
+    assert len(result.compactions.entries) == welcome
+    assert len(result.ignored) == (not welcome)
+
+
+def test_entries_known_only_locally_stay():
+    local, remote = compactions(entry(2, WHAT)), compactions(entry(1, WHAT), entry(3, WHAT, S.FAILED))
+    assert statuses(merge_remote(local, remote).compactions) == {1: S.SUBMITTED, 2: S.SUBMITTED, 3: S.FAILED}
