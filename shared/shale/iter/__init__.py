@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""Iterators over rows in columns: merge, retention, merge operands, resume, visibility."""

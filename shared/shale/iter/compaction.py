@@ -1,0 +1,24 @@
+"""Everything between the inputs of a compaction (or flush) and its SST builder (docs/protocol.md 6.11, 7)."""
+
+from collections.abc import Sequence
+
+from shale.env import Env
+from shale.iter.fused import Fused
+from shale.iter.merge import MergeSource
+from shale.iter.merge_operator import MergeOperandSource, MergeOperator
+from shale.iter.retention import Retention, RetentionSource
+from shale.iter.source import RowSource
+
+
+def compaction_source(
+    sources: Sequence[RowSource], *, retention: Retention, operator: MergeOperator | None, env: Env
+) -> RowSource:
+    """Merge ``sources`` (in order of precedence) and keep what retention keeps, in one pass if there is no operator.
+
+    Without an operator merge operands pass: retention keeps all of them and the first value below (docs/protocol.md
+    7.4), so nothing is lost.
+    """
+    if operator is None:
+        return Fused(sources, retention.rules(), env)
+    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq)
+    return RetentionSource(folded, retention, env)

@@ -1,0 +1,33 @@
+"""What an iterator is: something that hands out rows in chunks, as columns."""
+
+from typing import Protocol
+
+from shale.kernels.rows import Rows
+
+
+class RowSource(Protocol):
+    """Rows by ascending key, and per key by descending sequence number."""
+
+    async def next(self) -> Rows | None:
+        """The next chunk, never empty; ``None`` at the end, and again whenever asked after it."""
+        ...
+
+
+class RowsSource:
+    """Rows that are in memory."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows: Rows | None = rows if len(rows) else None
+
+    async def next(self) -> Rows | None:
+        """See ``RowSource``."""
+        rows, self._rows = self._rows, None
+        return rows
+
+
+async def drain(source: RowSource) -> list[Rows]:
+    """Every chunk of a source."""
+    chunks = []
+    while (rows := await source.next()) is not None:
+        chunks.append(rows)
+    return chunks

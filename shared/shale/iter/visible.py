@@ -1,0 +1,44 @@
+"""What a reader sees: per key the newest version at or below a sequence number, without deleted keys."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shale.env import Env
+from shale.errors import MergeOperatorMissing
+from shale.iter.fused import Fused
+from shale.iter.merge_operator import MergeOperandSource, MergeOperator
+from shale.iter.source import RowSource
+from shale.kernels.rows import Rows
+from shale.kernels.rules import Rules
+from shale.types import FLAG_MERGE
+
+
+class VisibleSource:
+    """One row per visible key, all of them values.  Expired rows are still returned (docs/protocol.md 7.3).
+
+    Args:
+        sources: in order of precedence.
+        max_seq: rows above it are invisible; ``None``: all are visible.
+        operator: folds merge operands onto their base.
+        env: where merging runs.
+
+    Raises:
+        MergeOperatorMissing: from ``next``, when it meets an operand and there is no operator.
+    """
+
+    def __init__(
+        self, sources: Sequence[RowSource], max_seq: int | None, env: Env, *, operator: MergeOperator | None = None
+    ) -> None:
+        rules = Rules(newest_only=True, max_seq=max_seq, drop_tombstones=True)
+        self._source: RowSource = Fused(sources, rules, env)
+        self._has_operator = operator is not None
+        if operator is not None:
+            self._source = MergeOperandSource(self._source, operator, None, mix_expiry=True)
+
+    async def next(self) -> Rows | None:
+        """See ``RowSource``."""
+        rows = await self._source.next()
+        if rows is not None and not self._has_operator and np.any(rows.flags & np.uint8(FLAG_MERGE)):
+            raise MergeOperatorMissing("the database holds merge operands: open it with a merge operator")
+        return rows
