@@ -1,0 +1,138 @@
+"""A store in memory: for tests, simulations and ``memory:///`` databases.
+
+Every operation happens at once, in one step of the event loop, so conditional puts are linearizable.  It keeps what
+is written: callers may reuse their buffers.
+"""
+
+from collections.abc import AsyncIterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from shale.env import Clock, SystemClock
+from shale.errors import AlreadyExists, CorruptionError, NotFoundError, Precondition
+from shale.store.port import (
+    OVERWRITE,
+    UNCHANGED,
+    Buffer,
+    Create,
+    ETag,
+    Got,
+    ObjectMeta,
+    PutMode,
+    Unchanged,
+    Update,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    meta: ObjectMeta
+
+
+class MemoryStore:
+    """See the module.  ``clock`` stamps ``last_modified_ms``."""
+
+    def __init__(
+        self, clock: Clock | None = None, *, url: str = "memory:///", supports_attributes: bool = True
+    ) -> None:
+        self._clock = clock if clock is not None else SystemClock()
+        self._url = url
+        self._supports_attributes = supports_attributes
+        self._objects: dict[str, _Object] = {}
+        self._puts = 0
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return self._supports_attributes
+
+    async def get(self, key: str) -> Got | None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(key)
+        return None if found is None else Got(memoryview(found.data), found.meta)
+
+    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(key)
+        if found is None:
+            return None
+        return UNCHANGED if found.meta.etag == etag else Got(memoryview(found.data), found.meta)
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(key)
+        if found is None:
+            return None
+        if end > len(found.data):
+            raise CorruptionError(
+                f"the object ends at byte {len(found.data)}, bytes {start} to {end} were wanted",
+                path=key,
+                offset=len(found.data),
+            )
+        return memoryview(found.data)[start:end]
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(key)
+        return None if found is None else found.meta
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> ETag | None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(key)
+        if isinstance(mode, Create) and found is not None:
+            raise AlreadyExists(f"{key} exists")
+        if isinstance(mode, Update) and (found is None or found.meta.etag != mode.etag):
+            raise Precondition(f"{key} is {'gone' if found is None else 'of another version'}")
+        return self._store(key, joined(data), attributes)
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        """See ``ObjectStore``."""
+        collected = [bytes(part) async for part in parts]
+        self._store(key, b"".join(collected), None)
+
+    async def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        self._objects.pop(key, None)
+
+    async def list(self, prefix: str) -> list[ObjectMeta]:
+        """See ``ObjectStore``."""
+        found = [(key, value.meta) for key, value in self._objects.items() if key.startswith(prefix)]
+        return [ObjectMeta(key, meta.size, meta.last_modified_ms, meta.etag) for key, meta in sorted(found)]
+
+    async def copy(self, source: str, destination: str) -> None:
+        """See ``ObjectStore``."""
+        found = self._objects.get(source)
+        if found is None:
+            raise NotFoundError(f"{source} does not exist")
+        self._store(destination, found.data, found.meta.attributes)
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``.  The objects stay, for whoever opens the store next."""
+
+    def _store(self, key: str, data: bytes, attributes: Mapping[str, str] | None) -> ETag:
+        self._puts += 1
+        etag = f'"{self._puts:x}"'
+        kept = dict(attributes or {}) if self._supports_attributes else None
+        self._objects[key] = _Object(data, ObjectMeta(key, len(data), self._clock.now_ms(), etag, kept))
+        return etag
+
+
+def joined(data: Buffer | Sequence[Buffer]) -> bytes:
+    """The bytes of a put, copied only if they are not ``bytes`` already."""
+    if isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    return b"".join(data)

@@ -1,0 +1,130 @@
+"""Counts requests, errors and durations per attempt, so it belongs below the retry layer (docs/operations.md 1.5).
+
+A conflict and an absent object are answers, not errors of the store; upstream counts them as errors and so do we for
+conflicts (``error_type="precondition"``), to keep one dashboard for both.
+"""
+
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from shale.env import Clock
+from shale.errors import ShaleError
+from shale.store.failures import ErrorType, error_type_of
+from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.telemetry.metrics import Metrics
+
+T = TypeVar("T")
+
+OP_OF_API = {
+    "get": "get",
+    "get_range": "get",
+    "head": "get",
+    "list": "get",
+    "put": "put",
+    "put_stream": "put",
+    "delete": "delete",
+    "copy": "put",
+}
+"""The label ``op`` of each label ``api``; the pairs that can exist."""
+
+_API_LABEL = {"put_stream": "multipart_complete", "copy": "put"}
+
+
+class _Family:
+    """The children of one kind of request, bound once."""
+
+    __slots__ = ("_clock", "_durations", "_errors", "_requests")
+
+    def __init__(self, metrics: Metrics, clock: Clock, labels: dict[str, str]) -> None:
+        self._clock = clock
+        self._requests = metrics.counter("slatedb_object_store_requests_total", **labels)
+        self._durations = metrics.histogram("slatedb_object_store_request_duration_seconds", **labels)
+        self._errors = {
+            kind: metrics.counter("slatedb_object_store_errors_total", **labels, error_type=kind.value)
+            for kind in ErrorType
+        }
+
+    async def measure(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Count one attempt.  A cancelled one counts as a request without a duration."""
+        self._requests.inc()
+        start = self._clock.monotonic_s()
+        try:
+            result = await call()
+        except ShaleError as error:
+            self._errors[error_type_of(error)].inc()
+            self._durations.observe(self._clock.monotonic_s() - start)
+            raise
+        self._durations.observe(self._clock.monotonic_s() - start)
+        return result
+
+
+class MeteredStore:
+    """``store``, with every request counted under ``component`` and ``store_type``."""
+
+    def __init__(self, store: ObjectStore, clock: Clock, metrics: Metrics, *, component: str, store_type: str) -> None:
+        self._store = store
+        self._families = {
+            api: _Family(
+                metrics,
+                clock,
+                {"component": component, "store_type": store_type, "op": op, "api": _API_LABEL.get(api, api)},
+            )
+            for api, op in OP_OF_API.items()
+        }
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._store.url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return self._store.supports_attributes
+
+    async def get(self, key: str) -> Got | None:
+        """See ``ObjectStore``."""
+        return await self._families["get"].measure(lambda: self._store.get(key))
+
+    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+        """See ``ObjectStore``."""
+        return await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag))
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        """See ``ObjectStore``."""
+        return await self._families["get_range"].measure(lambda: self._store.get_range(key, start, end))
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        """See ``ObjectStore``."""
+        return await self._families["head"].measure(lambda: self._store.head(key))
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> ETag | None:
+        """See ``ObjectStore``."""
+        return await self._families["put"].measure(lambda: self._store.put(key, data, mode=mode, attributes=attributes))
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        """See ``ObjectStore``.  Counted once, when it completes."""
+        await self._families["put_stream"].measure(lambda: self._store.put_stream(key, parts))
+
+    async def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        await self._families["delete"].measure(lambda: self._store.delete(key))
+
+    async def list(self, prefix: str) -> list[ObjectMeta]:
+        """See ``ObjectStore``."""
+        return await self._families["list"].measure(lambda: self._store.list(prefix))
+
+    async def copy(self, source: str, destination: str) -> None:
+        """See ``ObjectStore``."""
+        await self._families["copy"].measure(lambda: self._store.copy(source, destination))
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``."""
+        await self._store.aclose()

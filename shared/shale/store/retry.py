@@ -1,0 +1,188 @@
+"""The one retry layer under every primitive (docs/protocol.md 0.3), and who wrote an object (1.5).
+
+A conditional put whose answer got lost meets its own object when it is repeated.  So every conditional put carries a
+fresh id in the object's metadata, the same on each attempt, and a conflict is believed only after a HEAD has shown
+that the object carries another one.  Bodies prove nothing: two processes often write equal bytes.
+
+Without metadata (a plain directory) an own write can look like a conflict; every mutator of the protocol bears that.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import anyio
+
+from shale.env import Env
+from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
+from shale.store.failures import NotSupported
+from shale.store.options import RetryPolicy
+from shale.store.port import (
+    OVERWRITE,
+    PUT_ID,
+    Buffer,
+    ETag,
+    Got,
+    ObjectMeta,
+    ObjectStore,
+    Overwrite,
+    PutMode,
+    Unchanged,
+    Update,
+)
+
+T = TypeVar("T")
+
+SINGLE_PUT_BYTES = 8 * 1024 * 1024
+"""A stream up to this size becomes one put, which can be repeated; a longer one leaves retries to its parts."""
+
+
+class RetryingStore:
+    """Insists on an answer from ``store``: by default for ever, with growing pauses."""
+
+    def __init__(self, store: ObjectStore, env: Env, policy: RetryPolicy | None = None) -> None:
+        self._store = store
+        self._env = env
+        self._policy = policy if policy is not None else RetryPolicy()
+        self._sends_attributes = store.supports_attributes
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._store.url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return self._sends_attributes
+
+    def with_policy(self, policy: RetryPolicy) -> "RetryingStore":
+        """The same store with other patience: start-up checks give up where a daemon at work insists."""
+        return RetryingStore(self._store, self._env, policy)
+
+    async def get(self, key: str) -> Got | None:
+        """See ``ObjectStore``."""
+        return await self._insist("get", lambda: self._store.get(key))
+
+    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+        """See ``ObjectStore``."""
+        return await self._insist("get", lambda: self._store.get_if_changed(key, etag))
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        """See ``ObjectStore``."""
+        return await self._insist("get_range", lambda: self._store.get_range(key, start, end))
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        """See ``ObjectStore``."""
+        return await self._insist("head", lambda: self._store.head(key))
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> ETag | None:
+        """See ``ObjectStore``."""
+        if isinstance(mode, Overwrite):
+            return await self._insist("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
+        stamped = {**(attributes or {}), PUT_ID: str(self._env.ids.ulid())}
+        retry = 0
+        while True:
+            try:
+                return await self._insist("put", lambda: self._attempt(key, data, mode, stamped))
+            except (AlreadyExists, Precondition) as conflict:
+                if not self._sends_attributes:
+                    raise
+                found = await self.head(key)
+                if found is not None and (found.attributes or {}).get(PUT_ID) == stamped[PUT_ID]:
+                    return found.etag
+                if not _nothing_was_decided(mode, conflict, found):
+                    raise
+            await anyio.sleep(self._policy.delay_s(retry))
+            retry += 1
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        """See ``ObjectStore``.  A stream can be read once only, so it is repeated as a whole only if it is small."""
+        stream = aiter(parts)
+        head: list[Buffer] = []
+        size = 0
+        async for part in stream:
+            head.append(part)
+            size += len(part)
+            if size > SINGLE_PUT_BYTES:
+                await self._store.put_stream(key, _chained(head, stream))
+                return
+        await self.put(key, head)
+
+    async def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        await self._insist("delete", lambda: self._store.delete(key))
+
+    async def list(self, prefix: str) -> list[ObjectMeta]:
+        """See ``ObjectStore``.  Repeated as a whole: half a listing is never seen."""
+        return await self._insist("list", lambda: self._store.list(prefix))
+
+    async def copy(self, source: str, destination: str) -> None:
+        """See ``ObjectStore``."""
+        await self._insist("copy", lambda: self._store.copy(source, destination))
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``."""
+        await self._store.aclose()
+
+    async def _attempt(
+        self, key: str, data: Buffer | Sequence[Buffer], mode: PutMode, attributes: Mapping[str, str]
+    ) -> ETag | None:
+        """One put, without metadata from the moment the store says that it has none."""
+        try:
+            return await self._store.put(
+                key, data, mode=mode, attributes=attributes if self._sends_attributes else None
+            )
+        except NotSupported as error:
+            if error.what != "attributes" or not self._sends_attributes:
+                raise StoreUnsafe(str(error)) from error
+            self._sends_attributes = False
+            return await self._store.put(key, data, mode=mode)
+
+    async def _insist(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat ``call`` until it is answered, or the policy has had enough.
+
+        Raises:
+            AccessDenied: at once, if the policy fails fast.
+            UnavailableError: the last failure, after all retries.
+        """
+        retry = 0
+        while True:
+            try:
+                return await call()
+            except (UnavailableError, AccessDenied) as error:
+                if isinstance(error, AccessDenied) and self._policy.fail_fast_auth:
+                    raise
+                if self._policy.retries_max is not None and retry >= self._policy.retries_max:
+                    raise _exhausted(self.url, op, retry, error) from error
+                await anyio.sleep(self._policy.delay_s(retry))
+            retry += 1
+
+
+def _nothing_was_decided(mode: PutMode, conflict: ShaleError, found: ObjectMeta | None) -> bool:
+    """Whether a conflict was only the store's "somebody else is writing, try again" (HTTP 409).
+
+    It arrives as ``AlreadyExists`` for every kind of put, and leaves the key as it was.
+    """
+    if not isinstance(conflict, AlreadyExists):
+        return False
+    if isinstance(mode, Update):
+        return found is not None and found.etag == mode.etag
+    return found is None
+
+
+def _exhausted(url: str, op: str, retries: int, error: ShaleError) -> UnavailableError:
+    return UnavailableError(f"{url}: {op} failed {retries + 1} times, the last time with: {error}")
+
+
+async def _chained(first: Sequence[Buffer], rest: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
+    for part in first:
+        yield part
+    async for part in rest:
+        yield part
