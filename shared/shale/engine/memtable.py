@@ -1,0 +1,162 @@
+"""The memtable: what has been written and is not in an L0 yet (docs/design.md 3).
+
+While it takes writes it is a dict from key to the newest row plus the log of all rows.  Scans see sorted columns that
+are made when the first scan asks and extended as rows arrive.  Once frozen it keeps nothing but sorted columns.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shale.engine.row_log import RowLog
+from shale.engine.row_order import sort_rows
+from shale.engine.sorted_part import SortedPart
+from shale.kernels.rows import EMPTY_ROWS, Rows, concat_rows
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange
+
+ROW_OVERHEAD_BYTES = 28
+"""What a row costs in an SST beside key and value: seq, flags, times, lengths and its share of the metadata."""
+
+_PARTS_MAX = 8
+
+
+class Memtable:
+    """All versions of all keys of one stretch of sequence numbers.
+
+    Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
+    """
+
+    __slots__ = ("_base", "_indexed", "_parts", "_sorted_count", "first_seq", "index", "log", "size_bytes")
+
+    def __init__(self) -> None:
+        self.log = RowLog()
+        self.index: dict[bytes, int] = {}
+        self.size_bytes = 0
+        self.first_seq = 0
+        self._base: list[SortedPart] = []
+        self._parts: list[SortedPart] = []
+        self._sorted_count = 0
+        self._indexed = True
+
+    @classmethod
+    def from_rows(cls, rows: Rows, *, writable: bool = False) -> "Memtable":
+        """A table that begins with rows in any order; what is appended to a writable one must be newer."""
+        table = cls()
+        if len(rows):
+            table._base = [SortedPart(sort_rows(rows))]
+            table.size_bytes = rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
+            table.first_seq = int(rows.seq.min())
+        table._indexed = writable
+        return table
+
+    def __len__(self) -> int:
+        return len(self.log) + sum(map(len, self._base))
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all versions."""
+        return len(self)
+
+    @property
+    def last_seq(self) -> int:
+        """The newest seq; 0 without rows."""
+        if len(self.log):
+            return self.log.seqs[-1]
+        return max((int(part.rows.seq.max()) for part in self._base), default=0)
+
+    @property
+    def last_create_ts(self) -> int | None:
+        """The newest commit time in milliseconds; ``None`` without rows that have one."""
+        times = [part.rows.create_ts[part.rows.flags & FLAG_CREATE_TS != 0] for part in self._base]
+        newest = [int(column.max()) for column in times if len(column)]
+        if len(self.log):
+            stamps, flags = np.array(self.log.create_ts), np.frombuffer(bytes(self.log.flags), np.uint8)
+            stamps = stamps[flags & FLAG_CREATE_TS != 0]
+            newest += [int(stamps.max())] if len(stamps) else []
+        return max(newest, default=None)
+
+    def put(self, key: bytes, value: bytes, seq: int, create_ts: int, expire_ts: int | None = None) -> None:
+        """Append one value."""
+        flags = FLAG_CREATE_TS if expire_ts is None else FLAG_CREATE_TS | FLAG_EXPIRE_TS
+        self.append(Entry(key, value, seq, flags, create_ts, expire_ts or 0))
+
+    def delete(self, key: bytes, seq: int, create_ts: int) -> None:
+        """Append one tombstone."""
+        self.append(Entry(key, b"", seq, FLAG_CREATE_TS | FLAG_TOMBSTONE, create_ts))
+
+    def append(self, entry: Entry) -> None:
+        """Append one row of any kind."""
+        assert self._indexed, "a frozen table takes no writes"
+        log = self.log
+        place = len(log.keys)
+        log.keys.append(entry.key)
+        log.values.append(entry.value)
+        log.seqs.append(entry.seq)
+        log.create_ts.append(entry.create_ts)
+        log.flags.append(entry.flags)
+        if entry.flags & FLAG_EXPIRE_TS:
+            log.expire[place] = entry.expire_ts
+        self.index[entry.key] = place
+        self.size_bytes += len(entry.key) + len(entry.value) + ROW_OVERHEAD_BYTES
+        if not self.first_seq:
+            self.first_seq = entry.seq
+
+    def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
+        """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""
+        place = self.index.get(key)
+        if place is not None:
+            log = self.log
+            if not log.flags[place] & FLAG_MERGE and (max_seq is None or log.seqs[place] <= max_seq):
+                return (log.entry(place),)
+        elif not self._base:
+            return ()
+        found: list[Entry] = []
+        for part in reversed(self._all_parts() if place is not None else self._base):
+            found += part.versions(key, max_seq)
+        return found
+
+    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
+        """The rows in a range as sorted columns that share buffers with the table; no (key, seq) occurs twice.
+
+        What is written later does not show in them.
+        """
+        slices = [part.slice(key_range) for part in self._all_parts()]
+        return [rows for rows in slices if len(rows)]
+
+    def rows(self, key_range: KeyRange | None = None) -> Rows:
+        """The rows in a range by key, then seq descending."""
+        parts = self.parts(key_range)
+        if len(parts) == 1:
+            return parts[0]
+        return sort_rows(concat_rows(parts)) if parts else EMPTY_ROWS
+
+    def freeze(self) -> Rows:
+        """Sort everything; may run in a thread while the table is read.  ``adopt`` the result afterwards."""
+        parts = [part.rows for part in self._base]
+        count = len(self.log)
+        if count:
+            parts.append(self.log.rows(0, count))
+        return sort_rows(concat_rows(parts)) if len(parts) > 1 or count else concat_rows(parts)
+
+    def adopt(self, rows: Rows) -> None:
+        """Keep only the result of ``freeze``: a third of the memory, and no objects for the collector to visit."""
+        assert len(rows) == len(self), "rows were added after the freeze"
+        self._base = [SortedPart(rows)] if len(rows) else []
+        self._parts, self._sorted_count = [], 0
+        self.log, self.index = RowLog(), {}
+        self._indexed = False
+
+    def _all_parts(self) -> list[SortedPart]:
+        if self._sorted_count < len(self.log):
+            self._sort_tail()
+        return [*self._base, *self._parts]
+
+    def _sort_tail(self) -> None:
+        # Parts grow geometrically, like the runs of an LSM tree, so a row is sorted O(log n) times and a scan after
+        # a single write sorts a single row.
+        start = self._sorted_count
+        count = len(self.log)
+        while self._parts and (len(self._parts[-1]) <= count - start or len(self._parts) >= _PARTS_MAX):
+            start -= len(self._parts.pop())
+        self._parts.append(SortedPart(self.log.sorted_rows(start, count)))
+        self._sorted_count = count

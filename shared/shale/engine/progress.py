@@ -1,0 +1,69 @@
+"""How far a writer has come, and whether it still is one: what tasks and callers wait for."""
+
+from shale.engine.signal import Signal
+from shale.errors import ShaleError
+
+
+class Progress:
+    """Durable frontier, flushed frontier and the first fatal error of one writer.
+
+    ``durable_seq``: everything up to it is in the WAL, or in an L0 that the manifest names.  ``flushed_seq``:
+    everything up to it is in an L0 that the manifest names.  After ``fail`` neither moves: a fenced writer
+    acknowledges nothing, even if a late PUT succeeds.
+    """
+
+    __slots__ = ("changed", "durable_seq", "flushed_seq", "problem")
+
+    def __init__(self) -> None:
+        self.durable_seq = 0
+        self.flushed_seq = 0
+        self.problem: ShaleError | None = None
+        self.changed = Signal()
+
+    def durable_through(self, seq: int) -> None:
+        """Everything up to ``seq`` has become durable."""
+        if self.problem is None and seq > self.durable_seq:
+            self.durable_seq = seq
+            self.changed.notify()
+
+    def flushed_through(self, seq: int) -> None:
+        """Everything up to ``seq`` is in the manifest's trees."""
+        if self.problem is None and seq > self.flushed_seq:
+            self.flushed_seq = seq
+            self.changed.notify()
+
+    def fail(self, error: ShaleError) -> None:
+        """Remember the first fatal error and wake everybody; later ones change nothing."""
+        if self.problem is None:
+            self.problem = error
+            self.changed.notify()
+
+    def check(self) -> None:
+        """Raise the fatal error, if there is one."""
+        if self.problem is not None:
+            raise_again(self.problem)
+
+    async def until_durable(self, seq: int) -> None:
+        """Wait until everything up to ``seq`` is durable.
+
+        Raises:
+            ShaleError: the writer failed first; what became of the rows is unknown.
+        """
+        while self.durable_seq < seq:
+            self.check()
+            await self.changed.wait()
+
+    async def until_flushed(self, seq: int) -> None:
+        """Wait until everything up to ``seq`` is in the manifest's trees.
+
+        Raises:
+            ShaleError: the writer failed first.
+        """
+        while self.flushed_seq < seq:
+            self.check()
+            await self.changed.wait()
+
+
+def raise_again(error: ShaleError) -> None:
+    """Raise an error that many callers get, each without the traceback of the others."""
+    raise error.with_traceback(None)

@@ -1,0 +1,75 @@
+"""Rows in the order in which they were written: the one copy that memtable and WAL buffer share."""
+
+from array import array
+
+import numpy as np
+
+from shale.engine.row_order import sort_rows
+from shale.kernels.rows import I64, U8, Rows
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
+
+
+class RowLog:
+    """An append-only list of rows in columns.
+
+    ``seqs`` ascends; rows of one seq ascend by key.  Columns are Python lists because rows arrive one by one as
+    Python objects; ``rows`` turns any part of them into ``Rows``.  ``expire`` holds the few rows that have a lifetime.
+    The writer appends to the columns directly, where a method call would cost as much as the work.
+    """
+
+    __slots__ = ("create_ts", "expire", "flags", "keys", "seqs", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.values: list[bytes] = []
+        self.seqs = array("Q")
+        self.create_ts = array("q")
+        self.flags = bytearray()
+        self.expire: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def entry(self, index: int) -> Entry:
+        """One row as a value."""
+        flags = self.flags[index]
+        return Entry(
+            self.keys[index],
+            self.values[index],
+            self.seqs[index],
+            flags,
+            self.create_ts[index] if flags & FLAG_CREATE_TS else 0,
+            self.expire[index] if flags & FLAG_EXPIRE_TS else 0,
+        )
+
+    def rows(self, start: int, end: int) -> Rows:
+        """Rows ``[start, end)`` in the order of writing, copied: later appends do not touch them."""
+        key_bytes, key_offsets = _column(self.keys[start:end])
+        val_bytes, val_offsets = _column(self.values[start:end])
+        expire_ts = np.zeros(end - start, dtype=np.int64)
+        if self.expire:
+            for index, moment in self.expire.items():
+                if start <= index < end:
+                    expire_ts[index - start] = moment
+        return Rows(
+            key_bytes=key_bytes,
+            key_offsets=key_offsets,
+            val_bytes=val_bytes,
+            val_offsets=val_offsets,
+            seq=np.array(self.seqs[start:end], dtype=np.uint64),
+            flags=np.frombuffer(bytes(self.flags[start:end]), dtype=np.uint8),
+            create_ts=np.array(self.create_ts[start:end], dtype=np.int64),
+            expire_ts=expire_ts,
+        )
+
+    def sorted_rows(self, start: int, end: int) -> Rows:
+        """Rows ``[start, end)`` by key, then seq descending."""
+        return sort_rows(self.rows(start, end))
+
+
+def _column(
+    items: list[bytes],
+) -> tuple[U8, I64]:
+    offsets = np.zeros(len(items) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, items), dtype=np.int64, count=len(items)), out=offsets[1:])
+    return np.frombuffer(b"".join(items), dtype=np.uint8), offsets

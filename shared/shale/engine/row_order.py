@@ -1,0 +1,49 @@
+"""Putting rows into the order of an SST: by key, then seq descending (docs/protocol.md 7.1)."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from shale.kernels.rows import I64, U8, Rows
+
+
+def sort_rows(rows: Rows) -> Rows:
+    """The same rows by key, then seq descending; rows of one key are told apart by their seq."""
+    count = len(rows)
+    if count < 2:
+        return rows
+    return take_rows(rows, _order(rows))
+
+
+def take_rows(rows: Rows, order: I64) -> Rows:
+    """The rows at these places, in this order, in buffers of their own."""
+    key_bytes, key_offsets = _take_pieces(rows.key_bytes, rows.key_offsets, order)
+    val_bytes, val_offsets = _take_pieces(rows.val_bytes, rows.val_offsets, order)
+    return Rows(
+        key_bytes=key_bytes,
+        key_offsets=key_offsets,
+        val_bytes=val_bytes,
+        val_offsets=val_offsets,
+        seq=rows.seq[order],
+        flags=rows.flags[order],
+        create_ts=rows.create_ts[order],
+        expire_ts=rows.expire_ts[order],
+    )
+
+
+def _order(rows: Rows) -> I64:
+    arena = rows.key_bytes.tobytes()
+    bounds = rows.key_offsets.tolist()
+    keys = [arena[start:end] for start, end in pairwise(bounds)]
+    newest_first = np.argsort(rows.seq, kind="stable")[::-1].tolist()
+    return np.array(sorted(newest_first, key=keys.__getitem__), dtype=np.int64)
+
+
+def _take_pieces(data: U8, offsets: I64, order: I64) -> tuple[U8, I64]:
+    starts = offsets[:-1][order]
+    lengths = offsets[1:][order] - starts
+    taken = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths, out=taken[1:])
+    # Byte i of the result comes from its piece's start plus its distance from the piece's new start.
+    places = np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1])
+    return data[places], taken

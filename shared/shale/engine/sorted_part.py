@@ -1,0 +1,67 @@
+"""Sorted rows that are searched by key in plain Python: frozen memtables and what scans see of the active one."""
+
+from bisect import bisect_left
+
+from shale.kernels.rows import Rows
+from shale.types import Entry, KeyRange
+
+
+class SortedPart:
+    """Rows by key, then seq descending.  A lookup costs some microseconds, and nothing is built per row."""
+
+    __slots__ = ("_arena", "_bounds", "_count", "rows")
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        first = int(rows.key_offsets[0])
+        self._arena = rows.key_bytes[first : int(rows.key_offsets[-1])].tobytes()
+        self._bounds = memoryview((rows.key_offsets - first).tobytes()).cast("q")
+        self._count = len(rows)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
+        """All versions of a key up to ``max_seq``, newest first."""
+        found: list[Entry] = []
+        index = bisect_left(range(self._count), key, key=self._key)
+        while index < self._count and self._key(index) == key:
+            entry = entry_at(self.rows, index)
+            if max_seq is None or entry.seq <= max_seq:
+                found.append(entry)
+            index += 1
+        return found
+
+    def slice(self, key_range: KeyRange | None) -> Rows:
+        """The rows whose keys lie in the range, sharing the buffers."""
+        if key_range is None:
+            return self.rows
+        places = range(self._count)
+        first, end = key_range.first_key, key_range.end_key
+        start = 0 if first is None else bisect_left(places, first, key=self._key)
+        stop = self._count if end is None else bisect_left(places, end, key=self._key)
+        return self.rows.slice(start, max(start, stop))
+
+    def first_key(self) -> bytes:
+        """The smallest key; there must be rows."""
+        return self._key(0)
+
+    def last_key(self) -> bytes:
+        """The greatest key; there must be rows."""
+        return self._key(self._count - 1)
+
+    def _key(self, index: int) -> bytes:
+        bounds = self._bounds
+        return self._arena[bounds[index] : bounds[index + 1]]
+
+
+def entry_at(rows: Rows, index: int) -> Entry:
+    """One row of columns as a value."""
+    return Entry(
+        rows.key(index),
+        rows.value(index),
+        int(rows.seq[index]),
+        int(rows.flags[index]),
+        int(rows.create_ts[index]),
+        int(rows.expire_ts[index]),
+    )

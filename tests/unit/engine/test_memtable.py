@@ -1,0 +1,92 @@
+"""The memtable against a plain list of entries."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shale.engine.memtable import Memtable
+from shale.kernels.rows import entries_from_rows, rows_from_entries
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, excluded, included
+
+KEYS = st.sampled_from([b"a", b"aa", b"ab", b"b", b"b\x00", b"c" * 20, b"\xff", b"\xff\xff"])
+KINDS = st.sampled_from([0, FLAG_TOMBSTONE, FLAG_MERGE, FLAG_EXPIRE_TS])
+OPS = st.lists(st.tuples(KEYS, KINDS, st.binary(max_size=5), st.booleans()), max_size=40)
+
+
+def build(ops: list[tuple[bytes, int, bytes, bool]], *, scans: bool = True) -> tuple[Memtable, list[Entry]]:
+    table, entries = Memtable(), []
+    for seq, (key, kind, value, scan) in enumerate(ops, start=1):
+        data = b"" if kind == FLAG_TOMBSTONE else value
+        expire = seq * 100 if kind == FLAG_EXPIRE_TS else 0
+        entry = Entry(key, data, seq, kind | FLAG_CREATE_TS, seq * 10, expire)
+        table.append(entry)
+        entries.append(entry)
+        if scan and scans:
+            table.parts()
+    return table, entries
+
+
+def in_order(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: (entry.key, -entry.seq))
+
+
+@given(ops=OPS)
+def test_rows_are_sorted_and_complete_however_often_they_were_looked_at(ops) -> None:
+    table, entries = build(ops)
+    assert entries_from_rows(table.rows()) == in_order(entries)
+    assert len(table) == len(entries)
+
+
+@given(ops=OPS, frozen=st.booleans(), key=KEYS, max_seq=st.none() | st.integers(0, 45))
+def test_get_gives_the_newest_versions_first(ops, frozen: bool, key: bytes, max_seq: int | None) -> None:
+    table, entries = build(ops)
+    if frozen:
+        table.adopt(table.freeze())
+    versions = [entry for entry in reversed(entries) if entry.key == key and (max_seq is None or entry.seq <= max_seq)]
+    found = list(table.get(key, max_seq))
+    assert found == versions[: len(found)]
+    if len(found) < len(versions):
+        assert found
+        assert not found[-1].is_merge
+
+
+@given(ops=OPS, low=KEYS, high=KEYS, frozen=st.booleans())
+def test_a_range_shows_its_keys_and_no_others(ops, low: bytes, high: bytes, frozen: bool) -> None:
+    table, entries = build(ops)
+    if frozen:
+        table.adopt(table.freeze())
+    for key_range in (
+        KeyRange.half_open(low, high),
+        KeyRange(excluded(low), included(high)),
+        KeyRange.with_prefix(low),
+    ):
+        wanted = in_order([entry for entry in entries if key_range.contains(entry.key)])
+        assert entries_from_rows(table.rows(key_range)) == wanted
+
+
+@given(ops=OPS, more=OPS)
+def test_a_table_that_begins_with_replayed_rows_takes_newer_ones(ops, more) -> None:
+    _, entries = build(ops, scans=False)
+    table = Memtable.from_rows(rows_from_entries(entries), writable=True)
+    for seq, (key, _, value, _) in enumerate(more, start=len(entries) + 1):
+        table.put(key, value, seq, 7)
+        entries.append(Entry(key, value, seq, FLAG_CREATE_TS, 7, 0))
+    assert entries_from_rows(table.rows()) == in_order(entries)
+    assert table.last_seq == len(entries)
+    assert table.size_bytes == sum(len(e.key) + len(e.value) + 28 for e in entries)
+    for key in {entry.key for entry in entries}:
+        assert table.get(key)[0] == next(entry for entry in reversed(entries) if entry.key == key)
+
+
+def test_what_a_scan_holds_does_not_change_under_it() -> None:
+    table, _ = build([(b"b", 0, b"1", False)])
+    held = table.parts()
+    table.put(b"a", b"2", 2, 0)
+    assert [entry.key for rows in held for entry in entries_from_rows(rows)] == [b"b"]
+
+
+def test_a_frozen_table_takes_no_writes() -> None:
+    table, _ = build([(b"b", 0, b"1", False)])
+    table.adopt(table.freeze())
+    with pytest.raises(AssertionError):
+        table.put(b"a", b"2", 2, 0)
