@@ -39,6 +39,7 @@ class Event(StrEnum):
     BOUNDARY_WRITE_REJECTED = "boundary.write.rejected", "warning"
     BOUNDARY_DISABLED = "boundary.disabled", "warning"
     MANIFEST_UPDATE_CONFLICT = "manifest.update.conflict", "debug"
+    MANIFEST_INVARIANT_INHERITED = "manifest.invariant.inherited", "error"
     EPOCH_CLAIMED = "epoch.claimed", "info"
     WRITER_FENCED = "writer.fenced", "warning"
     COMPACTOR_FENCED = "compactor.fenced", "warning"

@@ -1,0 +1,102 @@
+"""What must hold of every new manifest, checked before it is written (docs/protocol.md 3.7).
+
+The change is judged, not the past: what the base already violates in the same place is logged and does not block,
+or one slip of a foreign process would stop every daemon for ever.  The order of L0 times (the first rule) has no such
+exception, because only SSTs that the change adds can break it.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from shale.errors import InvalidClockTick, ProtocolPanic
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Manifest, Tree
+
+log = get_logger("manifest")
+
+
+def check_manifest(base: Manifest, new: Manifest) -> None:
+    """Return if ``new`` may follow ``base``.
+
+    Raises:
+        InvalidClockTick: a new L0 is older than what the base has, so a collector could delete it too early.
+        ProtocolPanic: we are about to write something impossible.
+    """
+    _check_l0_times(base, new)
+    inherited = set(violations(base))
+    for violation in violations(new):
+        if violation not in inherited:
+            raise ProtocolPanic("manifest invariant", violation=violation)
+        log.error(Event.MANIFEST_INVARIANT_INHERITED, violation=violation)
+    for violation in _regressions(base, new):
+        raise ProtocolPanic("manifest invariant", violation=violation)
+
+
+def newest_l0_ms(manifest: Manifest) -> int:
+    """The time that no unpublished L0 lies before: the newest live L0 of any tree, or the watermark of a tree without.
+
+    Milliseconds since 1970; 0 if no tree ever had an L0.  Writer, collector and the first invariant share it.
+    """
+    return max((_newest_l0_ms_of(tree) for _, tree in manifest.trees()), default=0)
+
+
+def violations(manifest: Manifest) -> Iterator[str]:
+    """Rules about one version that it breaks, each with its place."""
+    seen_runs: set[int] = set()
+    for prefix, tree in manifest.trees():
+        run_ids = [run.id for run in tree.compacted]
+        if any(left <= right for left, right in pairwise(run_ids)):
+            yield f"runs of segment {prefix.hex()!r} do not descend"
+        yield from (f"run {run_id} exists in two trees" for run_id in run_ids if run_id in seen_runs)
+        seen_runs.update(run_ids)
+    prefixes = [segment.prefix for segment in manifest.segments]
+    if b"" in prefixes:
+        yield "a segment has an empty prefix"
+    for left, right in pairwise(prefixes):
+        if left >= right:
+            yield f"segments {left.hex()} and {right.hex()} are not in order"
+        elif right.startswith(left):
+            yield f"segment {left.hex()} contains segment {right.hex()}"
+    if manifest.replay_after_wal_id >= manifest.next_wal_sst_id:
+        yield "replay_after_wal_id is not below next_wal_sst_id"
+
+
+_NEVER_DECREASING: dict[str, Callable[[Manifest], int]] = {
+    "next_wal_sst_id": lambda manifest: manifest.next_wal_sst_id,
+    "replay_after_wal_id": lambda manifest: manifest.replay_after_wal_id,
+    "last_l0_seq": lambda manifest: manifest.last_l0_seq,
+    "writer_epoch": lambda manifest: manifest.writer_epoch,
+    "compactor_epoch": lambda manifest: manifest.compactor_epoch,
+}
+
+
+def _regressions(base: Manifest, new: Manifest) -> Iterator[str]:
+    """Rules about the step from one version to the next."""
+    for name, get in _NEVER_DECREASING.items():
+        if get(new) < get(base):
+            yield f"{name} falls from {get(base)} to {get(new)}"
+    if not base.external_dbs:
+        return
+    used, listed = new.ssts(), {sst_id for external in new.external_dbs for sst_id in external.sst_ids}
+    for external in base.external_dbs:
+        for sst_id in external.sst_ids:
+            # An unlisted id would be looked for in our own directory.
+            if sst_id in used and sst_id not in listed:
+                yield f"SST {sst_id} of {external.path} is used but no longer listed"
+
+
+def _check_l0_times(base: Manifest, new: Manifest) -> None:
+    known = {view.sst.id for _, tree in base.trees() for view in tree.views()}
+    newest_ms = newest_l0_ms(base)
+    for _, tree in new.trees():
+        for view in tree.l0:
+            if view.sst.id not in known and view.sst.id.ms < newest_ms:
+                raise InvalidClockTick(f"L0 {view.sst.id} is older than {newest_ms} ms, the newest of its base")
+
+
+def _newest_l0_ms_of(tree: Tree) -> int:
+    if tree.l0:
+        return max(view.sst.id.ms for view in tree.l0)
+    watermark = tree.last_compacted_l0_sst_view_id
+    return 0 if watermark is None else watermark.ms

@@ -1,0 +1,31 @@
+"""What can be set about sequenced files, boundaries and epochs (docs/protocol.md 1-3, Appendix A)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MissingBoundary(StrEnum):
+    """What a boundary file means that was seen before and is gone."""
+
+    PANIC = "panic"
+    ZERO = "zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolOptions:
+    """Options that every process of a database shares.
+
+    Args:
+        component: the label of metrics (docs/operations.md 1.2).
+        probe_max_staleness_s: how long "this is the newest version" is believed without a listing; smaller than
+            every ``min_age`` of a collector of this database.
+        missing_boundary: ``ZERO`` is what SlateDB does.
+        boundary_files_enabled: off only for stores without conditional updates, and then in every collector.
+        manifest_update_timeout_s: limit for claiming an epoch.
+    """
+
+    component: str = "admin"
+    probe_max_staleness_s: float = 60.0
+    missing_boundary: MissingBoundary = MissingBoundary.PANIC
+    boundary_files_enabled: bool = True
+    manifest_update_timeout_s: float = 300.0

@@ -1,0 +1,106 @@
+"""How two processes that change one manifest at once keep each other's work.
+
+The writer owns the front of every L0 list and the WAL fields, the compactor owns the runs and the watermarks, and
+anybody may change checkpoints.  The loser of a conflict takes the newer version and puts its own fields on top.
+
+Source: docs/protocol.md 3.3-3.6; SlateDB slatedb/src/manifest/mod.rs.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from shale.errors import ProtocolPanic
+from shale.types import ExternalDb, Manifest, Segment, SstView, Tree
+
+_EMPTY = Tree()
+
+
+def rebase_writer(local: Manifest, remote: Manifest) -> Manifest:
+    """The writer's state on top of a newer version: its own fields, the compactor's runs, everybody's checkpoints.
+
+    Segments without L0 and runs end here; the writer is the only one who removes them.
+    """
+
+    def merged(prefix: bytes) -> Tree:
+        return merge_trees(writer=local.tree_of(prefix) or _EMPTY, compactor=remote.tree_of(prefix) or _EMPTY)
+
+    segments = _segments(_prefixes(local, remote), merged)
+    return prune_external_ssts(
+        replace(
+            remote,
+            initialized=local.initialized,
+            segment_extractor_name=local.segment_extractor_name,
+            next_wal_sst_id=local.next_wal_sst_id,
+            replay_after_wal_id=local.replay_after_wal_id,
+            last_l0_clock_tick=local.last_l0_clock_tick,
+            last_l0_seq=local.last_l0_seq,
+            recent_snapshot_min_seq=local.recent_snapshot_min_seq,
+            sequence_tracker=local.sequence_tracker,
+            wal_object_store_uri=local.wal_object_store_uri,
+            tree=merge_trees(writer=local.tree, compactor=remote.tree),
+            segments=tuple(segment for segment in segments if not segment.tree.is_empty),
+        )
+    )
+
+
+def rebase_compactor(local: Manifest, remote: Manifest) -> Manifest:
+    """The compactor's runs and watermarks on top of a newer version.
+
+    A segment that only we have must be the empty rest of a drain, which the writer has pruned meanwhile.
+
+    Raises:
+        ProtocolPanic: such a segment holds data.
+    """
+    gone = {segment.prefix for segment in local.segments} - {segment.prefix for segment in remote.segments}
+    for segment in local.segments:
+        if segment.prefix in gone and not segment.tree.is_empty:
+            raise ProtocolPanic("the writer pruned a segment that holds data", prefix=segment.prefix.hex())
+
+    def merged(prefix: bytes) -> Tree:
+        return merge_trees(writer=remote.tree_of(prefix) or _EMPTY, compactor=local.tree_of(prefix) or _EMPTY)
+
+    return prune_external_ssts(
+        replace(
+            remote,
+            wal_object_store_uri=local.wal_object_store_uri,
+            tree=merge_trees(writer=remote.tree, compactor=local.tree),
+            segments=_segments(_prefixes(remote), merged),
+        )
+    )
+
+
+def merge_trees(*, writer: Tree, compactor: Tree) -> Tree:
+    """The writer's L0s that compaction has not consumed, and the compactor's runs.
+
+    Everything at and behind the watermark is gone, which is why compactions of L0 must consume the list's end.
+    """
+    return replace(compactor, l0=tuple(_in_front_of_watermark(writer.l0, compactor)))
+
+
+def _in_front_of_watermark(views: Iterable[SstView], compactor: Tree) -> Iterable[SstView]:
+    view_id, sst_id = compactor.last_compacted_l0_sst_view_id, compactor.last_compacted_l0_sst_id
+    for view in views:
+        # The SST id decides only where no view id is known: another view of the same SST is other data.
+        if view.id == view_id if view_id is not None else view.sst.id == sst_id:
+            return
+        yield view
+
+
+def prune_external_ssts(manifest: Manifest) -> Manifest:
+    """Drop the ids of external SSTs that nothing shows any more; the entries themselves stay for the detach task."""
+    if not manifest.external_dbs:
+        return manifest
+    used = manifest.ssts()
+
+    def pruned(external: ExternalDb) -> ExternalDb:
+        return replace(external, sst_ids=tuple(sst_id for sst_id in external.sst_ids if sst_id in used))
+
+    return replace(manifest, external_dbs=tuple(pruned(external) for external in manifest.external_dbs))
+
+
+def _prefixes(*manifests: Manifest) -> list[bytes]:
+    return sorted({segment.prefix for manifest in manifests for segment in manifest.segments})
+
+
+def _segments(prefixes: Iterable[bytes], merged: Callable[[bytes], Tree]) -> tuple[Segment, ...]:
+    return tuple(Segment(prefix=prefix, tree=merged(prefix)) for prefix in prefixes)

@@ -1,0 +1,194 @@
+"""Sequenced files: an append-only, numbered chain of snapshots; creating file ``id`` is the commit point.
+
+This module knows nothing of boundaries: what it calls the latest may be a file that a sleeper created again after the
+collector had deleted it.  ``versioned_store`` adds that check.
+
+Source: docs/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.rs.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Generic
+
+import anyio
+
+from shale.env import Env
+from shale.errors import AlreadyExists, ObjectVersionExists
+from shale.protocol.backoff import conflict_delay_s
+from shale.protocol.instruments import SequencedInstruments
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.versioned import Namespace, T, VersionMeta
+from shale.store.port import CREATE, Buffer, ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+
+MAX_PROBES = 4
+log = get_logger("sequenced")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBytes:
+    """The newest file that this process knows.
+
+    ``confirmed_at`` is the monotonic time at which the request that proved it newest was *started*: a listing, our
+    own create, or a probe that found nothing behind it.
+    """
+
+    id: int
+    data: Buffer
+    confirmed_at: float
+
+
+class SequencedFiles(Generic[T]):
+    """The files of one namespace, and a cache of the newest."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        namespace: Namespace[T],
+        env: Env,
+        metrics: Metrics,
+        options: ProtocolOptions,
+    ) -> None:
+        self._store = store
+        self._namespace = namespace
+        self._env = env
+        self._max_staleness_s = options.probe_max_staleness_s
+        self._instruments = SequencedInstruments(metrics, namespace.resource)
+        self._newest: StoredBytes | None = None
+        self._empty_confirmed_at: float | None = None
+
+    async def list_versions(self) -> list[VersionMeta]:
+        """Every file with a canonical name, ascending by id; other names are ignored with a warning."""
+        versions = []
+        for meta in await self._store.list(self._namespace.directory):
+            file_id = self._namespace.parse(meta.key)
+            if file_id is None:
+                if "#" not in meta.key:  # a local store's staging file is nobody's mistake
+                    log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
+                continue
+            versions.append(VersionMeta(file_id, meta.last_modified_ms, meta.size))
+        return sorted(versions, key=lambda version: version.id)
+
+    async def read(self, file_id: int) -> Buffer | None:
+        """The bytes of one file; ``None`` if it is not there."""
+        got = await self._store.get(self._namespace.key(file_id))
+        return None if got is None else got.data
+
+    async def read_latest_unchecked(self) -> StoredBytes | None:
+        """The file with the highest id; ``None`` if there is none.
+
+        With a cache this probes the next few ids, which is cheaper than a listing.  Finding nothing there proves
+        something only if no collector can have deleted what was there, hence the limit on age.
+        """
+        known = self._newest
+        if known is not None and self._is_fresh(known.confirmed_at):
+            found = await self._probe_from(known)
+            if found is not None:
+                return found
+        else:
+            self._instruments.cold()
+        return await self._read_latest_cold()
+
+    async def create(self, base_id: int | None, data: bytes) -> int:
+        """Create the file after ``base_id``, from whose value ``data`` was derived, and return its id.
+
+        Raises:
+            ObjectVersionExists: somebody else created it, or the answer came so late that the file may be one that
+                was deleted before (docs/protocol.md 2.7).
+        """
+        file_id = 1 if base_id is None else base_id + 1
+        known = self._newest
+        if known is not None and known.id >= file_id:
+            raise ObjectVersionExists(f"{self._namespace.key(file_id)}: version {known.id} is known already")
+        base_confirmed_at = self._confirmed_at(base_id)
+        created = StoredBytes(file_id, data, self._now())
+        try:
+            await self._store.put(self._namespace.key(file_id), data, mode=CREATE)
+        except AlreadyExists as error:
+            raise ObjectVersionExists(f"{self._namespace.key(file_id)} exists") from error
+        if not self._is_fresh(base_confirmed_at) and not await self._is_highest(file_id):
+            raise ObjectVersionExists(f"{self._namespace.key(file_id)} was created too late to be the newest")
+        self._offer(created)
+        return file_id
+
+    async def delete(self, file_id: int) -> None:
+        """Delete one file, unconditionally."""
+        await self._store.delete(self._namespace.key(file_id))
+        self.forget(file_id)
+
+    def forget(self, file_id: int) -> None:
+        """Drop the cache if it holds exactly this file."""
+        if self._newest is not None and self._newest.id == file_id:
+            self._newest = None
+
+    async def _probe_from(self, known: StoredBytes) -> StoredBytes | None:
+        """Walk forward from a known file; ``None`` if a listing must decide."""
+        for probes in range(MAX_PROBES):
+            started = self._now()
+            data = await self.read(known.id + 1)
+            if data is None:
+                self._instruments.probed(probes)
+                if not self._is_fresh(known.confirmed_at):
+                    self._instruments.cold()
+                    return None
+                self._instruments.hit()
+                known = replace(known, confirmed_at=started)
+                self._offer(known)
+                return known
+            # The hit proves nothing about what is behind it, so the age stays that of the older proof.
+            known = StoredBytes(known.id + 1, data, known.confirmed_at)
+            self._offer(known)
+        self._instruments.probed(MAX_PROBES)
+        self._instruments.list_fallback()
+        log.debug(
+            Event.SEQUENCED_READ_LIST_FALLBACK,
+            resource=self._namespace.resource,
+            last_seen_id=known.id,
+            probes=MAX_PROBES,
+        )
+        return None
+
+    async def _read_latest_cold(self) -> StoredBytes | None:
+        vanished = 0
+        while True:
+            started, before = self._now(), self._newest
+            versions = await self.list_versions()
+            if not versions:
+                if before is not None:
+                    self.forget(before.id)
+                self._empty_confirmed_at = started
+                return None
+            newest_id = versions[-1].id
+            known = self._newest
+            data = known.data if known is not None and known.id == newest_id else await self.read(newest_id)
+            if data is not None:
+                found = StoredBytes(newest_id, data, started)
+                self._offer(found)
+                return found
+            # A collector deleted it between the two requests, so there is a newer one.
+            log.warning(Event.SEQUENCED_LIST_MISSING, object=self._namespace.key(newest_id))
+            vanished += 1
+            await anyio.sleep(conflict_delay_s(vanished, self._env.rng))
+
+    async def _is_highest(self, file_id: int) -> bool:
+        versions = await self.list_versions()
+        return bool(versions) and versions[-1].id == file_id
+
+    def _confirmed_at(self, base_id: int | None) -> float | None:
+        if base_id is None:
+            return self._empty_confirmed_at
+        known = self._newest
+        return known.confirmed_at if known is not None and known.id == base_id else None
+
+    def _is_fresh(self, confirmed_at: float | None) -> bool:
+        return confirmed_at is not None and self._now() - confirmed_at < self._max_staleness_s
+
+    def _now(self) -> float:
+        return self._env.clock.monotonic_s()
+
+    def _offer(self, found: StoredBytes) -> None:
+        """Remember a file unless a newer one, or a newer proof for the same one, is known."""
+        known = self._newest
+        if known is None or (found.id, found.confirmed_at) >= (known.id, known.confirmed_at):
+            self._newest = found

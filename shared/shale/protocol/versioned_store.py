@@ -1,0 +1,177 @@
+"""Sequenced files of one kind as values, guarded by their boundary: the one store behind manifests and compactions.
+
+Source: docs/protocol.md 1.1, 1.4, 1.6, 2.
+"""
+
+from typing import Generic
+
+from shale.env import Env
+from shale.errors import CorruptionError, InvalidObjectState, LatestRecordMissing, ObjectVersionBehindBoundary
+from shale.protocol.boundary import Boundary
+from shale.protocol.instruments import UpdateInstruments, VersionInstruments
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.sequenced import SequencedFiles, StoredBytes
+from shale.protocol.transactional import Stored
+from shale.protocol.versioned import Namespace, T, Versioned, VersionMeta
+from shale.store.port import Buffer, ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+
+_SPINS_MAX = 10
+log = get_logger("sequenced")
+
+
+class VersionedStore(Generic[T]):
+    """All versions of one value.  Parts of a process share an instance, and with it the caches."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        namespace: Namespace[T],
+        env: Env,
+        metrics: Metrics | None = None,
+        options: ProtocolOptions | None = None,
+    ) -> None:
+        self.options = options if options is not None else ProtocolOptions()
+        self.namespace = namespace
+        metrics = metrics if metrics is not None else Metrics()
+        self.updates = UpdateInstruments(metrics, namespace.resource, self.options.component)
+        self._env = env
+        self._files = SequencedFiles(store, namespace, env, metrics, self.options)
+        self._boundary = Boundary(store, namespace, env, metrics, self.options)
+        self._instruments = VersionInstruments(metrics, namespace.resource)
+        self._decoded: tuple[Buffer, T] | None = None
+
+    async def list_versions(self) -> list[VersionMeta]:
+        """Every version, ascending by id, zombies behind the boundary included."""
+        return await self._files.list_versions()
+
+    async def read(self, file_id: int) -> T | None:
+        """One version, whatever the boundary says: a checkpoint may keep it alive.  ``None``: not there."""
+        data = await self._files.read(file_id)
+        return None if data is None else self._decode(file_id, data)
+
+    async def try_read_latest(self) -> Versioned[T] | None:
+        """The newest committed version; ``None`` if there is none.
+
+        Raises:
+            InvalidObjectState: the boundary stands at or above the highest id, so nothing can be called the latest.
+        """
+        rejected_id, spins = None, 0
+        while True:
+            found = await self._files.read_latest_unchecked()
+            if found is None:
+                return None
+            try:
+                await self._boundary.check(found.id)
+            except ObjectVersionBehindBoundary as error:
+                self._files.forget(found.id)
+                self._instruments.invalidated()
+                log.warning(
+                    Event.SEQUENCED_READ_BEHIND_BOUNDARY,
+                    resource=self.namespace.resource,
+                    id=found.id,
+                    boundary=error.boundary,
+                )
+                spins = spins + 1 if found.id == rejected_id else 1
+                rejected_id = found.id
+                if spins >= _SPINS_MAX:
+                    message = f"boundary {error.boundary} is at or above the latest id {found.id}"
+                    raise InvalidObjectState(message, path=self.namespace.boundary_key) from error
+            else:
+                return self._value_of(found)
+
+    async def read_latest(self) -> Versioned[T]:
+        """Like ``try_read_latest``, where absence is an error.
+
+        Raises:
+            LatestRecordMissing: there is no version at all.
+        """
+        latest = await self.try_read_latest()
+        if latest is None:
+            raise LatestRecordMissing(f"no {self.namespace.resource} below {self.namespace.directory}")
+        return latest
+
+    async def load(self) -> Stored[T]:
+        """The newest version, ready to be changed.
+
+        Raises:
+            LatestRecordMissing: there is no version at all.
+        """
+        return Stored(self, await self.read_latest(), self._env)
+
+    async def create_new(self, value: T) -> Stored[T]:
+        """Write version 1.
+
+        Raises:
+            ObjectVersionExists: somebody else did.
+        """
+        return Stored(self, await self.commit(None, value), self._env)
+
+    async def commit(self, base_id: int | None, value: T) -> Versioned[T]:
+        """Write the version after ``base_id`` and report it only once the boundary has been seen below it.
+
+        Raises:
+            ObjectVersionExists: somebody else wrote that version.
+            ObjectVersionBehindBoundary: the id was used and deleted while we slept.
+        """
+        data = self.namespace.encode(value)
+        file_id = await self._files.create(base_id, data)
+        try:
+            await self._boundary.check(file_id)
+        except ObjectVersionBehindBoundary as error:
+            self._files.forget(file_id)
+            self._instruments.rejected_write()
+            log.warning(
+                Event.BOUNDARY_WRITE_REJECTED,
+                resource=self.namespace.resource,
+                id=file_id,
+                boundary=error.boundary,
+            )
+            raise
+        self._instruments.committed(file_id, len(data), self._env.clock.now_ms())
+        return Versioned(file_id, value)
+
+    async def boundary(self) -> int:
+        """The durable boundary."""
+        return await self._boundary.read()
+
+    async def advance_boundary(self, target: int) -> None:
+        """Forbid every id up to ``target``, which a collector does before it deletes any of them.
+
+        Nothing happens with boundary files disabled (docs/protocol.md 2.7).
+        """
+        if self.options.boundary_files_enabled:
+            await self._boundary.advance(target)
+
+    async def delete(self, file_id: int) -> None:
+        """Delete a version.  Only a collector calls this, for ids that its plan has found unneeded."""
+        await self._files.delete(file_id)
+
+    async def delete_behind_boundary(self, file_id: int) -> None:
+        """Delete a version that the boundary covers.
+
+        Raises:
+            InvalidObjectState: it does not cover it.
+        """
+        try:
+            await self._boundary.check(file_id)
+        except ObjectVersionBehindBoundary:
+            await self._files.delete(file_id)
+        else:
+            raise InvalidObjectState("not behind the boundary", path=self.namespace.key(file_id))
+
+    def _value_of(self, found: StoredBytes) -> Versioned[T]:
+        # Polls meet the same bytes again and again; they are decoded once.
+        if self._decoded is None or self._decoded[0] is not found.data:
+            self._decoded = (found.data, self._decode(found.id, found.data))
+            self._instruments.seen(found.id, len(found.data))
+        return Versioned(found.id, self._decoded[1])
+
+    def _decode(self, file_id: int, data: Buffer) -> T:
+        key = self.namespace.key(file_id)
+        try:
+            return self.namespace.decode(data, key)
+        except CorruptionError as error:
+            raise error.at(key) from None

@@ -1,0 +1,132 @@
+"""WAL files: create-if-absent in strict order, found by probing instead of listing.
+
+Source: docs/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from shale.env import Env
+from shale.errors import AlreadyExists, FencedError, InvalidDbState
+from shale.format.names import parse_wal_key, wal_key, wal_prefix
+from shale.store.port import CREATE, Buffer, ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import WalId
+
+_PROBES_PER_ROUND = 8
+_DOUBLINGS_MAX = 48
+log = get_logger("wal")
+
+
+@dataclass(frozen=True, slots=True)
+class WalFile:
+    """A WAL file as a listing shows it; one of zero bytes is a writer's fence."""
+
+    id: WalId
+    size: int
+    last_modified_ms: int
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it holds no rows."""
+        return self.size == 0
+
+
+class WalStore:
+    """The WAL of the database at ``root``, which may live in a store of its own."""
+
+    def __init__(self, store: ObjectStore, root: str, env: Env) -> None:
+        self._store = store
+        self._root = root
+        self._env = env
+
+    def key(self, wal_id: int) -> str:
+        """Where a file is, for messages."""
+        return wal_key(self._root, wal_id)
+
+    async def exists(self, wal_id: int) -> bool:
+        """Whether there is a file, fences included."""
+        return await self._store.head(self.key(wal_id)) is not None
+
+    async def read(self, wal_id: int) -> memoryview | None:
+        """The bytes of a file, none for a fence; ``None`` if it is not there."""
+        got = await self._store.get(self.key(wal_id))
+        return None if got is None else got.data
+
+    async def put_new(self, wal_id: int, data: Buffer) -> None:
+        """Write a file in one request.
+
+        Raises:
+            FencedError: the slot is taken, so another writer has passed it.
+        """
+        assert len(data), "an empty WAL file is a fence"
+        try:
+            await self._store.put(self.key(wal_id), data, mode=CREATE)
+        except AlreadyExists as error:
+            raise FencedError(f"{self.key(wal_id)} was taken by another writer") from error
+
+    async def try_put_fence(self, wal_id: int) -> bool:
+        """Write zero bytes into a slot; false if it is taken."""
+        try:
+            await self._store.put(self.key(wal_id), b"", mode=CREATE)
+        except AlreadyExists:
+            return False
+        return True
+
+    async def list(self) -> list[WalFile]:
+        """Every file with a canonical name, ascending by id."""
+        files = []
+        for meta in await self._store.list(wal_prefix(self._root)):
+            wal_id = parse_wal_key(self._root, meta.key)
+            if wal_id is not None:
+                files.append(WalFile(wal_id, meta.size, meta.last_modified_ms))
+            elif "#" not in meta.key:
+                log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
+        return sorted(files, key=lambda file: file.id)
+
+    async def delete(self, wal_id: int) -> None:
+        """Delete a file; only a collector does."""
+        await self._store.delete(self.key(wal_id))
+
+    async def last_seen_wal_id(self, start_after: int) -> WalId:
+        """The highest id at or above ``start_after`` below which nothing is missing.
+
+        Ids above ``start_after`` must exist without a gap, which holds from the manifest's ``replay_after_wal_id`` on.
+        With an older start the result may be too low: read the manifest again afterwards and compare.
+
+        Raises:
+            InvalidDbState: the WAL has no end within 2**48 files.
+        """
+        present, missing = await self._bracket(start_after)
+        while missing - present > 1:
+            middle = (present + missing) // 2
+            if await self.exists(start_after + middle):
+                present = middle
+            else:
+                missing = middle
+        return WalId(start_after + present)
+
+    async def _bracket(self, start_after: int) -> tuple[int, int]:
+        """An offset that exists (or 0) and a greater one that does not, found in doubling steps."""
+        present = 0
+        for first in range(0, _DOUBLINGS_MAX, _PROBES_PER_ROUND):
+            offsets = [2**doublings for doublings in range(first, first + _PROBES_PER_ROUND)]
+            for offset, is_there in zip(offsets, await self._exist(start_after, offsets), strict=True):
+                if not is_there:
+                    return present, offset
+                present = offset
+        raise InvalidDbState(f"{wal_prefix(self._root)} has no end above {start_after}")
+
+    async def _exist(self, start_after: int, offsets: Sequence[int]) -> Sequence[bool]:
+        found: dict[int, bool] = {}
+
+        async def probe(offset: int) -> None:
+            found[offset] = await self.exists(start_after + offset)
+
+        async with anyio.create_task_group() as tasks:
+            for offset in offsets:
+                tasks.start_soon(probe, offset)
+        return [found[offset] for offset in offsets]
