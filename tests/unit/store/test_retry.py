@@ -1,0 +1,212 @@
+"""Retries, lost answers and conflicts, on a faulty store in virtual time."""
+
+import random
+from collections.abc import AsyncIterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableError
+from shale.store import retry
+from shale.store.faults import Fault, FaultPlan, FaultyStore, Request, Rule
+from shale.store.memory import MemoryStore
+from shale.store.options import RetryPolicy
+from shale.store.port import CREATE, PUT_ID, Got, Update
+from shale.store.retry import RetryingStore
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Every pause between attempts, without waiting for it."""
+    taken: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        taken.append(delay_s)
+
+    monkeypatch.setattr(retry.anyio, "sleep", sleep)
+    return taken
+
+
+def make(
+    *, attributes: bool = True, policy: RetryPolicy | None = None, plan: FaultPlan | None = None
+) -> tuple[MemoryStore, FaultyStore, RetryingStore, list[Request]]:
+    memory = MemoryStore(supports_attributes=attributes)
+    faulty = FaultyStore(memory, random.Random(1), plan or FaultPlan())
+    requests: list[Request] = []
+    faulty.observe(requests.append)
+    env = Env(SystemClock(), random.Random(2), InlineCpu())
+    return memory, faulty, RetryingStore(faulty, env, policy), requests
+
+
+async def test_delays_double_up_to_a_second(pauses: list[float]) -> None:
+    memory, faulty, store, _ = make()
+    await memory.put("k", b"v")
+    faulty.add(Rule(fault=Fault.BEFORE, op="get", times=7))
+    got = await store.get("k")
+    assert isinstance(got, Got)
+    assert bytes(got.data) == b"v"
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+
+
+async def test_a_limit_ends_the_patience(pauses: list[float]) -> None:
+    _, faulty, store, requests = make(policy=RetryPolicy(retries_max=2))
+    faulty.add(Rule(fault=Fault.BEFORE, times=99))
+    with pytest.raises(UnavailableError, match="3 times"):
+        await store.list("m/")
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize("fault", [Fault.AFTER, Fault.LATE])
+async def test_a_lost_answer_of_a_create_is_a_success(fault: Fault, pauses: list[float]) -> None:
+    memory, faulty, store, requests = make()
+    faulty.add(Rule(fault=fault, op="put"))
+    etag = await store.put("k", b"v", mode=CREATE)
+    meta = await memory.head("k")
+    assert meta is not None
+    assert etag == meta.etag
+    if fault is Fault.AFTER:
+        assert [request.op for request in requests] == ["put", "put", "head"]
+
+
+async def test_a_lost_answer_of_an_update_is_a_success(pauses: list[float]) -> None:
+    memory, faulty, store, _ = make()
+    first = await memory.put("k", b"1")
+    assert first is not None
+    faulty.add(Rule(fault=Fault.AFTER, op="put"))
+    faulty.add(Rule(fault=Fault.BEFORE, op="head", times=2))
+    etag = await store.put("k", b"2", mode=Update(first))
+    meta = await memory.head("k")
+    assert meta is not None
+    assert etag == meta.etag != first
+
+
+async def test_equal_bytes_of_somebody_else_are_a_conflict(pauses: list[float]) -> None:
+    memory, faulty, store, _ = make()
+    await memory.put("k", b"v", attributes={PUT_ID: "someone"})
+    faulty.add(Rule(fault=Fault.BEFORE, op="put"))
+    with pytest.raises(AlreadyExists):
+        await store.put("k", b"v", mode=CREATE)
+    with pytest.raises(Precondition):
+        await store.put("k", b"v", mode=Update("stale"))
+    with pytest.raises(Precondition):
+        await store.put("absent", b"v", mode=Update("stale"))
+
+
+async def test_without_metadata_a_lost_answer_looks_like_a_conflict(pauses: list[float]) -> None:
+    _, faulty, store, requests = make(attributes=False)
+    faulty.add(Rule(fault=Fault.AFTER, op="put"))
+    with pytest.raises(AlreadyExists):
+        await store.put("k", b"v", mode=CREATE)
+    assert [request.op for request in requests] == ["put", "put"]
+
+
+async def test_each_logical_put_has_its_own_id(pauses: list[float]) -> None:
+    memory, _, store, _ = make()
+    await store.put("a", b"", mode=CREATE, attributes={"walid": "7"})
+    await store.put("b", b"", mode=CREATE)
+    first, second = await memory.head("a"), await memory.head("b")
+    assert first is not None
+    assert second is not None
+    assert first.attributes is not None
+    assert second.attributes is not None
+    assert first.attributes["walid"] == "7"
+    assert len(first.attributes[PUT_ID]) == 26
+    assert first.attributes[PUT_ID] != second.attributes[PUT_ID]
+
+
+class Grumpy(MemoryStore):
+    """Answers the first puts with what S3 sends while another writer is busy (409)."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def put(self, key, data, *, mode, attributes=None):  # type: ignore[no-untyped-def]
+        if self.times:
+            self.times -= 1
+            raise AlreadyExists("409 ConditionalRequestConflict")
+        return await super().put(key, data, mode=mode, attributes=attributes)
+
+
+async def test_a_409_is_asked_again(pauses: list[float]) -> None:
+    inner = Grumpy(2)
+    store = RetryingStore(inner, Env.system())
+    etag = await store.put("k", b"1", mode=CREATE)
+    assert etag is not None
+    inner.times = 2
+    assert await store.put("k", b"2", mode=Update(etag)) != etag
+    assert len(pauses) == 4
+
+
+async def test_denied_credentials_are_retried_unless_told_otherwise(pauses: list[float]) -> None:
+    class Locked(MemoryStore):
+        tries = 0
+
+        async def get(self, key: str) -> Got | None:
+            self.tries += 1
+            if self.tries < 4:
+                raise AccessDenied("403")
+            return await super().get(key)
+
+    locked = Locked()
+    store = RetryingStore(locked, Env.system())
+    assert await store.get("k") is None
+    assert locked.tries == 4
+    locked.tries = 0
+    with pytest.raises(AccessDenied):
+        await store.with_policy(RetryPolicy(fail_fast_auth=True)).get("k")
+    assert locked.tries == 1
+
+
+async def test_short_streams_are_one_put_and_long_ones_are_not(pauses: list[float]) -> None:
+    memory, faulty, store, requests = make()
+
+    async def parts(count: int) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield bytes(1024 * 1024)
+
+    faulty.add(Rule(fault=Fault.BEFORE, op="put"))
+    await store.put_stream("small", parts(3))
+    await store.put_stream("large", parts(9))
+    assert [request.op for request in requests] == ["put", "put", "put_stream"]
+    assert [meta.size for meta in await memory.list("")] == [9 * 1024 * 1024, 3 * 1024 * 1024]
+
+
+async def test_a_frozen_process_hears_nothing_but_its_put_arrives() -> None:
+    memory, faulty, store, _ = make()
+    faulty.add(Rule(op="put", delay_after_s=0.001))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.put, "k", b"v")
+        while not await memory.list(""):
+            await anyio.lowlevel.checkpoint()
+        faulty.freeze()
+        with anyio.move_on_after(0.02) as scope:
+            await store.get("k")
+        assert scope.cancelled_caught
+        faulty.thaw()
+    assert await store.get("k") is not None
+
+
+async def test_one_seed_gives_one_history() -> None:
+    async def history(seed: int) -> list[str]:
+        faulty = FaultyStore(MemoryStore(), random.Random(seed), FaultPlan(before=0.2, after=0.2, late=0.2))
+        answers = []
+        for index in range(50):
+            try:
+                await faulty.put(f"k{index % 7}", b"", mode=CREATE)
+                answers.append("ok")
+            except (UnavailableError, AlreadyExists) as error:
+                answers.append(str(error))
+        return answers
+
+    assert await history(7) == await history(7)
+    assert await history(7) != await history(8)
