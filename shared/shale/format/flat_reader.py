@@ -132,7 +132,11 @@ class FlatTable:
 
     def nullable_u16(self, slot: int) -> int | None:
         """A scalar whose absence means "not said"."""
-        return self._scalar(slot, _U16) if self._place(slot) is not None else None
+        return self._scalar(slot, _U16) if self.has(slot) else None
+
+    def has(self, slot: int) -> bool:
+        """Whether the field is present."""
+        return self._place(slot) is not None
 
     def kind(self, slot: int, kinds: type[_KindT], what: str) -> _KindT:
         """A scalar of one byte that must be a member of ``kinds``; ``what`` names it in the error."""
@@ -159,6 +163,13 @@ class FlatTable:
             return raw.decode()
         except UnicodeDecodeError as error:
             raise self.corrupt(f"a string is not UTF-8: {raw[:32]!r}") from error
+
+    def vector(self, slot: int, width: int, what: str) -> tuple[int, int]:
+        """Position and count of a vector that has to be there, for readers of whole columns."""
+        vector = self._vector(slot, width)
+        if vector is None:
+            raise self.corrupt(f"required field {what} is absent")
+        return vector
 
     def u32s(self, slot: int) -> tuple[int, ...] | None:
         """A vector of u32."""

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from struct import Struct
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shale.format.flat_layout import Kind, Layout
 from shale.format.tables import ULID
 from shale.types import Ulid
@@ -72,6 +75,29 @@ class FlatWriter:
         relative = [first - 4 * index - target for index, target in enumerate(targets)]
         self._push(Struct(f"<I{len(targets)}I").pack(len(targets), *relative))
         return self._size
+
+    def reference_column(self, targets: NDArray[np.int64]) -> int:
+        """As ``references``, from an array."""
+        count = len(targets)
+        self._push(bytes(-self._size & 3))
+        relative = self._size + 4 * count - 4 * np.arange(count) - targets
+        self._push(Struct("<I").pack(count) + relative.astype("<u4").tobytes())
+        return self._size
+
+    @property
+    def size(self) -> int:
+        """Bytes so far: the position, counted from the end, that the next thing is put in front of."""
+        return self._size
+
+    @property
+    def top(self) -> bytes:
+        """What was written last: the table, when its vtable was there already."""
+        return self._chunks[-1]
+
+    def append(self, chunk: bytes, *, alignment: int) -> None:
+        """Put bytes in front that the caller has laid out; ``alignment`` is the largest that they rely on."""
+        self._alignment = max(self._alignment, alignment)
+        self._push(chunk)
 
     def ulid(self, value: Ulid | None) -> int:
         """A ``Ulid`` table; 0 for ``None``."""

@@ -1,0 +1,137 @@
+"""Bloom filters: number of probes as u16 big-endian, then the bits (docs/format.md 9.2 and 9.3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from shale.errors import CorruptionError
+from shale.format.buffer import Buffer
+from shale.format.siphash import siphash13
+from shale.kernels.rows import U8, U64
+
+_HEADER_SIZE = 2
+_PROBES_PER_BIT = np.float32(0.69)
+
+
+class PrefixExtractor(Protocol):
+    """Cuts keys into a prefix and the rest.  A configured function of the user; its name is stored with filters."""
+
+    @property
+    def name(self) -> str:
+        """Names the rule; another rule must have another name."""
+        ...
+
+    def prefix_len(self, key: bytes) -> int | None:
+        """The length of a whole key's prefix, ``None`` if it has none.
+
+        It may depend on the bytes of that prefix only: keys that begin with it have the same.
+        """
+        ...
+
+    def scan_prefix_len(self, prefix: bytes) -> int | None:
+        """The length of the prefix that every key beginning with ``prefix`` has; ``None`` if they may differ."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPrefix:
+    """The first ``length`` bytes; shorter keys have no prefix."""
+
+    name: str
+    length: int
+
+    def prefix_len(self, key: bytes) -> int | None:
+        """See ``PrefixExtractor``."""
+        return self.length if len(key) >= self.length else None
+
+    def scan_prefix_len(self, prefix: bytes) -> int | None:
+        """See ``PrefixExtractor``."""
+        return self.prefix_len(prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class BloomPolicy:
+    """Which hashes a filter holds, and how many bits each one gets."""
+
+    bits_per_key: int = 10
+    prefix_extractor: PrefixExtractor | None = None
+    whole_key: bool = True
+
+    @property
+    def name(self) -> str:
+        """The stored name, by which readers know what to ask the filter."""
+        prefix = f":p={self.prefix_extractor.name}" if self.prefix_extractor else ""
+        return f"_bf{prefix}{'' if self.whole_key else ':wh=0'}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BloomFilter:
+    """The bits of one filter.  ``bits`` has shape (n_bytes,) and shares the memory it was read from."""
+
+    num_probes: int
+    bits: U8
+    _view: memoryview = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_view", self.bits.data)
+
+    @property
+    def num_bits(self) -> int:
+        """How many positions there are."""
+        return 8 * len(self.bits)
+
+    def may_contain(self, data: Buffer) -> bool:
+        """Whether this byte string may have been added."""
+        return self.may_contain_hash(siphash13(data))
+
+    def may_contain_hash(self, hash64: int) -> bool:
+        """Whether something with this hash may have been added."""
+        modulus = self.num_bits
+        if not modulus:
+            return False
+        bits = self._view
+        position = (hash64 & 0xFFFFFFFF) % modulus
+        delta = (hash64 >> 32) % modulus
+        for probe in range(self.num_probes):
+            delta = (delta + probe) % modulus
+            if not bits[position >> 3] >> (position & 7) & 1:
+                return False
+            position = (position + delta) % modulus
+        return True
+
+
+def num_probes(bits_per_key: int) -> int:
+    """Probes per hash; SlateDB computes them in 32-bit floats."""
+    return int(np.float32(bits_per_key) * _PROBES_PER_BIT)
+
+
+def encode_bloom(hashes: Sequence[int] | U64, bits_per_key: int) -> bytes:
+    """A filter over hashes, each of which counts, whether or not it came before."""
+    column = np.asarray(hashes, np.uint64)
+    size = (len(column) * bits_per_key + 7) // 8
+    probes = num_probes(bits_per_key)
+    header = probes.to_bytes(_HEADER_SIZE, "big")
+    if not size:
+        return header
+    modulus = np.uint64(8 * size)
+    positions = (column & np.uint64(0xFFFFFFFF)) % modulus
+    deltas = (column >> np.uint64(32)) % modulus
+    marks = np.zeros(8 * size, np.uint8)
+    for probe in range(probes):
+        deltas = (deltas + np.uint64(probe)) % modulus
+        marks[positions] = 1
+        positions = (positions + deltas) % modulus
+    return header + np.packbits(marks, bitorder="little").tobytes()
+
+
+def decode_bloom(data: Buffer) -> BloomFilter:
+    """Read one filter.
+
+    Raises:
+        CorruptionError: too short for the number of probes.
+    """
+    if len(data) < _HEADER_SIZE:
+        raise CorruptionError(f"a bloom filter of {len(data)} bytes")
+    return BloomFilter(int.from_bytes(data[:_HEADER_SIZE], "big"), np.frombuffer(data, np.uint8)[_HEADER_SIZE:])

@@ -1,0 +1,42 @@
+"""A stored section of an SST: compressed payload, then its CRC-32 as u32 big-endian (docs/format.md 8)."""
+
+from struct import Struct
+from zlib import crc32
+
+from shale.errors import CorruptionError
+from shale.format.buffer import Buffer
+from shale.format.compression import compress, decompress
+from shale.types import Compression
+
+CRC_SIZE = 4
+_CRC = Struct(">I")
+
+
+def seal_section(image: Buffer, compression: Compression) -> bytes:
+    """Compress an image and put the checksum behind it."""
+    stored = compress(compression, image)
+    return stored + _CRC.pack(crc32(stored))
+
+
+def open_section(stored: Buffer, compression: Compression, path: str | None = None, offset: int = 0) -> Buffer:
+    """Check and unpack a section.
+
+    Args:
+        stored: the section with its checksum.
+        compression: the file's codec.
+        path: the object's name, for errors.
+        offset: where the section begins in the object, for errors.
+
+    Raises:
+        CorruptionError: too short, a wrong checksum, or a payload that does not unpack.
+    """
+    if len(stored) < CRC_SIZE:
+        raise CorruptionError(f"a section of {len(stored)} bytes has no checksum", path=path, offset=offset)
+    payload = memoryview(stored)[: len(stored) - CRC_SIZE]
+    (expected,) = _CRC.unpack_from(stored, len(payload))
+    if crc32(payload) != expected:
+        raise CorruptionError("checksum mismatch", path=path, offset=offset)
+    try:
+        return decompress(compression, payload)
+    except CorruptionError as error:
+        raise CorruptionError(error.message, path=path, offset=offset) from error
