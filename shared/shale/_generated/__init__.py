@@ -1,1 +1,0 @@
-"""flatc's output (``make gen``), never edited by hand."""
