@@ -9,6 +9,7 @@ import numpy as np
 from shale.errors import CorruptionError
 from shale.format.buffer import Buffer
 from shale.format.siphash import siphash13
+from shale.kernels.choice import use_kernels
 from shale.kernels.rows import U8, U64
 
 _HEADER_SIZE = 2
@@ -115,6 +116,10 @@ def encode_bloom(hashes: Sequence[int] | U64, bits_per_key: int) -> bytes:
     header = probes.to_bytes(_HEADER_SIZE, "big")
     if not size:
         return header
+    if use_kernels(column.nbytes):
+        from shale.kernels.bloom import build_bits
+
+        return header + build_bits(column, probes, size).tobytes()
     modulus = np.uint64(8 * size)
     positions = (column & np.uint64(0xFFFFFFFF)) % modulus
     deltas = (column >> np.uint64(32)) % modulus

@@ -1,0 +1,113 @@
+"""Data blocks to rows in columns: many blocks per call by a kernel, a few by the plain codec.
+
+Blocks are rows and a table of restart offsets (``block_plain`` tells the layout), compressed one by one, each with its
+checksum behind it (docs/format.md 7 and 8).
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from shale.errors import CorruptionError
+from shale.format.block_plain import KEY_BYTES_SPARE, decode_block_plain
+from shale.format.buffer import Buffer
+from shale.format.section import open_section
+from shale.kernels.choice import use_kernels
+from shale.kernels.rows import EMPTY_ROWS, I64, Rows, rows_from_entries
+from shale.types import Compression, Entry
+
+_ROW_BYTES_MIN = 12
+_CRC_SIZE = 4
+
+
+def decode_blocks(data: Buffer, offsets: I64, *, version: int, compression: Compression, path: str) -> Rows:
+    """Check, unpack and decode blocks that lie back to back.
+
+    Args:
+        data: the blocks as stored; its first byte is at ``offsets[0]`` of the object.
+        offsets: shape (n+1,), where each block begins in the object, and where the last one ends.
+        version: the block format, 1 or 2.
+        compression: the codec of the file.
+        path: the object's name, for errors.
+
+    Raises:
+        CorruptionError: with path and offset; nothing is returned of any block then.
+    """
+    if len(offsets) < 2:
+        return EMPTY_ROWS
+    if len(data) < int(offsets[-1] - offsets[0]) or bool(np.any(np.diff(offsets) <= 0)):
+        raise CorruptionError(f"blocks do not fit {len(data)} bytes", path=path, offset=int(offsets[0]))
+    if not use_kernels(len(data)):
+        return rows_from_entries(list(_plain_entries(data, offsets, version, compression, path)))
+    if compression is Compression.NONE:
+        image = np.frombuffer(data, np.uint8)
+        return _decode(image, offsets, version=version, at=offsets, has_checksums=True, path=path)
+    images = [bytes(image) for _, image in _images(data, offsets, compression, path)]
+    at = np.zeros(len(images) + 1, np.int64)
+    np.cumsum([len(image) for image in images], out=at[1:])
+    joined = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
+    return _decode(joined, at, version=version, at=offsets, has_checksums=False, path=path)
+
+
+def _plain_entries(data: Buffer, offsets: I64, version: int, compression: Compression, path: str) -> Iterator[Entry]:
+    for offset, image in _images(data, offsets, compression, path):
+        try:
+            yield from decode_block_plain(image, version)
+        except CorruptionError as error:
+            inside = error.offset if compression is Compression.NONE and error.offset is not None else 0
+            raise CorruptionError(error.message, path=path, offset=offset + inside) from error
+
+
+def _images(data: Buffer, offsets: I64, compression: Compression, path: str) -> Iterator[tuple[int, Buffer]]:
+    """Offset in the object and checked, unpacked image of every block."""
+    view = memoryview(data)
+    bounds = offsets.tolist()
+    for start, end in pairwise(bounds):
+        yield start, open_section(view[start - bounds[0] : end - bounds[0]], compression, path, start)
+
+
+def _decode(image: np.ndarray, offsets: I64, *, version: int, at: I64, has_checksums: bool, path: str) -> Rows:
+    """Run the kernel, with more room if the first guess was too small.  ``at`` is for errors: places in the object."""
+    from shale.kernels import block_decode as kernel
+    from shale.kernels.columns import ColumnBuffers, address_of
+
+    offsets = np.ascontiguousarray(offsets, np.int64)
+    size = int(offsets[-1] - offsets[0])
+    spare = KEY_BYTES_SPARE + 16 * size
+    rows_limit = size // _ROW_BYTES_MIN + 1
+    rows_max = min(rows_limit, _rows_guess(image, offsets, version, _CRC_SIZE if has_checksums else 0))
+    keys_max = max(size, 1 << 16)
+    out = np.zeros(3, np.int64)
+    while True:
+        buffers = ColumnBuffers(rows_max, keys_max, size)
+        status = kernel.decode_blocks(
+            address_of(image),
+            address_of(offsets),
+            len(offsets) - 1,
+            version,
+            int(has_checksums),
+            spare,
+            buffers.addresses,
+            rows_max,
+            keys_max,
+            out,
+        )
+        block, inside, n_rows = out.tolist()
+        if status == kernel.OK:
+            return buffers.rows(0, n_rows)
+        if status == kernel.NEED_ROWS:
+            rows_max = rows_limit
+        elif status == kernel.NEED_KEYS:
+            keys_max = min(4 * keys_max, spare)
+        else:
+            place = int(at[block]) + (inside if has_checksums else 0)
+            raise CorruptionError(kernel.MESSAGES[status], path=path, offset=place)
+
+
+def _rows_guess(image: np.ndarray, offsets: I64, version: int, behind: int) -> int:
+    """Rows by the counts of offsets: exact in version 1, rounded up to restarts in version 2."""
+    ends = offsets[1:] - offsets[0] - behind
+    ends = ends[ends >= 2]
+    counts = image[ends - 2].astype(np.int64) << 8 | image[ends - 1]
+    return int(counts.sum()) * (16 if version == 2 else 1) + 1

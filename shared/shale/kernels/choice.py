@@ -1,0 +1,24 @@
+"""Kernels or plain Python: a process that has not loaded its kernels does small work without them.
+
+Loading takes about a second, compiling many; a first ``get`` or a flush of ten rows must not wait for that.
+"""
+
+import sys
+
+PLAIN_BYTES_MAX = 128 << 10
+"""Work up to this size does not load kernels."""
+_LOADED = "shale.kernels.loaded"
+
+
+def use_kernels(size_bytes: int) -> bool:
+    """Whether work on so many bytes goes through kernels; loads them if it is worth it."""
+    if size_bytes <= PLAIN_BYTES_MAX and _LOADED not in sys.modules:
+        return False
+    return load_kernels()
+
+
+def load_kernels() -> bool:
+    """Load kernels now, for instance in a thread while a database opens.  ``False``: there is no JIT compiler."""
+    from shale.kernels.loaded import HAS_JIT
+
+    return HAS_JIT

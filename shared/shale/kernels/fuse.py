@@ -1,0 +1,285 @@
+"""Kernel: merge sources by (key, sequence number descending) and keep what the rules keep, in one pass.
+
+Sources are chunks of columns.  The kernel stops when a chunk is used up or the output is full, and goes on from there.
+``order`` lists the live sources by their next row, so the next row is always that of the first; a source that
+advances moves back past those that now come before it, which is one comparison while sources do not overlap.
+
+The plain twin is ``shale.iter.plain``; docs/protocol.md 7.1 and 7.2 have the rules.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from shale.kernels.columns import (
+    COLUMNS,
+    CREATE_TS,
+    EXPIRE_TS,
+    FLAGS,
+    KEY_BYTES,
+    KEY_OFFSETS,
+    SEQ,
+    SLACK,
+    VAL_BYTES,
+    VAL_OFFSETS,
+)
+from shale.kernels.memory import (
+    copy,
+    copy_loose,
+    load_i64,
+    load_u8,
+    load_u64,
+    load_u64be,
+    store_i64,
+    store_u8,
+    store_u64,
+)
+
+DONE = 0
+STARVED = 1
+"""``state[SOURCE]`` has used up its chunk: give it the next one, or take it out of the order."""
+FULL = 2
+"""The output has no room for the next row; rows before ``state[SETTLED]`` are final."""
+
+# The words of the state.
+LIVE = 0
+"""Sources in the order."""
+SOURCE = 1
+ROWS = 2
+"""Rows in the output."""
+SETTLED = 3
+"""Rows in the output that nothing can take back; behind them stand tombstones that may yet be dropped."""
+KEYS_AT = 4
+VALUES_AT = 5
+HAS_KEY = 6
+KEY = 7
+"""Address of the current key: the last one met, kept or not."""
+KEY_LEN = 8
+LAST_SEQ = 9
+SKIPPING = 10
+"""1: older versions of the current key go."""
+STATE_WORDS = 11
+
+# The words of the rules, as ``rule_words`` makes them.
+NEWEST_ONLY = 0
+MAX_SEQ = 1
+HAS_MIN_SEQ = 2
+MIN_SEQ = 3
+HAS_NOW = 4
+NOW = 5
+DROP_TOMBSTONES = 6
+RULE_WORDS = 7
+
+# The words of a source, behind the addresses of its columns.
+AT = COLUMNS
+"""Its next row."""
+COUNT = COLUMNS + 1
+HEAD = COLUMNS + 2
+"""Address of the key of the next row."""
+HEAD_LEN = COLUMNS + 3
+HEAD_HIGH = COLUMNS + 4
+"""The first eight bytes of that key, as a number; zeros behind shorter keys."""
+HEAD_LOW = COLUMNS + 5
+"""The next eight."""
+SOURCE_WORDS = COLUMNS + 6
+
+
+@njit("uint64(int64, int64)", cache=True, nogil=True)
+def _word_of(key: int, size: int) -> Any:
+    """The first eight bytes, or fewer and zeros, as a number that compares like them."""
+    if size >= 8:
+        return load_u64be(key)
+    word = np.uint64(0)
+    for number in range(size):
+        word |= np.uint64(load_u8(key + number)) << np.uint64(56 - 8 * number)
+    return word
+
+
+@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+def compare_bytes(left: int, left_len: int, right: int, right_len: int) -> int:
+    """Negative, zero or positive, as byte strings compare."""
+    most = min(left_len, right_len)
+    at = 0
+    while most - at >= 8:
+        one, other = load_u64be(left + at), load_u64be(right + at)
+        if one != other:
+            return -1 if one < other else 1
+        at += 8
+    while at < most:
+        difference = load_u8(left + at) - load_u8(right + at)
+        if difference != 0:
+            return difference
+        at += 1
+    return left_len - right_len
+
+
+@njit("void(int64[:, ::1], int64)", cache=True, nogil=True)
+def _load_head(sources: Any, source: int) -> None:
+    place = sources[source, KEY_OFFSETS] + 8 * sources[source, AT]
+    start = load_i64(place)
+    size = load_i64(place + 8) - start
+    key = sources[source, KEY_BYTES] + start
+    sources[source, HEAD] = key
+    sources[source, HEAD_LEN] = size
+    sources[source, HEAD_HIGH] = np.int64(_word_of(key, size))
+    sources[source, HEAD_LOW] = np.int64(_word_of(key + 8, size - 8)) if size > 8 else 0
+
+
+@njit("boolean(int64[:, ::1], int64, int64)", cache=True, nogil=True)
+def _comes_before(sources: Any, left: int, right: int) -> Any:
+    """By key, then newest first, then the earlier source."""
+    one, other = np.uint64(sources[left, HEAD_HIGH]), np.uint64(sources[right, HEAD_HIGH])
+    if one != other:
+        return one < other
+    one, other = np.uint64(sources[left, HEAD_LOW]), np.uint64(sources[right, HEAD_LOW])
+    if one != other:
+        return one < other
+    left_len, right_len = sources[left, HEAD_LEN], sources[right, HEAD_LEN]
+    order = left_len - right_len
+    if left_len > 16 and right_len > 16:
+        order = compare_bytes(sources[left, HEAD] + 16, left_len - 16, sources[right, HEAD] + 16, right_len - 16)
+    if order != 0:
+        return order < 0
+    one = load_u64(sources[left, SEQ] + 8 * sources[left, AT])
+    other = load_u64(sources[right, SEQ] + 8 * sources[right, AT])
+    if one != other:
+        return one > other
+    return left < right
+
+
+@njit("void(int64[:, ::1], int64[::1], int64, int64)", cache=True, nogil=True)
+def insert(sources: Any, order: Any, place: int, live: int) -> None:
+    """Move the source at ``place``, whose head is new, behind all of the ``live`` ones that come before it."""
+    source = order[place]
+    _load_head(sources, source)
+    while place + 1 < live and _comes_before(sources, order[place + 1], source):
+        order[place] = order[place + 1]
+        place += 1
+    order[place] = source
+
+
+@njit(
+    "int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64)",
+    cache=True,
+    nogil=True,
+)
+def fuse(
+    sources: Any, order: Any, rules: Any, state: Any, out: Any, rows_max: int, keys_max: int, values_max: int
+) -> int:
+    """Merge until a chunk is used up or the output is full.
+
+    Args:
+        sources: shape (k, SOURCE_WORDS); the heads of live ones are loaded.
+        order: shape (k,), the live sources by head.
+        rules: see the words above.
+        state: see the words above.
+        out: addresses of the columns to write, with slack behind the byte columns.
+        rows_max: room for rows.
+        keys_max: room for key bytes.
+        values_max: room for value bytes.
+    """
+    max_seq = np.uint64(rules[MAX_SEQ])
+    min_seq = np.uint64(rules[MIN_SEQ])
+    newest_only = rules[NEWEST_ONLY] != 0
+    has_min_seq = rules[HAS_MIN_SEQ] != 0
+    drop = rules[DROP_TOMBSTONES] != 0
+    rows = state[ROWS]
+    settled = state[SETTLED]
+    keys_at = state[KEYS_AT]
+    values_at = state[VALUES_AT]
+    has_key = state[HAS_KEY] != 0
+    key = state[KEY]
+    key_len = state[KEY_LEN]
+    key_high = _word_of(key, key_len) if has_key else np.uint64(0)
+    last_seq = np.uint64(state[LAST_SEQ])
+    skipping = state[SKIPPING] != 0
+    status = DONE
+    while state[LIVE] > 0:
+        source = order[0]
+        head = sources[source, HEAD]
+        head_len = sources[source, HEAD_LEN]
+        row = sources[source, AT]
+        seq = load_u64(sources[source, SEQ] + 8 * row)
+        same = (
+            has_key
+            and head_len == key_len
+            and np.uint64(sources[source, HEAD_HIGH]) == key_high
+            and (key_len <= 8 or compare_bytes(head + 8, head_len - 8, key + 8, key_len - 8) == 0)
+        )
+        if not same:
+            if drop:
+                rows = settled
+                keys_at = load_i64(out[KEY_OFFSETS] + 8 * rows)
+            else:
+                settled = rows
+            skipping = False
+        keep = not skipping and seq <= max_seq and not (same and seq == last_seq)
+        if keep:
+            flags = load_u8(sources[source, FLAGS] + row)
+            expires = load_i64(sources[source, EXPIRE_TS] + 8 * row)
+            place = sources[source, VAL_OFFSETS] + 8 * row
+            start = load_i64(place)
+            size = load_i64(place + 8) - start
+            if rules[HAS_NOW] != 0 and (flags & 3) == 2 and expires <= rules[NOW]:
+                if flags & 8:
+                    keep = False
+                else:
+                    flags = flags & ~2 | 1
+                    expires = 0
+                    size = 0
+            if keep:
+                if rows >= rows_max or keys_at + head_len > keys_max or values_at + size > values_max:
+                    if not drop:
+                        settled = rows
+                    status = FULL
+                    break
+                value = sources[source, VAL_BYTES] + start
+                ends = sources[source, VAL_BYTES] + load_i64(sources[source, VAL_OFFSETS] + 8 * sources[source, COUNT])
+                if value + size + SLACK <= ends:
+                    copy_loose(out[VAL_BYTES] + values_at, value, size)
+                else:
+                    copy(out[VAL_BYTES] + values_at, value, size)
+                values_at += size
+                if head_len == 16:
+                    copy(out[KEY_BYTES] + keys_at, head, 16)
+                else:
+                    copy(out[KEY_BYTES] + keys_at, head, head_len)
+                keys_at += head_len
+                store_u64(out[SEQ] + 8 * rows, seq)
+                store_u8(out[FLAGS] + rows, flags)
+                store_i64(out[CREATE_TS] + 8 * rows, load_i64(sources[source, CREATE_TS] + 8 * row))
+                store_i64(out[EXPIRE_TS] + 8 * rows, expires)
+                rows += 1
+                store_i64(out[KEY_OFFSETS] + 8 * rows, keys_at)
+                store_i64(out[VAL_OFFSETS] + 8 * rows, values_at)
+                if not flags & 1 or not drop:
+                    settled = rows
+                if newest_only and not flags & 8 and not (has_min_seq and seq > min_seq):
+                    skipping = True
+        has_key = True
+        key = head
+        key_len = head_len
+        key_high = np.uint64(sources[source, HEAD_HIGH])
+        last_seq = seq
+        sources[source, AT] = row + 1
+        if row + 1 == sources[source, COUNT]:
+            state[SOURCE] = source
+            status = STARVED
+            break
+        insert(sources, order, 0, state[LIVE])
+    if status == DONE and drop:
+        rows = settled
+        keys_at = load_i64(out[KEY_OFFSETS] + 8 * rows)
+    elif status == DONE:
+        settled = rows
+    state[ROWS] = rows
+    state[SETTLED] = settled
+    state[KEYS_AT] = keys_at
+    state[VALUES_AT] = values_at
+    state[HAS_KEY] = 1 if has_key else 0
+    state[KEY] = key
+    state[KEY_LEN] = key_len
+    state[LAST_SEQ] = np.int64(last_seq)
+    state[SKIPPING] = 1 if skipping else 0
+    return status

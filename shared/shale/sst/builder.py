@@ -1,0 +1,148 @@
+"""Rows in columns to a compacted SST, as a stream: byte for byte what SlateDB writes (docs/format.md 6 to 12).
+
+::
+
+    data blocks | filter | index | stats | footer and trailer
+
+Memory is bounded by the parts that nobody has taken yet, the open block, and index and filter hashes.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shale.format.block_writer import NO_LIMIT, BlockOptions, BlockWriter
+from shale.format.buffer import Buffer
+from shale.format.filter import FilterHashes, encode_filters, hash_keys
+from shale.format.index import encode_index
+from shale.format.section import seal_section
+from shale.format.sst_info import encode_trailer
+from shale.format.stats import SstStats, encode_stats
+from shale.kernels.choice import use_kernels
+from shale.kernels.rows import U64, Rows
+from shale.sst.options import SstOptions
+from shale.types import FilterFormat, SstInfo, SstType
+
+
+class SstBuilder:
+    """Builds one SST.  Not for several threads at once."""
+
+    def __init__(self, options: SstOptions) -> None:
+        self._options = options
+        self._blocks = BlockWriter(BlockOptions(target_bytes=options.block_size_bytes, compression=options.compression))
+        self._filters = [FilterHashes(policy) for policy in options.filter_policies]
+        self._first_key: bytes | None = None
+        self._last_key: bytes | None = None
+        self._last_seq = 0
+        self._row_count = 0
+        self._raw_key_size = 0
+        self._raw_val_size = 0
+
+    def add(self, rows: Rows, *, until_bytes: int = NO_LIMIT) -> int:
+        """Append rows, which come in order, and return how many were taken.
+
+        Args:
+            rows: ascending keys, versions of a key newest first.
+            until_bytes: stop once ended blocks take more, though never between two versions of a key; the rows not
+                taken begin the next SST.
+        """
+        taken = self._blocks.add(rows, until_bytes) if len(rows) else 0
+        if taken:
+            self._note(rows.slice(0, taken))
+        return taken
+
+    def _note(self, rows: Rows) -> None:
+        if self._filters:
+            hashes = _hash_keys(rows)
+            for filter_hashes in self._filters:
+                filter_hashes.add_rows(rows, hashes)
+        if self._first_key is None:
+            self._first_key = rows.key(0)
+        self._last_key = rows.key(len(rows) - 1)
+        self._last_seq = int(rows.seq[-1])
+        self._row_count += len(rows)
+        self._raw_key_size += int(rows.key_offsets[-1] - rows.key_offsets[0])
+        self._raw_val_size += int(rows.val_offsets[-1] - rows.val_offsets[0])
+
+    @property
+    def is_empty(self) -> bool:
+        """No row was added: there must be no SST (docs/format.md 16)."""
+        return self._row_count == 0
+
+    @property
+    def row_count(self) -> int:
+        """Rows so far."""
+        return self._row_count
+
+    @property
+    def data_len(self) -> int:
+        """Bytes of ended blocks."""
+        return self._blocks.written.data_len
+
+    @property
+    def last_row(self) -> tuple[bytes, int] | None:
+        """Key and sequence number of the last row, where an interrupted compaction resumes."""
+        return None if self._last_key is None else (self._last_key, self._last_seq)
+
+    def take_parts(self) -> list[Buffer]:
+        """Bytes that are final; all parts ever taken, and those of ``finish``, make up the file."""
+        return self._blocks.take_parts()
+
+    def finish(self) -> tuple[list[Buffer], SstInfo]:
+        """The remaining parts, and the footer for the manifest."""
+        assert not self.is_empty, "an SST is never empty"
+        self._blocks.finish()
+        parts = self._blocks.take_parts()
+        data_len = self._blocks.written.data_len
+        compression = self._options.compression
+        filter_block = b"".join(seal_section(image, compression) for image in self._filter_images())
+        index_block = seal_section(encode_index(self._blocks.written.index()), compression)
+        stats_block = seal_section(encode_stats(self._stats()), compression)
+        index_offset = data_len + len(filter_block)
+        info = SstInfo(
+            first_entry=self._first_key,
+            last_entry=self._last_key,
+            filter_offset=data_len,
+            filter_len=len(filter_block),
+            index_offset=index_offset,
+            index_len=len(index_block),
+            stats_offset=index_offset + len(index_block),
+            stats_len=len(stats_block),
+            compression=compression,
+            sst_type=SstType.COMPACTED,
+            filter_format=FilterFormat.COMPOSITE,
+        )
+        trailer = encode_trailer(info, offset=info.stats_offset + info.stats_len)
+        return [*parts, *filter(None, (filter_block, index_block, stats_block, trailer))], info
+
+    def _filter_images(self) -> Iterator[bytes]:
+        if self._filters and self._row_count >= self._options.min_filter_keys:
+            yield encode_filters([(hashes.policy.name, hashes.encode()) for hashes in self._filters])
+
+    def _stats(self) -> SstStats:
+        counts = self._blocks.written.block_counts()
+        puts, deletes, merges = counts.sum(axis=0).tolist()
+        return SstStats(
+            num_puts=puts,
+            num_deletes=deletes,
+            num_merges=merges,
+            raw_key_size=self._raw_key_size,
+            raw_val_size=self._raw_val_size,
+            blocks=counts.astype(np.uint16),
+        )
+
+
+def build_sst(rows: Rows, options: SstOptions) -> tuple[bytes, SstInfo]:
+    """An SST of rows that are in memory."""
+    builder = SstBuilder(options)
+    builder.add(rows)
+    parts, info = builder.finish()
+    return b"".join(parts), info
+
+
+def _hash_keys(rows: Rows) -> U64:
+    if use_kernels(rows.size_bytes):
+        from shale.kernels import siphash
+
+        return siphash.hash_keys(rows)
+    return hash_keys(rows.key(index) for index in range(len(rows)))

@@ -1,0 +1,37 @@
+"""A WAL file: the container of an SST, in commit order, without filter and stats (docs/format.md 13)."""
+
+from shale.format.block_writer import BlockOptions, BlockWriter
+from shale.format.index import encode_index
+from shale.format.section import seal_section
+from shale.format.sst_info import encode_trailer
+from shale.kernels.rows import Rows
+from shale.types import Compression, FilterFormat, SstInfo, SstType
+
+WAL_BLOCK_BYTES = 65535
+"""The target of SlateDB 0.17, whatever the block size setting."""
+
+
+def build_wal_sst(rows: Rows, compression: Compression) -> bytes:
+    """Build a WAL file.
+
+    Args:
+        rows: at least one, by sequence number, rows of one batch by key.
+        compression: codec of blocks and index.
+    """
+    assert len(rows), "a WAL file without rows is a fence, which has no bytes"
+    blocks = BlockWriter(BlockOptions(target_bytes=WAL_BLOCK_BYTES, compression=compression, by_seq=True))
+    blocks.add(rows)
+    blocks.finish()
+    parts = blocks.take_parts()
+    data_len = blocks.written.data_len
+    index_block = seal_section(encode_index(blocks.written.index()), compression)
+    info = SstInfo(
+        first_entry=int(rows.seq[0]).to_bytes(8, "big"),
+        index_offset=data_len,
+        index_len=len(index_block),
+        filter_offset=data_len,
+        compression=compression,
+        sst_type=SstType.WAL,
+        filter_format=FilterFormat.COMPOSITE,
+    )
+    return b"".join((*parts, index_block, encode_trailer(info, offset=data_len + len(index_block))))
