@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""Simulation and fakes for tests; see ``simulation`` for how to write one."""

@@ -1,0 +1,59 @@
+"""What happened at the store of a simulation: every mutation, and a fingerprint of every request."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from shale.store.port import PutMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One change of the store, at the moment at which it took effect.
+
+    ``data`` is ``None`` for a delete.  ``role`` is what the process said it was, see ``Simulation.start``.
+    """
+
+    index: int
+    time_s: float
+    process: str
+    role: str
+    op: str
+    key: str
+    mode: PutMode | None = None
+    data: bytes | None = None
+
+    def __str__(self) -> str:
+        size = "" if self.data is None else f" {len(self.data)} bytes"
+        return f"{self.time_s:12.4f} {self.process}: {self.op} {self.key}{size}"
+
+
+@dataclass(slots=True)
+class History:
+    """All mutations in order.  Two runs with one seed have equal fingerprints."""
+
+    mutations: list[Mutation] = field(default_factory=list)
+    requests: int = 0
+    _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def note_request(self, time_s: float, process: str, op: str, key: str, outcome: str) -> None:
+        """Add a request that reached the store to the fingerprint."""
+        self.requests += 1
+        self._digest.update(f"{time_s!r} {process} {op} {key} {outcome}\n".encode())
+
+    def append(self, mutation: Mutation) -> None:
+        """Add a mutation."""
+        self.mutations.append(mutation)
+        self._digest.update(mutation.data or b"")
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash over every request, its time and its outcome."""
+        return self._digest.hexdigest()
+
+    def of(self, key_part: str) -> list[Mutation]:
+        """The mutations of keys that contain a text."""
+        return [mutation for mutation in self.mutations if key_part in mutation.key]
+
+    def tail(self, count: int = 40) -> str:
+        """The last mutations as text, for messages."""
+        return "\n".join(str(mutation) for mutation in self.mutations[-count:])

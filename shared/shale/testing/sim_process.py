@@ -1,0 +1,169 @@
+"""One process of a simulation: its clock, its chance, its way to the store, and what can be done to it."""
+
+import asyncio
+import contextvars
+import random  # noqa: TID251 - a generator of its own for every process, seeded by the simulation
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shale.env import Env, InlineCpu
+from shale.errors import ProtocolPanic, ShaleError
+from shale.store.retry import RetryingStore
+from shale.testing.sim_store import Fault, Moment, SimStore
+from shale.testing.virtual_loop import PROCESS, VirtualLoop
+
+if TYPE_CHECKING:
+    from shale.store.port import ObjectStore
+    from shale.telemetry.metrics import Metrics
+    from shale.testing.simulation import Simulation
+
+START_MS = 1_700_000_000_000
+Main = Callable[..., Awaitable[Any]]
+
+
+@dataclass(slots=True)
+class SimClock:
+    """The loop's time as a wall clock that is wrong by ``skew_ms``."""
+
+    loop: VirtualLoop
+    skew_ms: int = 0
+
+    def now_ms(self) -> int:
+        """See ``Clock``."""
+        return START_MS + self.skew_ms + int(self.loop.time() * 1000)
+
+    def monotonic_s(self) -> float:
+        """See ``Clock``; it counts the time asleep."""
+        return self.loop.time()
+
+
+class SimProcess:
+    """What ``main`` of a process gets as its first argument, and the handle that a test has on it.
+
+    Attributes:
+        store: the retry layer over the faulty way to the shared store.
+        network: that faulty way, to inject faults.
+        error: the ``ShaleError`` that ended it, if one did; of a group of errors the first.
+        result: what ``main`` returned.
+    """
+
+    def __init__(self, sim: "Simulation", name: str, role: str, main: Main, options: dict[str, Any]) -> None:
+        seed = f"{sim.seed}/{name}"
+        self.sim = sim
+        self.name = name
+        self.role = role
+        self.rng = random.Random(f"{seed}/process")
+        faults = random.Random(f"{seed}/faults")
+        self.clock = SimClock(sim.loop, faults.randint(-sim.options.skew_ms, sim.options.skew_ms))
+        self.env = Env(self.clock, self.rng, InlineCpu())
+        self.network = SimStore(self, sim.options, faults)
+        self.store: ObjectStore = RetryingStore(self.network, self.env)
+        self.metrics: Metrics = sim.metrics
+        self.parked: deque[asyncio.Handle] = deque()
+        self.result: Any = None
+        self.error: ShaleError | None = None
+        self.is_killed = False
+        self.has_ended = False
+        self._is_closing = False
+        self._frozen_until_s = 0.0
+        self._main = main
+        self._options = options
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_suspended(self) -> bool:
+        """Frozen, or killed and therefore silent for the rest of the run."""
+        return not self._is_closing and (self.is_killed or self.sim.loop.time() < self._frozen_until_s)
+
+    @property
+    def is_running(self) -> bool:
+        """Neither ended nor killed."""
+        return not self.has_ended and not self.is_killed
+
+    def freeze(self, seconds: float) -> None:
+        """Stop every task and timer for a while; what is in flight arrives meanwhile."""
+        loop = self.sim.loop
+        self._frozen_until_s = max(self._frozen_until_s, loop.time() + seconds)
+        loop.call_at(self._frozen_until_s, self._wake, context=contextvars.Context())
+
+    def thaw(self) -> None:
+        """Go on at once."""
+        self._frozen_until_s = 0.0
+        self._wake()
+
+    def kill(self) -> None:
+        """Die like at SIGKILL: no clean-up runs, nothing more is sent, and what is in flight may arrive."""
+        if not self.has_ended:
+            self.is_killed = True
+            self.sim.note_death(self)
+
+    def freeze_before(self, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
+        """Freeze when the process is about to send the first matching request."""
+        self.network.hook(Moment.BEFORE, op, key_part, lambda: self.freeze(seconds), skip=skip)
+
+    def freeze_after(self, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
+        """Freeze when the first matching request has taken effect, before its answer is heard."""
+        self.network.hook(Moment.AFTER, op, key_part, lambda: self.freeze(seconds), skip=skip)
+
+    def kill_before(self, op: str, key_part: str, *, skip: int = 0) -> None:
+        """Kill when the process is about to send the first matching request."""
+        self.network.hook(Moment.BEFORE, op, key_part, self.kill, skip=skip)
+
+    def kill_after(self, op: str, key_part: str, *, skip: int = 0) -> None:
+        """Kill when the first matching request has taken effect."""
+        self.network.hook(Moment.AFTER, op, key_part, self.kill, skip=skip)
+
+    def fail(self, op: str, key_part: str, fault: Fault = Fault.AFTER, *, skip: int = 0) -> None:
+        """Let the first matching request go wrong; by default it happens and its answer is lost."""
+        self.network.inject(fault, op, key_part, skip=skip)
+
+    def refuse_if_gone(self) -> None:
+        """Called before anything is sent: clean-up at the end of a simulation must not reach the store."""
+        if self._is_closing:
+            raise asyncio.CancelledError("the simulation is over")
+
+    def begin(self) -> None:
+        """Start ``main`` in a context of its own."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, self)
+        self._task = self.sim.loop.create_task(self._run(), name=self.name, context=context)
+
+    def close(self) -> "asyncio.Task[None] | None":
+        """End it for good, so that nothing is left pending; returns what to wait for."""
+        self._is_closing = True
+        self._wake()
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        try:
+            self.result = await self._main(self, **self._options)
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+        except Exception as error:  # noqa: BLE001 - every error of a process is judged here, where a test can see it
+            if not self._is_closing:
+                self._judge(error)
+        finally:
+            self.has_ended = True
+            self.sim.note_end()
+
+    def _judge(self, error: Exception) -> None:
+        leaves = _leaves(error)
+        self.error = next((leaf for leaf in leaves if isinstance(leaf, ShaleError)), None)
+        for leaf in leaves:
+            if not isinstance(leaf, ShaleError) or (isinstance(leaf, ProtocolPanic) and not self.sim.tolerates_panic):
+                self.sim.note_failure(f"process {self.name} failed", leaf)
+
+    def _wake(self) -> None:
+        if not self.is_suspended:
+            self.sim.loop.unpark(self.parked)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]

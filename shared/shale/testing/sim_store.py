@@ -1,0 +1,263 @@
+"""The shared store as one simulated process experiences it.
+
+A request travels to the store, takes effect there in one step, and its answer travels back.  Both ways belong to the
+network and not to the process: what a frozen or killed process has sent still arrives.
+"""
+
+import asyncio
+import contextvars
+import random  # noqa: TID251 - only the type; the instance is injected
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from shale.errors import ShaleError, UnavailableError
+from shale.store.memory import joined
+from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, PutMode, Unchanged
+from shale.testing.swarm import SimOptions
+
+if TYPE_CHECKING:
+    from shale.testing.sim_process import SimProcess
+
+T = TypeVar("T")
+
+
+class Moment(Enum):
+    """When a hook runs, as seen by the process."""
+
+    BEFORE = "about to send"
+    AFTER = "took effect, not answered yet"
+
+
+class Fault(Enum):
+    """How one request goes wrong."""
+
+    BEFORE = "fails, nothing happened"
+    AFTER = "happens, the answer is lost"
+    LATE = "fails, happens later"
+
+
+@dataclass(slots=True)
+class Hook:
+    """Something to do, once, at a certain request of a process."""
+
+    moment: Moment
+    op: str
+    key_part: str
+    skip: int
+    action: Callable[[], None]
+
+    def takes(self, moment: Moment, op: str, key: str) -> bool:
+        """Whether this is the request; counts the ones to skip."""
+        if moment is not self.moment or self.op not in {op, "*"} or self.key_part not in key:
+            return False
+        self.skip -= 1
+        return self.skip < 0
+
+
+@dataclass(slots=True)
+class _Request(Generic[T]):
+    op: str
+    key: str
+    effect: Callable[[], Coroutine[Any, Any, T]]
+    mode: PutMode | None = None
+    data: bytes | None = None
+    fault: Fault | None = None
+
+    @property
+    def mutates(self) -> bool:
+        return self.op in {"put", "delete", "copy"}
+
+
+class SimStore:
+    """An ``ObjectStore`` for one process, over the simulation's memory."""
+
+    def __init__(self, process: "SimProcess", options: SimOptions, rng: random.Random) -> None:
+        self.options = options
+        self._process = process
+        self._sim = process.sim
+        self._memory = process.sim.memory
+        self._rng = rng
+        self._hooks: list[Hook] = []
+        self._faults: list[Hook] = []
+        self._next_fault: Fault | None = None
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._memory.url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return self._memory.supports_attributes
+
+    def hook(self, moment: Moment, op: str, key_part: str, action: Callable[[], None], *, skip: int = 0) -> None:
+        """Run ``action`` at the first request that matches, after skipping some.  ``op`` ``"*"`` is any."""
+        self._hooks.append(Hook(moment, op, key_part, skip, action))
+
+    def inject(self, fault: Fault, op: str, key_part: str, *, skip: int = 0) -> None:
+        """Let one request go wrong."""
+
+        def chosen() -> None:
+            self._next_fault = fault
+
+        self._faults.append(Hook(Moment.BEFORE, op, key_part, skip, chosen))
+
+    async def get(self, key: str) -> Got | None:
+        """See ``ObjectStore``."""
+        return await self._send(_Request("get", key, lambda: self._memory.get(key)))
+
+    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+        """See ``ObjectStore``."""
+        return await self._send(_Request("get", key, lambda: self._memory.get_if_changed(key, etag)))
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        """See ``ObjectStore``."""
+        return await self._send(_Request("get_range", key, lambda: self._memory.get_range(key, start, end)))
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        """See ``ObjectStore``."""
+        return await self._send(_Request("head", key, lambda: self._memory.head(key)))
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        attributes: Mapping[str, str] | None = None,
+    ) -> ETag | None:
+        """See ``ObjectStore``."""
+        body = joined(data)
+        return await self._send(
+            _Request("put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body)
+        )
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        """See ``ObjectStore``; the object appears in one step at the end."""
+        await self.put(key, [bytes(part) async for part in parts])
+
+    async def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        await self._send(_Request("delete", key, lambda: self._memory.delete(key)))
+
+    async def list(self, prefix: str) -> list[ObjectMeta]:
+        """See ``ObjectStore``."""
+        return await self._send(_Request("list", prefix, lambda: self._memory.list(prefix)))
+
+    async def copy(self, source: str, destination: str) -> None:
+        """See ``ObjectStore``."""
+        await self._send(_Request("copy", destination, lambda: self._memory.copy(source, destination)))
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``."""
+
+    async def _send(self, request: _Request[T]) -> T:
+        self._process.refuse_if_gone()
+        self._run_hooks(Moment.BEFORE, request)
+        self._disturb()
+        while self._process.is_suspended:
+            await asyncio.sleep(0)  # parks this task until the process goes on
+            self._process.refuse_if_gone()
+        request.fault = self._fault(request)
+        loop = self._sim.loop
+        answer: asyncio.Future[T] = loop.create_future()
+        self._later(self._way_s(), self._arrive, request, answer)
+        return await answer
+
+    def _arrive(self, request: _Request[Any], answer: "asyncio.Future[Any]") -> None:
+        """At the store: the effect, unless the request got lost with its process or to a fault."""
+        if self._process.is_killed and self._rng.random() < 0.5:
+            return
+        if request.fault is Fault.LATE:
+            self._deliver(answer, UnavailableError(f"{request.op} {request.key}: injected timeout"))
+            request.fault = None
+            self._later(self._rng.uniform(0.0, self.options.slow_s), self._take_effect, request, None)
+            return
+        if request.fault is Fault.BEFORE:
+            outcome: Any = UnavailableError(f"{request.op} {request.key}: injected failure before the effect")
+            self._later(self._way_s(), self._deliver, answer, outcome)
+            return
+        self._take_effect(request, answer)
+
+    def _take_effect(self, request: _Request[Any], answer: "asyncio.Future[Any] | None") -> None:
+        outcome = self._outcome(request)
+        if answer is None:
+            return
+        self._run_hooks(Moment.AFTER, request)
+        self._disturb()
+        if request.fault is Fault.AFTER:
+            outcome = UnavailableError(f"{request.op} {request.key}: injected loss of the answer")
+        self._later(self._way_s(), self._deliver, answer, outcome)
+
+    def _outcome(self, request: _Request[Any]) -> Any:
+        try:
+            result = _at_once(request.effect())
+        except ShaleError as error:
+            self._sim.note_request(self._process, request.op, request.key, type(error).__name__)
+            return error
+        self._sim.note_request(self._process, request.op, request.key, "ok")
+        if request.mutates:
+            self._sim.note_mutation(self._process, request.op, request.key, request.mode, request.data)
+        return result
+
+    def _deliver(self, answer: "asyncio.Future[Any]", outcome: Any) -> None:
+        if answer.done():
+            return  # the task was cancelled meanwhile
+        if isinstance(outcome, BaseException):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+
+    def _later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> None:
+        loop = self._sim.loop
+        loop.call_at(loop.time() + delay_s, self._sim.guarded(callback), *args, context=contextvars.Context())
+
+    def _way_s(self) -> float:
+        if self._rng.random() < self.options.slow:
+            return self._rng.uniform(0.0, self.options.slow_s)
+        return self._rng.uniform(0.0, self.options.latency_s)
+
+    def _fault(self, request: _Request[Any]) -> Fault | None:
+        for hook in self._faults:
+            if hook.takes(Moment.BEFORE, request.op, request.key):
+                self._faults.remove(hook)
+                hook.action()
+                chosen, self._next_fault = self._next_fault, None
+                return chosen
+        draw, options = self._rng.random(), self.options
+        for probability, fault in (
+            (options.fail_before, Fault.BEFORE),
+            (options.fail_after, Fault.AFTER),
+            (options.fail_late, Fault.LATE),
+        ):
+            if draw < probability:
+                return fault
+            draw -= probability
+        return None
+
+    def _run_hooks(self, moment: Moment, request: _Request[Any]) -> None:
+        for hook in tuple(self._hooks):
+            if hook.takes(moment, request.op, request.key):
+                self._hooks.remove(hook)
+                hook.action()
+
+    def _disturb(self) -> None:
+        """Freeze or kill the process by chance."""
+        if self.options.kill and self._rng.random() < self.options.kill:
+            self._process.kill()
+        elif self.options.freeze and self._rng.random() < self.options.freeze:
+            # Short and long sleeps are equally likely: the limits that matter lie between seconds and hours.
+            self._process.freeze(self.options.freeze_s ** self._rng.random())
+
+
+def _at_once(request: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits."""
+    try:
+        request.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("the memory store waited")

@@ -1,0 +1,160 @@
+"""An event loop whose clock jumps to the next timer, so that hours take milliseconds and one seed gives one history.
+
+It has no sockets, no threads and no wall clock.  A handle that belongs to a suspended process is parked instead of
+run: that is how a simulated process freezes between any two of its steps, timers included.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeVar
+
+from anyio._backends import _asyncio as anyio_backend
+
+T = TypeVar("T")
+STEPS_PER_INSTANT_MAX = 200_000
+
+
+class Suspendable(Protocol):
+    """A process, as far as the loop is concerned."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its handles must wait."""
+        ...
+
+    @property
+    def parked(self) -> deque[asyncio.Handle]:
+        """Where they wait."""
+        ...
+
+
+PROCESS: ContextVar[Suspendable | None] = ContextVar("process", default=None)
+"""To which process a task, and with it each of its handles, belongs; every task inherits it from the one before."""
+
+
+class LivelockError(Exception):
+    """Somebody is busy for ever without waiting for anything."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """See the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._deadline_s = 0.0
+        self._steps_at_this_instant = 0
+        self.is_idle = False
+        self._ready: deque[asyncio.Handle]
+        self._scheduled: list[asyncio.TimerHandle]
+
+    def time(self) -> float:
+        """Seconds since the simulation began."""
+        return self._now_s
+
+    def run_until(self, deadline_s: float) -> None:
+        """Run until the clock shows ``deadline_s``, nothing is left to do (``is_idle``), or ``stop`` is called."""
+        self._deadline_s = deadline_s
+        self.is_idle = False
+        self.run_forever()
+
+    def unpark(self, handles: deque[asyncio.Handle]) -> None:
+        """Let parked handles run now, in the order in which they became due."""
+        self._ready.extend(handles)
+        handles.clear()
+
+    def _run_once(self) -> None:
+        if not self._ready and not self._jump():
+            self.stop()
+            return
+        for _ in range(len(self._ready)):
+            handle: Any = self._ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(PROCESS)
+            if process is not None and process.is_suspended:
+                process.parked.append(handle)
+                continue
+            self._steps_at_this_instant += 1
+            handle._run()
+            if self._stopping:  # type: ignore[attr-defined]
+                return
+        if self._steps_at_this_instant > STEPS_PER_INSTANT_MAX:
+            self._steps_at_this_instant = 0
+            raise LivelockError(f"{STEPS_PER_INSTANT_MAX} steps at {self._now_s} s without waiting for anything")
+
+    def _jump(self) -> bool:
+        """Move the clock to the next timer and make it ready; false at the deadline or without any timer."""
+        scheduled: list[Any] = self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            heapq.heappop(scheduled)._scheduled = False
+        if not scheduled or scheduled[0].when() > self._deadline_s:
+            self.is_idle = not scheduled
+            self._now_s = max(self._now_s, self._deadline_s)
+            return False
+        if scheduled[0].when() > self._now_s:
+            self._now_s = scheduled[0].when()
+            self._steps_at_this_instant = 0
+        while scheduled and scheduled[0].when() <= self._now_s:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False
+            self._ready.append(handle)
+        return True
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are skipped when their time comes."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in a selector, so nobody needs to be woken."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are none."""
+
+
+class _InsertionOrderedSet(dict[T, None]):
+    """The part of ``set`` that anyio uses, iterated in the order of insertion instead of memory addresses."""
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        super().__init__(dict.fromkeys(items))
+
+    def add(self, item: T) -> None:
+        self[item] = None
+
+    def remove(self, item: T) -> None:
+        del self[item]
+
+    def discard(self, item: T) -> None:
+        self.pop(item, None)
+
+    def update(self, items: Iterable[T]) -> None:  # type: ignore[override]
+        for item in items:
+            self.add(item)
+
+    def difference_update(self, items: Iterable[T]) -> None:
+        for item in items:
+            self.discard(item)
+
+
+@contextmanager
+def deterministic_cancellation() -> Iterator[None]:
+    """Make anyio cancel tasks in the order in which they were started.
+
+    anyio keeps them in sets, whose order depends on memory addresses, and the order in which tasks end can reach the
+    store.
+    """
+    original: Callable[..., None] = anyio_backend.CancelScope.__init__
+
+    def ordered(scope: Any, *args: Any, **kwargs: Any) -> None:
+        original(scope, *args, **kwargs)
+        scope._child_scopes = _InsertionOrderedSet()
+        scope._tasks = _InsertionOrderedSet()
+
+    anyio_backend.CancelScope.__init__ = ordered  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        anyio_backend.CancelScope.__init__ = original  # type: ignore[method-assign]
