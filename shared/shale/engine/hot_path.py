@@ -1,0 +1,46 @@
+"""Decides when point lookups use the compiled kernel.
+
+Loading numba takes longer than hundreds of plain lookups, so the kernel is loaded after some use, in a thread, by the
+task group of whoever owns the handle.  Without that task lookups stay plain and correct.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import anyio
+
+from shale.env import Env
+
+WARM_AFTER = 256
+"""Plain lookups in SSTs before the kernel is worth loading."""
+
+Lookup = Callable[[bytes, int, int, int, int], int]
+
+
+class HotPath:
+    """``lookup`` is ``None`` until the kernel is loaded."""
+
+    __slots__ = ("_uses", "_wanted", "lookup", "lookup_many")
+
+    def __init__(self) -> None:
+        self.lookup: Lookup | None = None
+        self.lookup_many: Callable[[int, int, int, int, int, int, int, int], None] | None = None
+        self._uses = 0
+        self._wanted = anyio.Event()
+
+    def note_plain_lookup(self) -> None:
+        """Count one lookup that went without the kernel."""
+        self._uses += 1
+        if self._uses == WARM_AFTER:
+            self._wanted.set()
+
+    async def run(self, env: Env) -> None:
+        """Wait until the kernel pays, then load it."""
+        await self._wanted.wait()
+        await env.cpu.run(self.load)
+
+    def load(self) -> None:
+        """Load the kernel now; takes up to a second, or some more if it was never compiled on this machine."""
+        lookup = import_module("shale.kernels.lookup")
+        self.lookup_many = lookup.lookup_many
+        self.lookup = lookup.lookup

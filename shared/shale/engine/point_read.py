@@ -1,0 +1,97 @@
+"""Lookups that have to read: at most two round trips, whatever the number of keys, L0s and runs.
+
+First the metadata of every SST that can show one of the keys, all at once; then every block that the filters and
+indexes leave, all at once.  Nothing relies on the cache keeping what was read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from shale.engine.gather import gather
+from shale.engine.tree_lookup import Window, append_versions, block_span
+from shale.sst.meta import SstMeta
+from shale.sst.reader import SstReader
+from shale.sst.slot import SstSlot
+from shale.sst.source import READ_AHEAD_BYTES
+from shale.types import Entry
+
+_GAP_BYTES = 64 * 1024
+"""Reading this much in between costs less than another request."""
+
+Span = tuple[SstSlot, int, int]
+
+
+async def read_versions(
+    reader: SstReader, lookups: Sequence[tuple[bytes, Sequence[Window]]], max_seq: int
+) -> list[list[Entry]]:
+    """The versions in SSTs of each key, newest first, down to the first that is no merge operand.
+
+    Args:
+        reader: reads SSTs.
+        lookups: keys with the windows that show them, in order of precedence.
+        max_seq: newer versions are left out.
+
+    Raises:
+        CorruptionError: an SST is gone or malformed.
+    """
+    slots = list(dict.fromkeys(window.slot for _, windows in lookups for window in windows))
+    metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
+    spans = [_spans(key, windows, metas) for key, windows in lookups]
+    images = await _read_images(reader, {span for of_key in spans for span in of_key}, metas)
+    return [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
+
+
+def _spans(key: bytes, windows: Iterable[Window], metas: Mapping[SstSlot, SstMeta]) -> list[Span]:
+    spans = []
+    for window in windows:
+        span = block_span(metas[window.slot], key)
+        if span is not None:
+            spans.append((window.slot, *span))
+    return spans
+
+
+def _versions(
+    key: bytes,
+    spans: Sequence[Span],
+    metas: Mapping[SstSlot, SstMeta],
+    images: Mapping[tuple[SstSlot, int], bytes],
+    max_seq: int,
+) -> list[Entry]:
+    found: list[Entry] = []
+    for slot, first, last in spans:
+        offsets = metas[slot].index.offsets
+        for block in range(first, last):
+            image = images[slot, block]
+            if append_versions(found, key, max_seq, image=image, slot=slot, offset=int(offsets[block])):
+                return found
+    return found
+
+
+async def _read_images(
+    reader: SstReader, spans: Iterable[Span], metas: Mapping[SstSlot, SstMeta]
+) -> dict[tuple[SstSlot, int], bytes]:
+    wanted: dict[SstSlot, set[int]] = {}
+    for slot, first, last in spans:
+        wanted.setdefault(slot, set()).update(range(first, last))
+    reads = [(slot, *span) for slot, blocks in wanted.items() for span in joined_spans(blocks, metas[slot])]
+    results = await gather([partial(reader.images, slot, metas[slot], first, last) for slot, first, last in reads])
+    return {
+        (slot, first + index): image
+        for (slot, first, _), images in zip(reads, results, strict=True)
+        for index, image in enumerate(images)
+    }
+
+
+def joined_spans(blocks: Iterable[int], meta: SstMeta) -> list[tuple[int, int]]:
+    """Spans ``[first, last)`` that cover the blocks with few requests and little waste."""
+    offsets = meta.index.offsets
+    spans: list[tuple[int, int]] = []
+    for block in sorted(blocks):
+        if spans:
+            first, last = spans[-1]
+            gap = int(offsets[block] - offsets[last])
+            if gap <= _GAP_BYTES and int(offsets[block + 1] - offsets[first]) <= READ_AHEAD_BYTES:
+                spans[-1] = (first, block + 1)
+                continue
+        spans.append((block, block + 1))
+    return spans

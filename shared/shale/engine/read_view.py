@@ -1,0 +1,230 @@
+"""One state of a database, ready to be read: memtables above the SSTs of one manifest.
+
+A view never changes (an active memtable in it grows, but ``max_seq`` says how far one looks).  A new manifest or a
+frozen memtable makes a new view; whoever still iterates keeps the old one, and with it all that it needs.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final
+
+from shale.engine.pin import Pin
+from shale.engine.point_read import read_versions
+from shale.engine.read_options import ReadOptions, ReadTable
+from shale.engine.scan import Scan
+from shale.engine.tree_lookup import TreeLookup, Window, append_versions, block_span
+from shale.errors import MergeOperatorMissing
+from shale.iter.merge_operator import fold_versions
+from shale.kernels import lookup_layout as layout
+from shale.sst.reader import SstReader
+from shale.types import EVERYTHING, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Manifest, Tree
+
+_NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
+_KEYS_AT_ONCE = 4096
+
+
+class NeedsIo(Enum):
+    """The type of ``NEEDS_IO``."""
+
+    NEEDS_IO = "needs I/O"
+
+
+NEEDS_IO: Final = NeedsIo.NEEDS_IO
+"""What ``try_get`` answers when something has to be read from the store first."""
+
+
+class ReadView:
+    """Reads of one state."""
+
+    __slots__ = ("__weakref__", "_last_l0_seq", "_prefixes", "_trees", "manifest", "options", "pin", "reader", "tables")
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        tables: Sequence[ReadTable],
+        reader: SstReader,
+        options: ReadOptions,
+        *,
+        pin: Pin | None = None,
+        previous: "ReadView | None" = None,
+    ) -> None:
+        """Make no request.
+
+        Args:
+            manifest: names the SSTs.
+            tables: memtables, newest first.
+            reader: reads SSTs.
+            options: of the handle.
+            pin: what keeps the SSTs from being collected, and learns who reads; ``None``: the caller sees to it.
+            previous: an older view of the same handle, whose lookups of unchanged trees are taken over.
+        """
+        self.manifest = manifest
+        self.tables = tuple(tables)
+        self.reader = reader
+        self.options = options
+        self.pin = pin if pin is not None else Pin()
+        self._last_l0_seq = manifest.last_l0_seq
+        self._prefixes: list[bytes] = []
+        self._trees: list[TreeLookup] = []
+        if previous is not None and previous.manifest is manifest:
+            self._prefixes, self._trees = previous._prefixes, previous._trees
+            return
+        reader.follow(manifest)
+        known = {} if previous is None else dict(zip(previous._prefixes, previous._trees, strict=True))
+        for prefix, tree in manifest.trees():
+            if prefix or not manifest.segments or not tree.is_empty:
+                old = known.get(prefix)
+                self._prefixes.append(prefix)
+                self._trees.append(old if old is not None and old.tree == tree else TreeLookup(tree, reader))
+
+    def try_get(self, key: bytes, max_seq: int | None = None) -> Entry | NeedsIo | None:
+        """The newest visible version of a key, if that can be said without reading.
+
+        Args:
+            key: not empty.
+            max_seq: versions above are invisible; ``None``: none is.
+
+        Returns:
+            A value (operands folded), ``None`` if there is none, or ``NEEDS_IO``.
+
+        Raises:
+            MergeOperatorMissing: the newest version is an operand and there is no operator.
+            CorruptionError: a block in memory is malformed.
+        """
+        for table in self.tables:
+            versions = table.get(key, max_seq)
+            if versions:
+                newest = versions[0]
+                if not newest.flags & _NOT_A_VALUE:
+                    return newest
+                return None if newest.flags & FLAG_TOMBSTONE else self._try_versions(key, max_seq)
+        lookup = self.options.hot_path.lookup
+        if lookup is None:
+            self.options.hot_path.note_plain_lookup()
+            return self._try_versions(key, max_seq)
+        limit = self._last_l0_seq if max_seq is None or max_seq > self._last_l0_seq else max_seq
+        for tree in self._trees if len(self._trees) == 1 else self._route(key):
+            status = lookup(key, limit, tree.table, tree.count, tree.out_address)
+            if status == layout.FOUND:
+                level, window, block, at, size, seq, flags, create_ts, expire_ts, *_ = tree.out
+                if flags & _NOT_A_VALUE:
+                    return None if flags & FLAG_TOMBSTONE else self._try_versions(key, max_seq)
+                image = tree.levels[level].windows[window].slot.images[block]
+                assert image is not None
+                return Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
+            if status != layout.ABSENT:
+                return NEEDS_IO if status != layout.CORRUPT else self._try_versions(key, max_seq)
+        return None
+
+    async def get(self, key: bytes, max_seq: int | None = None) -> Entry | None:
+        """The newest visible version of a key; see ``try_get``."""
+        found = self.try_get(key, max_seq)
+        return (await self._read([key], max_seq))[0] if found is NEEDS_IO else found
+
+    async def get_many(self, keys: Sequence[bytes], max_seq: int | None = None) -> list[Entry | None]:
+        """The newest visible version of each key, in the order given."""
+        results: list[Entry | None] = []
+        missing: list[int] = []
+        for index, key in enumerate(keys):
+            found = self.try_get(key, max_seq)
+            if found is NEEDS_IO:
+                missing.append(index)
+                found = None
+            results.append(found)
+        for start in range(0, len(missing), _KEYS_AT_ONCE):
+            part = missing[start : start + _KEYS_AT_ONCE]
+            for index, entry in zip(part, await self._read([keys[index] for index in part], max_seq), strict=True):
+                results[index] = entry
+        return results
+
+    def scan(
+        self,
+        key_range: KeyRange = EVERYTHING,
+        *,
+        max_seq: int | None = None,
+        prefix: bytes | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """The visible rows of a range, by key; nothing is read before the first row is asked for.
+
+        Args:
+            key_range: which keys.
+            max_seq: versions above are invisible; ``None``: none is.
+            prefix: all keys in the range begin with it; lets filters exclude SSTs.
+            limit: rows at most.
+        """
+        return Scan(self, key_range, max_seq=max_seq, prefix=prefix, limit=limit)
+
+    def trees_in(self, key_range: KeyRange) -> Iterator[tuple[KeyRange, Tree]]:
+        """The trees that hold keys of the range, by prefix, with the part of the range that each can hold."""
+        for prefix, lookup in zip(self._prefixes, self._trees, strict=True):
+            part = key_range.intersect(KeyRange.with_prefix(prefix))
+            if not part.is_empty and not lookup.tree.is_empty:
+                yield part, lookup.tree
+
+    def _route(self, key: bytes) -> list[TreeLookup]:
+        """The trees that can hold a key: the segment with its prefix, and the root tree if it is in use."""
+        at = bisect_right(self._prefixes, key) - 1
+        trees = [self._trees[at]] if at >= 0 and key.startswith(self._prefixes[at]) else []
+        if at > 0 and not self._prefixes[0]:
+            trees.append(self._trees[0])
+        return trees
+
+    def _windows(self, key: bytes) -> list[Window]:
+        return [window for tree in self._route(key) for window in tree.candidates(key)]
+
+    def _try_versions(self, key: bytes, max_seq: int | None) -> Entry | NeedsIo | None:
+        """All versions that matter, without the kernel, from what is in memory."""
+        found = self._table_versions(key, max_seq)
+        if found and not found[-1].is_merge:
+            return self._visible(found)
+        limit = self._sst_limit(max_seq)
+        for window in self._windows(key):
+            slot, meta = window.slot, window.slot.meta
+            if meta is None:
+                return NEEDS_IO
+            for block in range(*(block_span(meta, key) or (0, 0))):
+                image = slot.images[block]
+                if image is None:
+                    return NEEDS_IO
+                slot.touched[block] = 1
+                if append_versions(found, key, limit, image=image, slot=slot, offset=int(meta.index.offsets[block])):
+                    return self._visible(found)
+        return self._visible(found)
+
+    async def _read(self, keys: Sequence[bytes], max_seq: int | None) -> list[Entry | None]:
+        tables = [self._table_versions(key, max_seq) for key in keys]
+        lookups = [
+            (key, self._windows(key) if not found or found[-1].is_merge else ())
+            for key, found in zip(keys, tables, strict=True)
+        ]
+        use = self.pin.use()
+        below = await read_versions(self.reader, lookups, self._sst_limit(max_seq))
+        del use
+        return [self._visible([*above, *deeper]) for above, deeper in zip(tables, below, strict=True)]
+
+    def _table_versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
+        """Versions in memtables, newest first, down to the first that is no operand."""
+        found: list[Entry] = []
+        for table in self.tables:
+            for entry in table.get(key, max_seq):
+                found.append(entry)
+                if not entry.is_merge:
+                    return found
+        return found
+
+    def _sst_limit(self, max_seq: int | None) -> int:
+        """Rows in SSTs above ``last_l0_seq`` are invisible (docs/format.md 4.2)."""
+        return self._last_l0_seq if max_seq is None else min(max_seq, self._last_l0_seq)
+
+    def _visible(self, versions: Sequence[Entry]) -> Entry | None:
+        """What a caller sees of versions, newest first, that end with the first that is no operand."""
+        if not versions or versions[0].is_tombstone:
+            return None
+        if not versions[0].is_merge:
+            return versions[0]
+        operator = self.options.merge_operator
+        if operator is None:
+            raise MergeOperatorMissing("the database holds merge operands: open it with a merge operator")
+        return fold_versions(versions, operator, None, mix_expiry=True)[0]

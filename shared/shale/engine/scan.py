@@ -1,0 +1,144 @@
+"""Forward scans: an async iterator of rows, made of columns that become objects chunk by chunk."""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise, repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shale.engine.scan_sources import visible_source
+from shale.kernels.rows import I64, U8, Rows
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, KeyRange, Row
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from shale.engine.pin import Use
+    from shale.engine.read_view import ReadView
+    from shale.iter.source import RowSource
+
+
+class Scan:
+    """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing."""
+
+    __slots__ = ("_key_range", "_left", "_max_seq", "_prefix", "_rows", "_settle", "_source", "_use", "_view")
+
+    def __init__(
+        self,
+        view: "ReadView | None",
+        key_range: KeyRange,
+        *,
+        max_seq: int | None = None,
+        prefix: bytes | None = None,
+        limit: int | None = None,
+        settle: "Callable[[], Awaitable[ReadView]] | None" = None,
+    ) -> None:
+        """Make no request.
+
+        Args:
+            view: what to read; ``None`` if ``settle`` tells when the first row is asked for.
+            key_range: which keys.
+            max_seq: versions above are invisible.
+            prefix: all keys in the range begin with it.
+            limit: rows at most.
+            settle: gives the view.
+        """
+        self._view: ReadView | None = view
+        self._settle = settle
+        self._use: Use | None = None
+        self._key_range = key_range
+        self._max_seq = max_seq
+        self._prefix = prefix
+        self._left = limit
+        self._source: RowSource | None = None
+        self._rows: Iterator[Row] = iter(())
+
+    def __aiter__(self) -> "Scan":
+        return self
+
+    async def __anext__(self) -> Row:
+        for row in self._rows:
+            return row
+        while (rows := await self.columns()) is not None:
+            self._rows = iter(rows_to_list(rows))
+            for row in self._rows:
+                return row
+        raise StopAsyncIteration
+
+    async def batches(self, size: int) -> AsyncIterator[list[Row]]:
+        """Lists of ``size`` rows; the last may be shorter."""
+        batch = list(self._rows)
+        self._rows = iter(())
+        while (rows := await self.columns()) is not None:
+            batch += rows_to_list(rows)
+            whole = len(batch) - len(batch) % size
+            for start in range(0, whole, size):
+                yield batch[start : start + size]
+            batch = batch[whole:]
+        if batch:
+            yield batch
+
+    async def columns(self) -> Rows | None:
+        """The next rows as columns, all of them values; ``None`` at the end."""
+        if self._left == 0:
+            self._finish()
+        if self._source is None and not await self._begin():
+            return None
+        assert self._source is not None
+        assert self._use is not None
+        self._use.pin.check()
+        rows = await self._source.next()
+        if rows is None:
+            self._finish()
+            return None
+        if self._left is not None:
+            rows = rows.slice(0, min(self._left, len(rows)))
+            self._left -= len(rows)
+        return rows
+
+    async def _begin(self) -> bool:
+        """Choose what to merge; false if the scan is over."""
+        if self._settle is not None:
+            self._view, self._settle = await self._settle(), None
+        view = self._view
+        if view is None:
+            return False
+        self._use = view.pin.use()
+        self._source = visible_source(
+            view, self._key_range, max_seq=self._max_seq, prefix=self._prefix, limit=self._left
+        )
+        return True
+
+    def _finish(self) -> None:
+        """Let go of the view, so that its owner may release what protects it."""
+        self._view = self._source = self._use = self._settle = None
+
+
+def rows_to_list(rows: Rows) -> list[Row]:
+    """Rows as objects."""
+    columns = (
+        pieces(rows.key_bytes, rows.key_offsets),
+        pieces(rows.val_bytes, rows.val_offsets),
+        rows.seq.tolist(),
+        _stamps(rows, rows.create_ts, FLAG_CREATE_TS),
+        _stamps(rows, rows.expire_ts, FLAG_EXPIRE_TS),
+    )
+    return list(map(tuple.__new__, repeat(Row), zip(*columns, strict=False)))
+
+
+def pieces(data: U8, offsets: I64) -> list[bytes]:
+    """The byte strings between offsets."""
+    first = int(offsets[0])
+    blob = data[first : offsets[-1]].tobytes()
+    bounds = (offsets - first).tolist()
+    return [blob[start:end] for start, end in pairwise(bounds)]
+
+
+def _stamps(rows: Rows, stamps: I64, flag: int) -> Iterator[int | None]:
+    """A column of timestamps with ``None`` where the flag is not set."""
+    present = rows.flags & np.uint8(flag) != 0
+    if present.all():
+        return iter(stamps.tolist())
+    if not present.any():
+        return repeat(None)
+    return iter([stamp if has else None for stamp, has in zip(stamps.tolist(), present.tolist(), strict=True)])

@@ -1,0 +1,129 @@
+"""The SSTs of one tree as point lookups see them: levels of views in order of precedence, and their address table.
+
+Made once per manifest and never changed; what changes is what the slots hold in memory.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shale.errors import CorruptionError
+from shale.format.block_plain import decode_block_plain
+from shale.kernels import lookup_layout as layout
+from shale.sst.meta import SstMeta
+from shale.sst.reader import SstReader
+from shale.sst.slot import SstSlot, address_of
+from shale.types import Entry, KeyRange, SstView, Tree
+
+
+class Window(NamedTuple):
+    """One view: its slot and the keys ``[first_key, end_key)`` that it shows; ``None``: no end."""
+
+    slot: SstSlot
+    first_key: bytes
+    end_key: bytes | None
+
+    def shows(self, key: bytes) -> bool:
+        """Whether the view can show the key."""
+        return self.first_key <= key and (self.end_key is None or key < self.end_key)
+
+
+class Level:
+    """An L0 or a sorted run: windows in key order.  Neighbours may share one key, the left one has it newer."""
+
+    __slots__ = ("_first_keys", "windows")
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        self.windows = tuple(windows)
+        self._first_keys = [window.first_key for window in self.windows]
+
+    def candidates(self, key: bytes) -> Sequence[Window]:
+        """The windows that show the key, newest first."""
+        last = bisect_right(self._first_keys, key)
+        first = last
+        while first > 0 and self.windows[first - 1].shows(key):
+            first -= 1
+        return self.windows[first:last]
+
+
+class TreeLookup:
+    """Every level of a tree, newest first, and the table that the lookup kernel walks."""
+
+    __slots__ = ("_keys", "_level_table", "_views", "count", "levels", "out", "out_address", "table", "tree")
+
+    def __init__(self, tree: Tree, reader: SstReader) -> None:
+        self.tree = tree
+        levels = [Level([_window(view, reader)]) for view in tree.l0]
+        levels += [Level([_window(view, reader) for view in run.ssts]) for run in tree.compacted if run.ssts]
+        self.levels = tuple(levels)
+        self.count = len(self.levels)
+        self._build_table([view.effective_range for view in tree.views()])
+
+    def candidates(self, key: bytes) -> Iterator[Window]:
+        """The windows that show the key, in order of precedence."""
+        for level in self.levels:
+            yield from level.candidates(key)
+
+    def _build_table(self, ranges: Sequence[KeyRange]) -> None:
+        keys = bytearray()
+        views = np.zeros((max(1, len(ranges)), layout.VIEW_WORDS), np.int64)
+        starts = []
+        for record, key_range in zip(views, ranges, strict=False):
+            start, end = key_range.start, key_range.end
+            starts.append((len(keys), len(keys) + len(start.key or b"")))
+            keys += (start.key or b"") + (end.key or b"")
+            record[layout.VIEW_START_LEN] = -1 if start.key is None else len(start.key)
+            record[layout.VIEW_START_EXCLUDED] = start.kind.value == 3
+            record[layout.VIEW_END_LEN] = -1 if end.key is None else len(end.key)
+            record[layout.VIEW_END_INCLUDED] = end.kind.value == 2
+        self._keys = np.frombuffer(bytes(keys) or b"\0", np.uint8)
+        base = address_of(self._keys)
+        windows = (window for level in self.levels for window in level.windows)
+        for record, (start_at, end_at), window in zip(views, starts, windows, strict=False):
+            record[layout.VIEW_START] = base + start_at
+            record[layout.VIEW_END] = base + end_at
+            record[layout.VIEW_SLOT] = address_of(window.slot.words)
+        self._views = views
+        self._level_table = np.zeros((max(1, self.count), layout.LEVEL_WORDS), np.int64)
+        at = address_of(views)
+        for row, level in zip(self._level_table, self.levels, strict=False):
+            row[layout.LEVEL_VIEWS] = at
+            row[layout.LEVEL_COUNT] = len(level.windows)
+            at += len(level.windows) * layout.VIEW_WORDS * 8
+        self.table = address_of(self._level_table)
+        out = np.zeros(layout.OUT_WORDS, np.int64)
+        self.out = out.data
+        self.out_address = address_of(out)
+
+
+def block_span(meta: SstMeta, key: bytes) -> tuple[int, int] | None:
+    """The blocks ``[first, last)`` that can hold the key; ``None`` if the filters exclude it."""
+    return meta.index.block_range_for_key(key) if meta.filters.may_contain_key(key) else None
+
+
+def append_versions(found: list[Entry], key: bytes, max_seq: int, *, image: bytes, slot: SstSlot, offset: int) -> bool:
+    """Append the versions of a key in one block, newest first; true when a version ends the search.
+
+    A value or a tombstone does, since nothing below it is visible; a merge operand does not.
+
+    Raises:
+        CorruptionError: the block, which begins at byte ``offset`` of the file, is malformed.
+    """
+    try:
+        entries = decode_block_plain(image, slot.sst.format_version)
+    except CorruptionError as error:
+        error.offset = offset + (error.offset or 0)
+        raise error.at(slot.path) from None
+    for entry in entries:
+        if entry.key == key and entry.seq <= max_seq:
+            found.append(entry)
+            if not entry.is_merge:
+                return True
+    return False
+
+
+def _window(view: SstView, reader: SstReader) -> Window:
+    visible = view.effective_range
+    return Window(reader.slot(view.sst), visible.first_key or b"", visible.end_key)

@@ -1,0 +1,70 @@
+"""The metadata of one SST: filter, index and stats, which lie side by side and come with one range read.
+
+Where they lie is in the manifest's copy of the footer; the footer in the file is never read (docs/format.md 4.3).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shale.errors import CorruptionError
+from shale.format.bloom import PrefixExtractor
+from shale.format.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.index import BlockIndex, decode_index
+from shale.format.section import CRC_SIZE, open_section
+from shale.format.stats import SstStats, decode_stats
+from shale.store.port import Buffer
+from shale.types import SstInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SstMeta:
+    """What is needed to find a row.  ``size_bytes`` is what it costs to keep in memory."""
+
+    index: BlockIndex
+    filters: Filters
+    stats: SstStats | None
+    size_bytes: int
+
+
+def meta_span(info: SstInfo, path: str) -> tuple[int, int]:
+    """The bytes ``[start, end)`` of the file that hold filter, index and stats.
+
+    Raises:
+        CorruptionError: the manifest says that a section is too short for its checksum.
+    """
+    sections = [(info.index_offset, info.index_len)]
+    if info.filter_len:
+        sections.append((info.filter_offset, info.filter_len))
+    if info.stats_len:
+        sections.append((info.stats_offset, info.stats_len))
+    for offset, length in sections:
+        if length < CRC_SIZE:
+            raise CorruptionError(f"a section of {length} bytes has no checksum", path=path, offset=offset)
+    return min(offset for offset, _ in sections), max(offset + length for offset, length in sections)
+
+
+def decode_meta(
+    info: SstInfo, data: Buffer, start: int, *, extractors: Sequence[PrefixExtractor] = (), path: str
+) -> SstMeta:
+    """Decode the sections in ``data``, which begins at byte ``start`` of the file.
+
+    Raises:
+        CorruptionError: a checksum fails or a section is malformed; with its place in the file.
+    """
+    view = memoryview(data)
+
+    def section(offset: int, length: int) -> Buffer:
+        return open_section(view[offset - start : offset - start + length], info.compression, path, offset)
+
+    index = decode_index(
+        section(info.index_offset, info.index_len), data_len=info.data_len, path=path, offset=info.index_offset
+    )
+    filters = NO_FILTERS
+    if info.filter_len:
+        image = section(info.filter_offset, info.filter_len)
+        filters = decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
+    stats = None
+    if info.stats_len:
+        image = section(info.stats_offset, info.stats_len)
+        stats = decode_stats(image, path=path, offset=info.stats_offset)
+    return SstMeta(index, filters, stats, len(view) + index.size_bytes + filters.size_bytes)

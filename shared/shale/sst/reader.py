@@ -1,0 +1,158 @@
+"""Reads SSTs through a cache: metadata with one range read, single blocks for lookups, spans of blocks for scans."""
+
+import weakref
+import zlib
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+import numpy as np
+
+from shale.env import Env
+from shale.errors import CorruptionError
+from shale.format.block import decode_blocks
+from shale.format.bloom import BloomPolicy
+from shale.format.section import open_section
+from shale.kernels.rows import I64, Rows
+from shale.sst.cache import BlockCache
+from shale.sst.meta import SstMeta, decode_meta, meta_span
+from shale.sst.paths import SstPaths
+from shale.sst.slot import SstSlot
+from shale.store.port import Buffer, ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Compression, Manifest, Sst, Ulid
+
+_THREAD_MIN_BYTES = 256 * 1024
+"""Decoding less than this takes about as long as handing it to a thread."""
+
+
+class SstReader:
+    """All SSTs of one database.  Belongs to one event loop, like the cache it fills."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: SstPaths,
+        cache: BlockCache,
+        env: Env,
+        metrics: Metrics | None = None,
+        *,
+        filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
+    ) -> None:
+        self.cache = cache
+        self.env = env
+        self._extractors = [p.prefix_extractor for p in filter_policies if p.prefix_extractor is not None]
+        self._store = store
+        self._paths = paths
+        self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
+        if metrics is not None:
+            cache.export(metrics)
+
+    def follow(self, manifest: Manifest) -> None:
+        """Find SSTs that were not seen before where this manifest says they are."""
+        self._paths = SstPaths.of(self._paths.root, manifest)
+
+    def slot(self, sst: Sst) -> SstSlot:
+        """What is in memory of an SST; makes no request."""
+        slot = self._slots.get(sst.id)
+        if slot is None:
+            slot = self._slots[sst.id] = SstSlot(sst, self._paths.key(sst.id))
+        return slot
+
+    async def meta(self, sst: Sst) -> SstMeta:
+        """Filter, index and stats of an SST.
+
+        Raises:
+            CorruptionError: the object is gone or malformed.
+        """
+        return await self.load(self.slot(sst))
+
+    async def load(self, slot: SstSlot) -> SstMeta:
+        """See ``meta``.  Callers that need the same metadata at the same time share one request."""
+        stats = self.cache.stats
+        while slot.meta is None and slot.loading is not None:
+            await slot.loading.wait()
+        if slot.meta is not None:
+            stats.meta_hits += 1
+            slot.meta_touched = True
+            return slot.meta
+        stats.meta_misses += 1
+        slot.loading = loading = anyio.Event()
+        try:
+            meta = await self._read_meta(slot)
+            self.cache.put_meta(slot, meta)
+        finally:
+            slot.loading = None
+            loading.set()
+        return meta
+
+    async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
+        """The decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
+        if slot.meta is meta:
+            kept = slot.images[first:last]
+            if None not in kept:
+                self.cache.stats.block_hits += len(kept)
+                slot.touched[first:last] = b"\x01" * len(kept)
+                return [image for image in kept if image is not None]
+        self.cache.stats.block_misses += last - first
+        offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
+        data = memoryview(await self._read(slot.path, offsets[0], offsets[-1]))
+        images = []
+        for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
+            stored = data[start - offsets[0] : end - offsets[0]]
+            image = bytes(open_section(stored, slot.sst.info.compression, slot.path, start))
+            self.cache.put_block(slot, block, image)
+            images.append(image)
+        return images
+
+    async def blocks(self, sst: Sst, first: int, last: int) -> Rows:
+        """All rows of the blocks ``[first, last)``, with one range read unless every block is in the cache.
+
+        Raises:
+            CorruptionError: the object is gone, or a block is malformed (the error says at which byte).
+        """
+        slot = self.slot(sst)
+        return await self.rows(slot, await self.load(slot), first, last)
+
+    async def rows(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> Rows:
+        """See ``blocks``.  What is read here is not cached: scans would push out what lookups need."""
+        compression = slot.sst.info.compression
+        kept = _kept_blocks(slot, meta, first, last)
+        if kept is not None:
+            data, offsets = kept
+            compression = Compression.NONE
+        else:
+            offsets = meta.index.offsets[first : last + 1]
+            data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
+        decode = partial(
+            decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
+        )
+        return decode() if len(data) < _THREAD_MIN_BYTES else await self.env.cpu.run(decode)
+
+    async def _read_meta(self, slot: SstSlot) -> SstMeta:
+        info = slot.sst.info
+        start, end = meta_span(info, slot.path)
+        data = await self._read(slot.path, start, end)
+        decode = partial(decode_meta, info, data, start, extractors=self._extractors, path=slot.path)
+        return decode() if len(data) < _THREAD_MIN_BYTES else await self.env.cpu.run(decode)
+
+    async def _read(self, path: str, start: int, end: int) -> memoryview:
+        data = await self._store.get_range(path, start, end)
+        if data is None:
+            raise CorruptionError("the object is gone, and a manifest still names it", path=path)
+        return data
+
+
+def _kept_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> tuple[Buffer, I64] | None:
+    """The blocks as if they stood in an uncompressed file, if all of them are in memory."""
+    if slot.meta is not meta:
+        return None
+    parts: list[bytes] = []
+    for image in slot.images[first:last]:
+        if image is None:
+            return None
+        parts.append(image)
+        parts.append(zlib.crc32(image).to_bytes(4, "big"))
+    slot.touched[first:last] = b"\x01" * (last - first)
+    sizes = [len(image) + 4 for image in parts[::2]]
+    return b"".join(parts), np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
