@@ -65,6 +65,11 @@ class ThreadCpu:
         self._limiter_size = threads
         self._limiter: anyio.CapacityLimiter | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that wait for a thread."""
+        return self._limiter.statistics().tasks_waiting if self._limiter is not None else 0
+
     async def run(self, work: Callable[[], T]) -> T:
         """See ``Cpu``.  Cancellation waits for the thread: buffers it uses must stay alive."""
         if self._limiter is None:

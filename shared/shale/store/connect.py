@@ -2,7 +2,7 @@
 
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.store.location import parse_store_url
+from shale.store.location import directory_of, parse_store_url
 from shale.store.memory import MemoryStore
 from shale.store.metered import MeteredStore
 from shale.store.options import StoreOptions
@@ -25,6 +25,10 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
     scheme = url.partition("://")[0]
     if scheme == "memory":
         return _memory_stores.setdefault(url, MemoryStore(url=url))
+    if scheme == "file":
+        from shale.store.local import LocalStore
+
+        return LocalStore(directory_of(url), fsync=options.fsync)
     raise InvalidRequestError(f"{url}: unknown scheme")
 
 

@@ -4,22 +4,8 @@ A ``RequestFailed`` is an ``UnavailableError`` that remembers why, for the metri
 room: the retry layer answers it by doing without (docs/protocol.md 1.5, step 4).
 """
 
-from enum import StrEnum
-
-from shale.errors import AccessDenied, ConflictError, CorruptionError, ShaleError, UnavailableError
-
-
-class ErrorType(StrEnum):
-    """The closed set of the label ``error_type`` (docs/operations.md 1.2), as far as stores go."""
-
-    NETWORK = "network"
-    THROTTLE = "throttle"
-    TIMEOUT = "timeout"
-    AUTH = "auth"
-    PRECONDITION = "precondition"
-    CORRUPTION = "corruption"
-    VALIDATION = "validation"
-    INTERNAL = "internal"
+from shale.errors import ShaleError, UnavailableError
+from shale.telemetry.error_types import ErrorType, error_type_of
 
 
 class RequestFailed(UnavailableError):
@@ -38,18 +24,6 @@ class NotSupported(ShaleError):
         self.what = what
 
 
-def error_type_of(error: ShaleError) -> ErrorType:
-    """The label under which a failed request is counted."""
-    match error:
-        case RequestFailed():
-            return error.error_type
-        case AccessDenied():
-            return ErrorType.AUTH
-        case ConflictError():
-            return ErrorType.PRECONDITION
-        case CorruptionError():
-            return ErrorType.CORRUPTION
-        case UnavailableError():
-            return ErrorType.NETWORK
-        case _:
-            return ErrorType.VALIDATION
+def failure_type(error: BaseException) -> ErrorType:
+    """The label under which a failed request is counted and logged."""
+    return error.error_type if isinstance(error, RequestFailed) else error_type_of(error)

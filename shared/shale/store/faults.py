@@ -17,9 +17,10 @@ from typing import TypeVar
 import anyio
 
 from shale.errors import ShaleError
-from shale.store.failures import ErrorType, RequestFailed
+from shale.store.failures import RequestFailed
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.telemetry.error_types import ErrorType
 
 T = TypeVar("T")
 

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from shale.env import Clock
 from shale.errors import ShaleError
-from shale.store.failures import ErrorType, error_type_of
+from shale.store.failures import failure_type
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class _Family:
         try:
             result = await call()
         except ShaleError as error:
-            self._errors[error_type_of(error)].inc()
+            self._errors[failure_type(error)].inc()
             self._durations.observe(self._clock.monotonic_s() - start)
             raise
         self._durations.observe(self._clock.monotonic_s() - start)

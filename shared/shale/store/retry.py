@@ -7,6 +7,7 @@ that the object carries another one.  Bodies prove nothing: two processes often 
 Without metadata (a plain directory) an own write can look like a conflict; every mutator of the protocol bears that.
 """
 
+import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ import anyio
 
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
-from shale.store.failures import NotSupported
+from shale.store.failures import NotSupported, failure_type
 from shale.store.options import RetryPolicy
 from shale.store.port import (
     OVERWRITE,
@@ -29,11 +30,17 @@ from shale.store.port import (
     Unchanged,
     Update,
 )
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 
 T = TypeVar("T")
 
+log = get_logger("store")
+
 SINGLE_PUT_BYTES = 8 * 1024 * 1024
 """A stream up to this size becomes one put, which can be repeated; a longer one leaves retries to its parts."""
+
+AUTH_LOG_INTERVAL_S = 60.0
 
 
 class RetryingStore:
@@ -44,6 +51,7 @@ class RetryingStore:
         self._env = env
         self._policy = policy if policy is not None else RetryPolicy()
         self._sends_attributes = store.supports_attributes
+        self._auth_logged_s: float | None = None
 
     @property
     def url(self) -> str:
@@ -152,17 +160,41 @@ class RetryingStore:
             AccessDenied: at once, if the policy fails fast.
             UnavailableError: the last failure, after all retries.
         """
-        retry = 0
-        while True:
+        for retry in itertools.count():
             try:
-                return await call()
+                result = await call()
             except (UnavailableError, AccessDenied) as error:
-                if isinstance(error, AccessDenied) and self._policy.fail_fast_auth:
-                    raise
+                if isinstance(error, AccessDenied):
+                    self._log_auth(op, error)
+                    if self._policy.fail_fast_auth:
+                        raise
                 if self._policy.retries_max is not None and retry >= self._policy.retries_max:
                     raise _exhausted(self.url, op, retry, error) from error
+                self._log_retry(op, error, retry + 1)
                 await anyio.sleep(self._policy.delay_s(retry))
-            retry += 1
+            else:
+                if retry > 1:
+                    log.info(Event.STORE_REQUEST_RETRIED, op=op, outcome="ok", attempts=retry + 1)
+                return result
+        raise AssertionError("unreachable")
+
+    def _log_retry(self, op: str, error: ShaleError, attempts: int) -> None:
+        """The first failure, then every power of two: an outage is told about, not counted aloud."""
+        if attempts & (attempts - 1) == 0:
+            log.info(
+                Event.STORE_REQUEST_RETRIED,
+                op=op,
+                error=error,
+                error_type=failure_type(error).value,
+                delay_ms=round(self._policy.delay_s(attempts - 1) * 1000),
+                attempts=attempts,
+            )
+
+    def _log_auth(self, op: str, error: AccessDenied) -> None:
+        now_s = self._env.clock.monotonic_s()
+        if self._auth_logged_s is None or now_s - self._auth_logged_s >= AUTH_LOG_INTERVAL_S:
+            self._auth_logged_s = now_s
+            log.error(Event.STORE_AUTH_FAILED, op=op, error=error)
 
 
 def _nothing_was_decided(mode: PutMode, conflict: ShaleError, found: ObjectMeta | None) -> bool:

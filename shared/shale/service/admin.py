@@ -1,0 +1,113 @@
+"""The admin port: metrics, health, status and the log level (docs/operations.md 1.4 and 10)."""
+
+import platform
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from shale.service.build import FORMATS, revision, version
+from shale.service.health import Health, Report
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.log_output import level_name, set_level
+from shale.telemetry.metrics import Metrics
+
+log = get_logger("admin")
+
+NO_STORE = {"Cache-Control": "no-store"}
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+class AdminApp:
+    """The ASGI application of the admin port."""
+
+    def __init__(self, health: Health, metrics: Metrics) -> None:
+        self._health = health
+        self._metrics = metrics
+        self.asgi = Starlette(
+            routes=[
+                Route("/metrics", self._serve_metrics),
+                Route("/livez", self._health_route(health.live)),
+                Route("/readyz", self._health_route(health.ready)),
+                Route("/startupz", self._health_route(health.startup)),
+                Route("/statusz", self._serve_status),
+                Route("/v1/admin/log-level", self._log_level, methods=["GET", "PUT"]),
+            ]
+        )
+
+    def add_route(self, route: BaseRoute) -> None:
+        """Serve one more path, for example the writer's flush."""
+        self.asgi.router.routes.append(route)
+
+    async def _serve_metrics(self, request: Request) -> Response:
+        self._metrics.refresh()
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(self._metrics.registry), headers={**NO_STORE, "Content-Type": content_type})
+
+    def _health_route(self, ask: Callable[[frozenset[str]], Report]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            report = ask(frozenset(request.query_params.getlist("exclude")))
+            status = 200 if report.ok else 503
+            if "verbose" not in request.query_params:
+                return PlainTextResponse(f"{report.word}\n", status_code=status, headers=NO_STORE)
+            checks = {
+                name: {"ok": verdict.ok, "degraded": verdict.degraded, "message": verdict.message}
+                for name, verdict in report.checks.items()
+            }
+            return json_response({"ok": report.ok, "status": report.word, "checks": checks}, status=status)
+
+        return answer
+
+    async def _serve_status(self, request: Request) -> Response:  # noqa: ARG002 - the signature of a route
+        return json_response(self._health.status())
+
+    async def _log_level(self, request: Request) -> Response:
+        if request.method == "PUT":
+            body = await request.body()
+            level = _level_of(body)
+            if level not in LEVELS:
+                return json_response({"title": f"the level is one of {', '.join(LEVELS)}"}, status=400)
+            set_level(level)
+            log.info(Event.CONFIG_RELOADED, key="log.level", level_now=level)
+        return json_response({"level": level_name()})
+
+
+def json_response(content: Mapping[str, Any], *, status: int = 200) -> Response:
+    """A JSON answer that nobody keeps."""
+    return Response(orjson.dumps(content), status, headers=NO_STORE, media_type="application/json")
+
+
+def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str, started_s: float) -> None:
+    """The facts about the process itself; the collectors are ours, not those of a global registry."""
+    registry: CollectorRegistry = metrics.registry
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    metrics.gauge(
+        "shale_build_info",
+        version=version(),
+        revision=revision(),
+        python_version=platform.python_version(),
+        component=role,
+        formats=FORMATS,
+    ).set(1)
+    metrics.gauge("shale_start_timestamp_seconds").set(started_s)
+    metrics.gauge("shale_config_hash_info", sha256_8=settings_hash).set(1)
+    metrics.gauge("shale_config_last_reload_success").set(1)
+    metrics.gauge("shale_config_last_reload_timestamp_seconds").set(started_s)
+
+
+def _level_of(body: bytes) -> str:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    level = value.get("level") if isinstance(value, dict) else value
+    return level.lower() if isinstance(level, str) else ""

@@ -1,0 +1,168 @@
+"""The shell of every daemon: one task group, one order of start and stop, one line at the top for what went wrong.
+
+Start: settings, logs, admin port, store and its preflight, the main function.  Stop: not ready, the main function
+ends its work, the store is closed, the admin port goes last (docs/operations.md 11).
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Generic, TypeVar
+
+import anyio
+import structlog
+
+from shale.env import Env
+from shale.errors import FencedError
+from shale.service.admin import AdminApp, register_process_metrics
+from shale.service.build import version
+from shale.service.ending import log_end, log_failure
+from shale.service.exit_codes import ExitCode
+from shale.service.health import Health, Reachability, State
+from shale.service.heartbeat import measure_event_loop, watch_store
+from shale.service.http_server import open_socket, serving
+from shale.service.process import Main, Process
+from shale.service.reload import Reloader
+from shale.service.settings import DaemonSettings, Loaded, SettingsError, load
+from shale.service.shutdown import Shutdown, Stop
+from shale.service.store_start import open_proven_store
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.log_output import configure_logging
+from shale.telemetry.metrics import Metrics
+
+S = TypeVar("S", bound=DaemonSettings)
+
+ADMIN_REQUEST_S = 1.0
+"""Answers of the admin port take milliseconds; a stop does not wait longer for them."""
+
+
+def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int:
+    """Run a daemon from its command line to its end.
+
+    Args:
+        settings_cls: says the role as well.
+        main: does the work, calls ``process.ready()``, and returns soon after ``process.draining`` is set.
+        argv: the command line without the program's name.
+
+    Returns:
+        the exit code of docs/operations.md 12.
+    """
+    try:
+        loaded = load(settings_cls, argv)
+    except SettingsError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"shale {settings_cls.ROLE}: {problem}\n")
+        return ExitCode.CONFIG
+    section = loaded.settings.log
+    configure_logging(level=section.level, format_=section.format, full_keys=section.keys == "full")
+    shell = _Shell(loaded, main, argv)
+    try:
+        anyio.run(shell.run)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    logging.shutdown()
+    return shell.exit_code
+
+
+class _Shell(Generic[S]):
+    """One run of one daemon."""
+
+    def __init__(self, loaded: Loaded[S], main: Main[S], argv: Sequence[str]) -> None:
+        self._loaded = loaded
+        self._settings = loaded.settings
+        self._main = main
+        self._label = self._settings.database.label()
+        self._location = self._settings.database.location()
+        self._env = Env.system(cpu_threads=self._settings.cpu_threads)
+        self._metrics = Metrics(db=self._label)
+        self._health = Health(self._env.clock, self._metrics)
+        self._log = get_logger(self._settings.ROLE)
+        self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log)
+        self._process: Process[S] | None = None
+        self._stop = Stop.NOT_ASKED
+        self._admin_port = 0
+        self.exit_code: int = ExitCode.ERROR
+
+    async def run(self) -> None:
+        """Run to the end; ``exit_code`` tells how it was."""
+        structlog.contextvars.bind_contextvars(db=self._label, version=version())
+        role, settings_hash = self._settings.ROLE, self._loaded.sha256_8
+        started_s = self._env.clock.now_ms() / 1000
+        register_process_metrics(self._metrics, role=role, settings_hash=settings_hash, started_s=started_s)
+        self._log.info(Event.DAEMON_STARTED, role=role, url=self._location.url, settings=settings_hash)
+        for variable in self._loaded.unknown_env:
+            self._log.warning(Event.CONFIG_UNKNOWN_ENV, key=variable)
+        try:
+            await self._serve_and_work(started_s)
+        except Exception as error:  # noqa: BLE001 - the top of the process: every error becomes a line and a code
+            self.exit_code = log_failure(self._log, error, role=role, started=self._health.started)
+        else:
+            undurable = self._process.undurable if self._process is not None else None
+            self.exit_code = log_end(self._log, self._stop, undurable)
+
+    async def _serve_and_work(self, started_s: float) -> None:
+        admin = AdminApp(self._health, self._metrics)
+        section = self._settings.admin
+        listener = open_socket(section.host, section.port, setting="admin.port")
+        self._admin_port = listener.getsockname()[1]
+        self._health.add_status(
+            lambda: {
+                "role": self._settings.ROLE,
+                "db": self._label,
+                "url": self._location.url,
+                "version": version(),
+                "admin_port": self._admin_port,
+                "uptime_s": round(self._env.clock.now_ms() / 1000 - started_s, 3),
+            }
+        )
+        async with anyio.create_task_group() as tg:
+            work = anyio.CancelScope()
+            shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work)
+            tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
+            tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
+            async with serving(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
+                try:
+                    with work:
+                        await self._work(admin, shutdown.draining)
+                except BaseExceptionGroup as group:
+                    if group.subgroup(FencedError) is not None:
+                        self._health.set_state(State.FENCED)
+                    raise
+                except FencedError:
+                    self._health.set_state(State.FENCED)
+                    raise
+                finally:
+                    self._stop = shutdown.stop
+            tg.cancel_scope.cancel()
+
+    async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
+        settings = self._settings
+        role = settings.ROLE
+        async with open_proven_store(self._location, settings.store, self._env, self._metrics, role=role) as store:
+            reachability = Reachability(self._env.clock, settings.ready.grace)
+            self._health.add_ready_check("store", reachability.check)
+            self._process = Process(
+                settings=settings,
+                env=self._env,
+                metrics=self._metrics,
+                health=self._health,
+                admin=admin,
+                admin_port=self._admin_port,
+                store=store,
+                location=self._location,
+                log=self._log,
+                draining=draining,
+                on_reload=self._reloader.on_reload,
+            )
+            await self._main_and_watch(self._process, store, reachability)
+
+    async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: Reachability) -> None:
+        async with anyio.create_task_group() as tg:
+            interval_s = max(0.5, min(10.0, self._settings.ready.grace / 3))
+            watch = partial(watch_store, store, f"{process.root}/", reachability, interval_s=interval_s)
+            tg.start_soon(watch, name="watch_store")
+            await self._main(process)
+            tg.cancel_scope.cancel()

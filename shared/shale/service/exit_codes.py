@@ -1,0 +1,98 @@
+"""Exit codes: an interface that Kubernetes jobs and scripts rely on (docs/operations.md, "Exit codes")."""
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+from shale.errors import (
+    AccessDenied,
+    ConflictError,
+    CorruptionError,
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    ProtocolPanic,
+    StoreUnsafe,
+    UnavailableError,
+)
+
+
+class ExitCode(IntEnum):
+    """65 to 78 have their ``sysexits`` meaning; 80 and above are free there."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    NEGATIVE = 4
+    DATA = 65
+    UNAVAILABLE = 69
+    PANIC = 70
+    TEMPFAIL = 75
+    NOPERM = 77
+    CONFIG = 78
+    FENCED = 80
+    STORE_UNSAFE = 81
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+_IN_A_DAEMON: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (ProtocolPanic, ExitCode.PANIC),
+    (CorruptionError, ExitCode.DATA),
+    (StoreUnsafe, ExitCode.STORE_UNSAFE),
+    (AccessDenied, ExitCode.NOPERM),
+    (FencedError, ExitCode.FENCED),
+    (InvalidRequestError, ExitCode.CONFIG),
+    (NotFoundError, ExitCode.UNAVAILABLE),
+    (UnavailableError, ExitCode.TEMPFAIL),
+    (ConflictError, ExitCode.TEMPFAIL),
+)
+"""From the most to the least alarming: of several errors the first one decides."""
+
+_IN_A_COMMAND = {ExitCode.CONFIG: ExitCode.USAGE, ExitCode.UNAVAILABLE: ExitCode.NOT_FOUND}
+
+
+def daemon_exit_code(error: BaseException, *, started: bool) -> ExitCode:
+    """The code of a daemon that ends with this error; a group counts as its worst member.
+
+    Args:
+        error: what reached the top.
+        started: whether the daemon was ready before; an unreachable store is 69 before and 75 after.
+    """
+    code = _worst(error)
+    if code is ExitCode.TEMPFAIL and not started and isinstance(worst_error(error), UnavailableError):
+        return ExitCode.UNAVAILABLE
+    return code
+
+
+def command_exit_code(error: BaseException) -> ExitCode:
+    """The code of an admin command that ends with this error."""
+    if isinstance(worst_error(error), UnavailableError):
+        return ExitCode.UNAVAILABLE
+    code = _worst(error)
+    return _IN_A_COMMAND.get(code, code)
+
+
+def worst_error(error: BaseException) -> BaseException:
+    """The member of a group that decides the exit code; the error itself if it is not a group."""
+    return min(_leaves(error), key=_rank)
+
+
+def _worst(error: BaseException) -> ExitCode:
+    rank = _rank(worst_error(error))
+    return _IN_A_DAEMON[rank][1] if rank < len(_IN_A_DAEMON) else ExitCode.ERROR
+
+
+def _rank(error: BaseException) -> int:
+    for rank, (class_, _) in enumerate(_IN_A_DAEMON):
+        if isinstance(error, class_):
+            return rank
+    return len(_IN_A_DAEMON)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _leaves(member)
+    else:
+        yield error

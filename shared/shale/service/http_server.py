@@ -1,0 +1,72 @@
+"""uvicorn inside our task group: we own the sockets, the signals and the order in which things end."""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from shale.errors import InvalidRequestError
+
+BACKLOG = 1024
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the daemon, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
+    """Bind a port; 0 takes a free one.
+
+    Raises:
+        InvalidRequestError: the address is taken or not ours; names the setting.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InvalidRequestError(f"{setting}: cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, listener: socket.socket, *, request_timeout_s: float) -> AsyncIterator[None]:
+    """Serve until the block ends; then accept nothing more and let running requests end.
+
+    Requests that are still running after ``request_timeout_s`` are cancelled.
+    """
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(request_timeout_s)),
+    )
+    server = _Server(config)
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(server.serve, [listener], name="http")
+        try:
+            await server.listening.wait()
+            yield
+        finally:
+            server.should_exit = True

@@ -1,0 +1,205 @@
+"""Where settings come from: environment, secret files and configuration files, each read into one layer.
+
+A layer is a tree of raw values and, for every leaf, words that say where it stands, so that an error can name the
+variable or the file.  Names are shared by all daemons: ``SHALE_LOG__LEVEL`` and ``[log]`` are for everybody,
+``SHALE_WRITER__LOG__LEVEL`` and ``[writer.log]`` for the writer, which wins.  Keys of SlateDB's own settings file
+stand at the top level and are passed over by daemons that do not use them.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from shale.errors import InvalidRequestError
+
+PREFIX = "SHALE_"
+SLATEDB_PREFIX = "SLATEDB_"
+DEFAULT_FILE = Path("/etc/shale/config.toml")
+ROLES = ("writer", "compactor", "worker", "gc", "reader")
+SHORT_NAMES = {"url": ("database", "url"), "store": ("database", "store"), "path": ("database", "path")}
+"""``SHALE_URL`` and its like, which the command line understands as well."""
+
+NOT_SETTINGS = ("config", "secrets_dir", "revision", "sim_", "bench_", "demo_", "test_")
+SLATEDB_KEYS = frozenset(
+    {
+        "flush_interval", "wal_enabled", "manifest_poll_interval", "manifest_update_timeout", "min_filter_keys",
+        "l0_sst_size_bytes", "max_wal_flushes_before_l0_flush", "l0_max_ssts", "l0_max_ssts_per_key",
+        "l0_flush_parallelism", "max_unflushed_bytes", "compactor_options", "compression_codec",
+        "object_store_cache_options", "garbage_collector_options", "metric_level", "default_ttl_millis",
+        "object_store_max_retries", "block_format", "filter_bits_per_key",
+    }
+)  # fmt: skip
+SHARED_SECTIONS = frozenset({"database", "store", "admin", "log", "shutdown", "ready", "metrics", "http"})
+"""Sections that some daemon has; one that lacks them passes over the shared form."""
+
+Names = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Layer:
+    """Raw values as a tree, and the place of every leaf."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Names, str] = field(default_factory=dict)
+
+    def put(self, names: Names, value: Any, origin: str) -> None:
+        """Set one leaf; a tree is set leaf by leaf, so that it merges with what is there."""
+        if isinstance(value, Mapping):
+            for name, below in value.items():
+                self.put((*names, str(name)), below, origin)
+            return
+        tree = self.values
+        for name in names[:-1]:
+            below = tree.get(name)
+            if not isinstance(below, dict):
+                below = tree[name] = {}
+            tree = below
+        tree[names[-1]] = value
+        self.origins[names] = origin
+
+
+def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, str]) -> tuple[Layer, list[str]]:
+    """Read ``SLATEDB_*``, then ``SHALE_*``, then the role's own variables.
+
+    Returns:
+        the layer, and a sentence about each variable that no daemon knows.
+    """
+    layer, unknown = Layer(), []
+    own = f"{PREFIX}{role.upper()}__"
+    others = tuple(f"{PREFIX}{other.upper()}__" for other in ROLES if other != role)
+    for prefix in (SLATEDB_PREFIX, PREFIX, own):
+        for variable in sorted(environ):
+            if not variable.startswith(prefix) or (prefix == PREFIX and variable.startswith((own, *others))):
+                continue
+            names = _names(variable.removeprefix(prefix))
+            if known_setting(model, names):
+                layer.put(names, environ[variable], f"environment {variable}")
+            elif prefix == own or (prefix == PREFIX and not _for_somebody_else(names)):
+                unknown.append(f"{variable}{_suggestion(names, model)}")
+    return layer, unknown
+
+
+def read_secrets(role: str, model: type[BaseModel], directory: Path) -> Layer:
+    """Read files named like variables without the prefix, for example ``writer__http__bearer_token``."""
+    layer = Layer()
+    if not directory.is_dir():
+        return layer
+    for shared in (True, False):
+        for file in sorted(directory.iterdir()):
+            name = file.name.lower().removeprefix(PREFIX.lower())
+            mine = name.startswith(f"{role}__")
+            names = _names(name.removeprefix(f"{role}__"))
+            if mine == shared or not file.is_file() or not known_setting(model, names):
+                continue
+            layer.put(names, file.read_text().strip(), f"secret file {file}")
+    return layer
+
+
+def read_files(role: str, model: type[BaseModel], files: Sequence[Path]) -> Layer:
+    """Read TOML or YAML files, the later ones over the earlier ones.
+
+    Raises:
+        InvalidRequestError: a file is missing or malformed; names the file.
+    """
+    layer = Layer()
+    for file in files:
+        tree = _read_file(file)
+        own = tree.pop(role, {})
+        for name in (*ROLES, *SLATEDB_KEYS, *SHARED_SECTIONS):
+            if name not in model.model_fields:
+                tree.pop(name, None)
+        layer.put((), tree, f"file {file}")
+        layer.put((), own, f"file {file}, section {role}")
+    return layer
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise InvalidRequestError(f"{file}: cannot read the configuration: {error.strerror}") from error
+    try:
+        if file.suffix in (".yaml", ".yml"):
+            import yaml
+
+            tree = yaml.safe_load(text) or {}
+        else:
+            tree = tomllib.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"{file}: {error}") from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "yaml":
+            raise
+        raise InvalidRequestError(f"{file}: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict):
+        raise InvalidRequestError(f"{file}: the configuration is not a table of names and values")
+    return tree
+
+
+def known_setting(model: type[BaseModel], names: Names) -> bool:
+    """Whether these names lead to a value of the model."""
+    for depth, name in enumerate(names):
+        found = model.model_fields.get(name)
+        if found is None:
+            return False
+        section = section_of(found.annotation)
+        if section is None:
+            return depth == len(names) - 1 or _is_table(found.annotation)
+        model = section
+    return False
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, if it holds one."""
+    candidates = (annotation, *getattr(annotation, "__args__", ()))
+    return next((each for each in candidates if isinstance(each, type) and issubclass(each, BaseModel)), None)
+
+
+def all_settings(model: type[BaseModel], above: Names = ()) -> Iterator[Names]:
+    """The names of every value of the model."""
+    for name, found in model.model_fields.items():
+        section = section_of(found.annotation)
+        if section is None:
+            yield (*above, name)
+        else:
+            yield from all_settings(section, (*above, name))
+
+
+def suggest(name: str, known: Sequence[str]) -> str:
+    """``; did you mean …?``, or nothing."""
+    close = get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _is_table(annotation: Any) -> bool:
+    candidates = (annotation, *getattr(annotation, "__args__", ()))
+    return any(each is dict or getattr(each, "__origin__", None) is dict for each in candidates)
+
+
+def _names(text: str) -> Names:
+    names = tuple(text.lower().replace(".", "__").split("__"))
+    return SHORT_NAMES.get(names[0], names) if len(names) == 1 else names
+
+
+def _for_somebody_else(names: Names) -> bool:
+    return names[0] in SLATEDB_KEYS or names[0] in SHARED_SECTIONS or names[0].startswith(NOT_SETTINGS)
+
+
+def _suggestion(names: Names, model: type[BaseModel]) -> str:
+    return suggest("__".join(names), ["__".join(each) for each in all_settings(model)])
+
+
+def config_files(given: object, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """The files to read: those of the command line, else of ``SHALE_CONFIG``, else the default one if it is there."""
+    if isinstance(given, list | tuple) and given:
+        return tuple(Path(str(each)) for each in given)
+    named = (environ if environ is not None else os.environ).get(f"{PREFIX}CONFIG", "")
+    if named:
+        return tuple(Path(each) for each in named.split(os.pathsep) if each)
+    return (DEFAULT_FILE,) if DEFAULT_FILE.is_file() else ()

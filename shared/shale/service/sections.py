@@ -1,0 +1,129 @@
+"""The sections of settings that all daemons share, and the types of their values."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+
+from shale.engine.settings_values import parse_duration_s, parse_size
+from shale.errors import InvalidRequestError
+from shale.store.location import Location, parse_location
+
+
+def _seconds(value: Any) -> float:
+    try:
+        return parse_duration_s(value)
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+
+
+def _bytes(value: Any) -> int:
+    try:
+        return parse_size(int(value) if isinstance(value, str) and value.isdigit() else value)
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be greater than 0")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float)]
+"""A duration such as ``250ms`` or ``1h30m``; plain numbers are seconds."""
+
+PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+
+Bytes = Annotated[int, BeforeValidator(_bytes, json_schema_input_type=str | int)]
+"""A size such as ``64MiB`` or ``64MB``; plain numbers are bytes."""
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused, and nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
+
+
+class DatabaseSection(Section):
+    """Where the database lives: one URL, or a store and a path in it."""
+
+    url: str | None = Field(
+        default=None, description="The database, for example s3://bucket/path or file:///data/orders."
+    )
+    store: str | None = Field(default=None, description="The store alone, for paths deeper than one level.")
+    path: str | None = Field(default=None, description="The database's path in the store.")
+    alias: str | None = Field(default=None, description="The label db of metrics and logs; the path by default.")
+
+    @model_validator(mode="after")
+    def _is_a_place(self) -> "DatabaseSection":
+        try:
+            self.location()
+        except InvalidRequestError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def location(self) -> Location:
+        """The store and the path."""
+        return parse_location(self.url, self.store, self.path)
+
+    def label(self) -> str:
+        """What metrics and logs call the database."""
+        return self.alias or self.location().path or "db"
+
+
+class StoreSection(Section):
+    """How to reach the object store; what is not given is found as the cloud's own tools find it."""
+
+    endpoint: str | None = Field(default=None, description="URL of an S3-compatible or Azure-compatible server.")
+    region: str | None = None
+    access_key_id: SecretStr | None = None
+    secret_access_key: SecretStr | None = None
+    session_token: SecretStr | None = None
+    allow_http: bool = Field(default=False, description="Allow an endpoint without TLS.")
+    request_timeout: PositiveSeconds = 30.0
+    connect_timeout: PositiveSeconds = 5.0
+    preflight: bool = Field(default=True, description="Prove conditional writes at start.")
+    start_timeout: PositiveSeconds = Field(default=60.0, description="How long an unreachable store is waited for.")
+
+    @model_validator(mode="after")
+    def _credentials_are_whole(self) -> "StoreSection":
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ValueError("access_key_id and secret_access_key are given together or not at all")
+        return self
+
+
+class AdminSection(Section):
+    """The port for machines: metrics, health and the admin interface."""
+
+    host: str = "127.0.0.1"
+    port: Port = 9464
+
+
+class LogSection(Section):
+    """What is written to stderr, and how."""
+
+    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    format: Literal["auto", "json", "console"] = Field(default="auto", description="auto: JSON unless on a terminal.")
+    keys: Literal["short", "full"] = Field(default="short", description="Whether lines may hold whole keys.")
+
+
+class ShutdownSection(Section):
+    """How long each step of a graceful stop may take."""
+
+    drain_delay: Seconds = Field(default=0.0, description="From not ready to refusing work, for balancers.")
+    request_timeout: PositiveSeconds = Field(default=10.0, description="How long running requests may take to end.")
+    deadline: PositiveSeconds = Field(default=25.0, description="When a stop is cut short (exit 75).")
+
+
+class ReadySection(Section):
+    """When the process says that it cannot do its job."""
+
+    grace: Seconds = Field(default=30.0, description="How long an unreachable store leaves the process ready.")
+
+
+class MetricsSection(Section):
+    """What is measured."""
+
+    sample_rate: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of requests whose latency is observed.")

@@ -1,0 +1,297 @@
+"""A directory as a store, with conditional updates, for several processes on one machine (docs/protocol.md 0.1).
+
+Objects are plain files.  A put writes ``<name>#<n>`` next to its target, waits for the disk, and then
+
+* ``create`` makes a hard link under the final name, which fails if the name is taken;
+* ``update`` renames, after comparing etags, under an exclusive lock on a file outside every database;
+* ``overwrite`` renames, under the same lock, so that an update never undoes it unseen.
+
+SlateDB stages its files alike, so both can share a directory; neither lists staged files.  The etag is inode, mtime
+and size, in SlateDB's own notation.  There is no user metadata (docs/protocol.md 1.5 says what follows from that).
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from shale.errors import AlreadyExists, CorruptionError, InvalidRequestError, NotFoundError, Precondition
+from shale.store import files
+from shale.store.location import directory_of, parse_store_url
+from shale.store.port import (
+    OVERWRITE,
+    UNCHANGED,
+    Buffer,
+    Create,
+    ETag,
+    Got,
+    ObjectMeta,
+    PutMode,
+    Unchanged,
+    Update,
+)
+
+T = TypeVar("T")
+
+LOCK_NAME = ".shale.lock"
+INLINE_READ_BYTES = 128 * 1024
+"""A read up to this size that the page cache can answer happens on the event loop: a thread would cost more."""
+
+_STAGED = re.compile(r"#[0-9]+$")
+
+
+class LocalStore:
+    """The store ``file://<directory>``.  The directory is made by the first put."""
+
+    def __init__(self, directory: str | Path, *, fsync: bool = True, threads: int = 16) -> None:
+        path = Path(directory)
+        if not path.is_absolute():
+            raise InvalidRequestError(f"{directory}: the directory of a store is an absolute path")
+        self._url = parse_store_url(f"file://{path.as_posix().replace('%', '%25')}")
+        self._root = directory_of(self._url)
+        self._fsync = fsync
+        self._threads = threads
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return False
+
+    async def get(self, key: str) -> Got | None:
+        """See ``ObjectStore``."""
+        with self._translated(key):
+            opened = self._open(key)
+            if opened is None:
+                return None
+            fd, meta = opened
+            return Got(memoryview(await self._read(fd, 0, meta.size)), meta)
+
+    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+        """See ``ObjectStore``."""
+        meta = await self.head(key)
+        if meta is None:
+            return None
+        return UNCHANGED if meta.etag == etag else await self.get(key)
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        """See ``ObjectStore``."""
+        with self._translated(key):
+            opened = self._open(key)
+            if opened is None:
+                return None
+            fd, meta = opened
+            data = await self._read(fd, start, max(min(end, meta.size) - start, 0))
+        if end > meta.size:
+            raise CorruptionError(
+                f"the object ends at byte {meta.size}, bytes {start} to {end} were wanted", path=key, offset=meta.size
+            )
+        return memoryview(data)
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        """See ``ObjectStore``."""
+        with self._translated(key):
+            try:
+                return files.meta_of(key, os.stat(self._path(key)))  # noqa: PTH116 - the cheapest call there is
+            except (FileNotFoundError, NotADirectoryError):
+                self._check_root()
+                return None
+
+    async def put(
+        self,
+        key: str,
+        data: Buffer | Sequence[Buffer],
+        *,
+        mode: PutMode = OVERWRITE,
+        attributes: Mapping[str, str] | None = None,  # noqa: ARG002 - a directory keeps none
+    ) -> ETag | None:
+        """See ``ObjectStore``."""
+        buffers = [data] if isinstance(data, bytes | bytearray | memoryview) else data
+        return await self._in_thread(key, lambda: self._put(key, buffers, mode))
+
+    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        """See ``ObjectStore``."""
+        path = self._path(key)
+        staged, fd = await self._in_thread(key, lambda: files.stage(path))
+        try:
+            try:
+                async for part in parts:
+                    await self._in_thread(key, lambda part=part: files.write_all(fd, [part]))  # type: ignore[misc]
+                await self._in_thread(key, lambda: self._sync(fd))
+            finally:
+                os.close(fd)
+            await self._in_thread(key, lambda: self._overwrite(staged, path))
+        except BaseException:
+            # A staged file is invisible; removing it is only tidy, also when this task was cancelled.
+            files.remove(staged)
+            raise
+
+    async def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        await self._in_thread(key, lambda: self._delete(key))
+
+    async def list(self, prefix: str) -> list[ObjectMeta]:
+        """See ``ObjectStore``."""
+        self._check_root()
+        folder = prefix.rstrip("/")
+        return await self._in_thread(prefix, lambda: sorted(self._walk(folder), key=lambda meta: meta.key))
+
+    async def copy(self, source: str, destination: str) -> None:
+        """See ``ObjectStore``."""
+        await self._in_thread(source, lambda: self._copy(source, destination))
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``."""
+
+    def _path(self, key: str) -> str:
+        assert key, "an object has a name"
+        assert ".." not in key.split("/"), f"{key} leaves the store"
+        return f"{self._root}/{key}"
+
+    def _open(self, key: str) -> tuple[int, ObjectMeta] | None:
+        """An open file and what is known about it; who calls must read it, which closes it."""
+        try:
+            fd = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            self._check_root()
+            return None
+        return fd, files.meta_of(key, os.fstat(fd))
+
+    async def _read(self, fd: int, start: int, size: int) -> Buffer:
+        """Bytes of an open file, which is closed."""
+        try:
+            if size <= INLINE_READ_BYTES and (data := files.read_cached(fd, start, size)) is not None:
+                return data
+            return await self._hop(lambda: files.read_exactly(fd, start, size))
+        finally:
+            os.close(fd)
+
+    def _put(self, key: str, buffers: Sequence[Buffer], mode: PutMode) -> ETag:
+        path = self._path(key)
+        if isinstance(mode, Create) and os.path.lexists(path):
+            raise AlreadyExists(f"{key} exists")
+        staged, fd = files.stage(path)
+        try:
+            try:
+                files.write_all(fd, buffers)
+                self._sync(fd)
+                etag = files.etag_of(os.fstat(fd))
+            finally:
+                os.close(fd)
+            match mode:
+                case Create():
+                    self._link(key, staged, path)
+                case Update(etag=expected):
+                    self._update(key, staged, path, expected)
+                case _:
+                    self._overwrite(staged, path)
+        except BaseException:
+            files.remove(staged)
+            raise
+        return etag
+
+    def _link(self, key: str, staged: str, path: str) -> None:
+        try:
+            os.link(staged, path)
+        except FileExistsError as error:
+            raise AlreadyExists(f"{key} exists") from error
+        files.remove(staged)
+        self._sync_directory(path)
+
+    def _update(self, key: str, staged: str, path: str, expected: ETag) -> None:
+        with self._lock():
+            try:
+                found = files.etag_of(os.stat(path))  # noqa: PTH116 - strings all the way down here
+            except FileNotFoundError as error:
+                raise Precondition(f"{key} is gone") from error
+            if found != expected:
+                raise Precondition(f"{key} is of another version")
+            os.replace(staged, path)  # noqa: PTH105
+        self._sync_directory(path)
+
+    def _overwrite(self, staged: str, path: str) -> None:
+        with self._lock():
+            os.replace(staged, path)  # noqa: PTH105
+        self._sync_directory(path)
+
+    def _delete(self, key: str) -> None:
+        path = self._path(key)
+        if not Path(self._root).is_dir():
+            return
+        with self._lock():
+            files.remove(path)
+        files.prune(Path(path).parent, Path(self._root))
+
+    def _copy(self, source: str, destination: str) -> None:
+        try:
+            data = Path(self._path(source)).read_bytes()
+        except FileNotFoundError as error:
+            raise NotFoundError(f"{source} does not exist") from error
+        self._put(destination, [data], OVERWRITE)
+
+    def _walk(self, folder: str) -> Iterator[ObjectMeta]:
+        try:
+            entries = list(os.scandir(f"{self._root}/{folder}"))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            key = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(key)
+            elif not _STAGED.search(entry.name) and key != LOCK_NAME:
+                try:
+                    yield files.meta_of(key, entry.stat())
+                except FileNotFoundError:
+                    continue
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Exclude every other update in this directory, of any process; the kernel lets go when a process dies."""
+        fd = os.open(f"{self._root}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _sync(self, fd: int) -> None:
+        if self._fsync:
+            os.fsync(fd)
+
+    def _sync_directory(self, path: str) -> None:
+        if self._fsync:
+            files.sync_directory(os.path.dirname(path))  # noqa: PTH120 - strings all the way down here
+
+    def _check_root(self) -> None:
+        """An absent directory is an empty store; anything else under its name is a mistake."""
+        root = Path(self._root)
+        if not root.is_dir() and root.exists():
+            raise InvalidRequestError(f"{self._url} is not a directory")
+
+    async def _in_thread(self, key: str, work: Callable[[], T]) -> T:
+        with self._translated(key):
+            return await self._hop(work)
+
+    async def _hop(self, work: Callable[[], T]) -> T:
+        """Run blocking calls in a thread.  A cancelled caller waits: what a thread began, it ends."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(self._threads)
+        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+    @contextmanager
+    def _translated(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise files.translated(error, f"{self._url}/{key}") from error

@@ -1,0 +1,98 @@
+"""Starts a daemon as a process, finds its ports, talks to it, stops it."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+READY_S = 60.0
+
+
+class Daemon:
+    """One process, whose log is collected in a file."""
+
+    def __init__(self, module: str, *args: str, log: Path, env: dict[str, str] | None = None) -> None:
+        self.log = log
+        path = os.pathsep.join([str(ROOT), str(ROOT / "shared"), str(ROOT / "services")])
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", module, *args, "--admin-port", "0"],
+                stderr=stderr,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, **(env or {})},
+                cwd=log.parent,
+            )
+
+    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The log lines so far."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if event is None or line["event"] == event]
+
+    def wait_for(self, event: str, timeout_s: float = READY_S) -> dict[str, Any]:
+        """The first line with this event."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if found := self.lines(event):
+                return found[0]
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise AssertionError(f"no {event}; exit code {self.process.poll()}\n{self.log.read_text()}")
+
+    def port(self, name: str) -> int:
+        """A port that the kernel chose: found by asking it for the process's listening sockets."""
+        return int(self.wait_for("daemon.ready")[name])
+
+    def get(self, path: str, *, port: int, headers: dict[str, str] | None = None) -> tuple[int, str]:
+        """Status and text."""
+        status, body, _ = self.request("GET", path, port=port, headers=headers)
+        return status, body.decode()
+
+    def request(
+        self, method: str, path: str, *, port: int, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, bytes, dict[str, str]]:
+        """Status, body and headers (lower case)."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}{path}", data=body, method=method, headers=headers or {}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.read(), {name.lower(): value for name, value in answer.headers.items()}
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read(), {name.lower(): value for name, value in error.headers.items()}
+
+    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 40.0) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(timeout_s)
+
+
+@contextlib.contextmanager
+def running(module: str, *args: str, log: Path, env: dict[str, str] | None = None) -> Iterator[Daemon]:
+    """A daemon that does not outlive the block."""
+    daemon = Daemon(module, *args, log=log, env=env)
+    try:
+        yield daemon
+    finally:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+            daemon.process.wait()
+
+
+def metric(text: str, name: str) -> float:
+    """The value of the first sample of a metric."""
+    found = re.search(rf"^{re.escape(name)}(?:{{[^}}]*}})? ([0-9.e+-]+)$", text, re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])

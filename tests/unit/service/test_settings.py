@@ -1,0 +1,156 @@
+"""Settings: where they come from, who wins, and what is said about mistakes."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from shale.service.sections import Bytes, Port, Seconds, Section
+from shale.service.settings import DaemonSettings, SettingsError, load
+
+
+class HttpSection(Section):
+    """A section that only this daemon has."""
+
+    port: Port = 8080
+    timeout: Seconds = 10.0
+
+
+class ThingSettings(DaemonSettings):
+    """A daemon for tests, with a key that SlateDB's own file has."""
+
+    ROLE: ClassVar[str] = "writer"
+
+    http: HttpSection = HttpSection()
+    l0_sst_size_bytes: Bytes = 64
+
+
+URL = ["--url", "memory:///orders"]
+
+
+@pytest.fixture(autouse=True)
+def _no_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("SHALE_CONFIG", "SHALE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SHALE_SECRETS_DIR", str(tmp_path / "secrets"))
+
+
+def _file(tmp_path: Path, text: str, name: str = "config.toml") -> str:
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_stronger_source_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "writer__http__port").write_text("3\n")
+    file = _file(tmp_path, "[http]\nport = 2\n[writer.http]\ntimeout = '2s'\n[log]\nlevel = 'debug'\n")
+    given = [*URL, "--config", file]
+
+    def port() -> int:
+        return load(ThingSettings, given).settings.http.port
+
+    assert port() == 3
+    (secrets / "writer__http__port").unlink()
+    assert port() == 2
+    monkeypatch.setenv("SHALE_HTTP__PORT", "4")
+    assert port() == 4
+    monkeypatch.setenv("SHALE_WRITER__HTTP__PORT", "5")
+    assert port() == 5
+    given += ["--port", "6"]
+    settings = load(ThingSettings, given).settings
+    assert settings.http.port == 6
+    assert settings.http.timeout == 2.0
+    assert settings.log.level == "debug"
+
+
+def test_several_files_merge_from_left_to_right(tmp_path: Path) -> None:
+    first = _file(tmp_path, "[http]\nport = 1\ntimeout = 1\n")
+    second = _file(tmp_path, "http:\n  port: 2\n", "second.yaml")
+    settings = load(ThingSettings, [*URL, "--config", first, "--config", second]).settings
+    assert (settings.http.port, settings.http.timeout) == (2, 1.0)
+
+
+def test_slatedb_s_own_file_and_environment_are_read_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = _file(
+        tmp_path,
+        "flush_interval = '100ms'\nl0_sst_size_bytes = 1024\n[compactor_options]\npoll_interval = '5s'\n"
+        "[garbage_collector_options.wal_options]\nmin_age = '60s'\n",
+        "SlateDb.toml",
+    )
+    assert load(ThingSettings, [*URL, "--config", file]).settings.l0_sst_size_bytes == 1024
+    monkeypatch.setenv("SLATEDB_L0_SST_SIZE_BYTES", "4096")
+    assert load(ThingSettings, [*URL, "--config", file]).settings.l0_sst_size_bytes == 4096
+
+
+def test_sections_of_other_daemons_are_theirs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = _file(tmp_path, "[gc]\nnonsense = 1\n[compactor.http]\nport = 'x'\n")
+    monkeypatch.setenv("SHALE_GC__INTERVAL", "1s")
+    assert load(ThingSettings, [*URL, "--config", file]).unknown_env == ()
+
+
+def test_every_mistake_is_named_with_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = _file(tmp_path, "[writer.http]\nprot = 1\n[nonsense]\nx = 1\n[log]\nlevel = 'loud'\n")
+    monkeypatch.setenv("SHALE_WRITER__HTTP__PORT", "99999")
+    monkeypatch.setenv("SHALE_SHUTDOWN__DEADLINE", "soon")
+    with pytest.raises(SettingsError) as caught:
+        load(ThingSettings, [*URL, "--config", file, "--set", "http.timeout=-1"])
+    text = "\n".join(caught.value.problems)
+    assert len(caught.value.problems) == 6, text
+    assert f"http.prot: no such setting; did you mean port? (file {file}, section writer)" in text
+    assert f"nonsense: no such setting (file {file})" in text
+    assert f"(file {file})" in text.partition("log.level")[2]
+    assert "(environment SHALE_WRITER__HTTP__PORT)" in text
+    assert "'soon' is not a duration" in text
+    assert "(environment SHALE_SHUTDOWN__DEADLINE)" in text
+    assert "(option --set http.timeout)" in text
+
+
+def test_unknown_variables_are_told_and_do_not_stop_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHALE_WRITER__HTTP__PROT", "1")
+    monkeypatch.setenv("SHALE_WHATEVER", "1")
+    monkeypatch.setenv("SHALE_SIM_SEEDS", "1")
+    unknown = load(ThingSettings, URL).unknown_env
+    assert len(unknown) == 2
+    assert "SHALE_WHATEVER" in unknown[0]
+    assert "SHALE_WRITER__HTTP__PROT; did you mean http__port?" in unknown[1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        pytest.param([], "no database was named", id="nothing"),
+        pytest.param(["--url", "orders"], "'orders' is not a URL", id="not a URL"),
+        pytest.param(["--url", "memory:///a", "--store", "memory:///"], "not both", id="both"),
+        pytest.param([*URL, "--set", "store.access_key_id=x"], "together", id="half a credential"),
+        pytest.param([*URL, "--config", "/nowhere.toml"], "/nowhere.toml: cannot read", id="no such file"),
+    ],
+)
+def test_impossible_settings(argv: list[str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        load(ThingSettings, argv)
+
+
+def test_a_broken_file_is_named_with_the_line(tmp_path: Path) -> None:
+    file = _file(tmp_path, "[http]\nport = = 2\n")
+    with pytest.raises(SettingsError, match=r"config\.toml: .*line 2"):
+        load(ThingSettings, [*URL, "--config", file])
+
+
+def test_secrets_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHALE_STORE__ACCESS_KEY_ID", "AKIA")
+    monkeypatch.setenv("SHALE_STORE__SECRET_ACCESS_KEY", "hunter2")
+    settings = load(ThingSettings, URL).settings
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in settings.model_dump_json()
+    assert settings.store.secret_access_key is not None
+    assert settings.store.secret_access_key.get_secret_value() == "hunter2"
+
+
+def test_the_hash_is_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, same = load(ThingSettings, URL), load(ThingSettings, URL)
+    assert one.sha256_8 == same.sha256_8
+    assert load(ThingSettings, [*URL, "--port", "1"]).sha256_8 != one.sha256_8
