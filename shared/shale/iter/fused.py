@@ -1,29 +1,115 @@
 """Merge and retention in one pass over columns."""
 
+from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anyio
 
 from shale.env import Env
 from shale.iter.plain import fuse_plain
-from shale.iter.source import RowSource, RowsSource, drain
+from shale.iter.source import RowSource
+from shale.kernels.choice import use_kernels
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.kernels.rules import Rules
+
+if TYPE_CHECKING:
+    from shale.iter.fused_kernel import KernelFuse
+
+INLINE_ROWS_MAX = 2048
+"""Less is merged on the spot: a thread hop costs as much."""
 
 
 class Fused:
     """Sources merged by (key, sequence number descending), reduced to what the rules keep.
 
-    The order of the sources is their precedence for equal key and sequence number.
+    The order of the sources is their precedence for equal key and sequence number.  Memory: one chunk a source and
+    one of output.  Small inputs are merged in plain Python if the process has not loaded its kernels yet.
     """
 
     def __init__(self, sources: Sequence[RowSource], rules: Rules, env: Env) -> None:
-        self._sources = sources
+        self._inputs = [_Input(source) for source in sources]
         self._rules = rules
         self._env = env
-        self._merged: RowSource | None = None
+        self._begun = False
+        self._kernel: KernelFuse | None = None
+        self._plain: Rows | None = None
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
-        if self._merged is None:
-            inputs = [entries_from_rows(concat_rows(await drain(source))) for source in self._sources]
-            self._merged = RowsSource(rows_from_entries(list(fuse_plain(inputs, self._rules))))
-        return await self._merged.next()
+        if not self._begun:
+            await self._begin()
+            self._begun = True
+        if self._kernel is not None:
+            return await self._next_of(self._kernel)
+        rows, self._plain = self._plain, None
+        return rows
+
+    async def _begin(self) -> None:
+        """Fetch chunks until they are worth the kernels, or all are here."""
+        await _fetch_all(self._inputs)
+        while not use_kernels(sum(source.size_bytes for source in self._inputs)):
+            unfinished = [source for source in self._inputs if not source.is_finished]
+            if not unfinished:
+                inputs = [entries_from_rows(concat_rows(source.queue)) for source in self._inputs]
+                merged = rows_from_entries(list(fuse_plain(inputs, self._rules)))
+                self._plain = merged if len(merged) else None
+                return
+            await _fetch_all(unfinished)
+        from shale.iter.fused_kernel import KernelFuse
+
+        self._kernel = KernelFuse(len(self._inputs), self._rules)
+        for number, source in enumerate(self._inputs):
+            if source.queue:
+                self._kernel.begin(number, source.queue.popleft())
+
+    async def _next_of(self, kernel: "KernelFuse") -> Rows | None:
+        from shale.iter.fused_kernel import Step
+
+        while True:
+            run = kernel.run
+            step = run() if kernel.room.rows <= INLINE_ROWS_MAX else await self._env.cpu.run(run)
+            if step is Step.STARVED:
+                source = self._inputs[kernel.starved]
+                kernel.feed(await source.next())
+                continue
+            rows = kernel.take()
+            if len(rows):
+                return rows
+            if step is Step.DONE:
+                return None
+
+
+class _Input:
+    """A source and the chunks that were fetched ahead."""
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self.queue: deque[Rows] = deque()
+        self.is_finished = False
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(rows.size_bytes for rows in self.queue)
+
+    async def fetch(self) -> None:
+        rows = await self._source.next()
+        if rows is None:
+            self.is_finished = True
+        else:
+            self.queue.append(rows)
+
+    async def next(self) -> Rows | None:
+        if not self.queue and not self.is_finished:
+            await self.fetch()
+        return self.queue.popleft() if self.queue else None
+
+
+async def _fetch_all(inputs: Sequence[_Input]) -> None:
+    """One more chunk of each; the requests overlap."""
+    if len(inputs) == 1:
+        await inputs[0].fetch()
+        return
+    async with anyio.create_task_group() as tasks:
+        for source in inputs:
+            tasks.start_soon(source.fetch)

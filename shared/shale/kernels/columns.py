@@ -64,6 +64,20 @@ class ColumnBuffers:
         self._rows.val_offsets[0] = 0
         self.addresses = column_addresses(self._rows)
 
+    def put(self, rows: Rows) -> None:
+        """Begin with copies of these rows."""
+        into, count = self._rows, len(rows)
+        for data, offsets, source, places in (
+            (into.key_bytes, into.key_offsets, rows.key_bytes, rows.key_offsets),
+            (into.val_bytes, into.val_offsets, rows.val_bytes, rows.val_offsets),
+        ):
+            offsets[: count + 1] = places - places[0]
+            data[: offsets[count]] = source[places[0] : places[-1]]
+        into.seq[:count] = rows.seq
+        into.flags[:count] = rows.flags
+        into.create_ts[:count] = rows.create_ts
+        into.expire_ts[:count] = rows.expire_ts
+
     def rows(self, start: int, end: int) -> Rows:
         """Rows ``[start, end)`` that a kernel has written, sharing the buffers."""
         return self._rows.slice(start, end)

@@ -1,0 +1,154 @@
+"""Drives the merging kernel: feeds it chunks and takes rows out.  No waiting happens here."""
+
+import ctypes
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from shale.kernels import fuse as kernel
+from shale.kernels.columns import COLUMNS, ColumnBuffers, address_of, column_addresses
+from shale.kernels.rows import I64, Rows
+from shale.kernels.rules import Rules
+from shale.types import U64_MAX
+
+
+class Step(IntEnum):
+    """Why the kernel stopped; the values are its own."""
+
+    DONE = kernel.DONE
+    STARVED = kernel.STARVED
+    FULL = kernel.FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much output there is room for."""
+
+    rows: int
+    key_bytes: int
+    value_bytes: int
+
+    def times(self, factor: int) -> "Room":
+        """More of everything."""
+        return Room(self.rows * factor, self.key_bytes * factor, self.value_bytes * factor)
+
+
+ROOM_FIRST = Room(512, 32 << 10, 128 << 10)
+"""Little at first, since a scan may want no more."""
+ROOM_MAX = Room(32 << 10, 2 << 20, 8 << 20)
+_GROWTH = 4
+
+
+class KernelFuse:
+    """The state of one merge of ``source_count`` sources, in order of precedence."""
+
+    def __init__(self, source_count: int, rules: Rules) -> None:
+        self._sources = np.zeros((max(source_count, 1), kernel.SOURCE_WORDS), np.int64)
+        self._order = np.zeros(max(source_count, 1), np.int64)
+        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
+        self._rules = _rule_words(rules)
+        self._chunks: list[Rows | None] = [None] * source_count
+        self._key = np.zeros(0, np.uint8)
+        self._room = ROOM_FIRST
+        self._out = self._buffers(ROOM_FIRST)
+
+    @property
+    def room(self) -> Room:
+        """How much the next chunk of output holds."""
+        return self._room
+
+    @property
+    def starved(self) -> int:
+        """The source that used up its chunk."""
+        return int(self._state[kernel.SOURCE])
+
+    def begin(self, source: int, rows: Rows) -> None:
+        """Give a source its first chunk."""
+        live = int(self._state[kernel.LIVE])
+        self._order[1 : live + 1] = self._order[:live]
+        self._order[0] = source
+        self._state[kernel.LIVE] = live + 1
+        self._load(source, rows)
+
+    def feed(self, rows: Rows | None) -> None:
+        """Give the starved source its next chunk, or its end."""
+        source = self.starved
+        self._keep_key()
+        if rows is not None:
+            self._load(source, rows)
+            return
+        live = int(self._state[kernel.LIVE]) - 1
+        self._order[:live] = self._order[1 : live + 1].copy()
+        self._state[kernel.LIVE] = live
+        self._chunks[source] = None
+
+    def run(self) -> Step:
+        """Merge until a source starves, the output is full, or everything is merged."""
+        room = self._room
+        return Step(
+            kernel.fuse(
+                self._sources,
+                self._order,
+                self._rules,
+                self._state,
+                self._out.addresses,
+                room.rows,
+                room.key_bytes,
+                room.value_bytes,
+            )
+        )
+
+    def take(self) -> Rows:
+        """The final rows of the output; it begins anew, with what is not final yet.
+
+        No rows: the output was too small for a single one, and is larger now.
+        """
+        state = self._state
+        settled, total = int(state[kernel.SETTLED]), int(state[kernel.ROWS])
+        final, rest = self._out.rows(0, settled), self._out.rows(settled, total)
+        if not settled:
+            self._room = self._room.times(2)
+        elif self._room.rows < ROOM_MAX.rows:
+            self._room = self._room.times(_GROWTH)
+        self._out = self._buffers(self._room)
+        self._out.put(rest)
+        state[kernel.ROWS] = len(rest)
+        state[kernel.SETTLED] = 0
+        state[kernel.KEYS_AT] = int(rest.key_offsets[-1] - rest.key_offsets[0])
+        state[kernel.VALUES_AT] = int(rest.val_offsets[-1] - rest.val_offsets[0])
+        return final
+
+    @staticmethod
+    def _buffers(room: Room) -> ColumnBuffers:
+        return ColumnBuffers(room.rows, room.key_bytes, room.value_bytes)
+
+    def _load(self, source: int, rows: Rows) -> None:
+        row = self._sources[source]
+        row[:COLUMNS] = column_addresses(rows)
+        row[kernel.AT] = 0
+        row[kernel.COUNT] = len(rows)
+        self._chunks[source] = rows
+        kernel.insert(self._sources, self._order, 0, int(self._state[kernel.LIVE]))
+
+    def _keep_key(self) -> None:
+        """The current key lies in the chunk that goes."""
+        size = int(self._state[kernel.KEY_LEN])
+        key = ctypes.string_at(int(self._state[kernel.KEY]), size)
+        self._key = np.frombuffer(key + b"\0", np.uint8)
+        self._state[kernel.KEY] = address_of(self._key)
+
+
+def _rule_words(rules: Rules) -> I64:
+    def signed(number: int) -> int:
+        return number - 2**64 if number >= 2**63 else number
+
+    words = np.zeros(kernel.RULE_WORDS, np.int64)
+    words[kernel.NEWEST_ONLY] = rules.newest_only
+    words[kernel.MAX_SEQ] = signed(U64_MAX if rules.max_seq is None else rules.max_seq)
+    words[kernel.HAS_MIN_SEQ] = rules.min_seq is not None
+    words[kernel.MIN_SEQ] = signed(rules.min_seq or 0)
+    words[kernel.HAS_NOW] = rules.now_tick is not None
+    words[kernel.NOW] = rules.now_tick or 0
+    words[kernel.DROP_TOMBSTONES] = rules.drop_tombstones
+    return words

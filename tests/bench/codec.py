@@ -1,0 +1,48 @@
+"""Block codec with checksums, one core: GB of stored blocks per second."""
+
+import numpy as np
+
+from shale.format.block import decode_blocks
+from shale.format.block_writer import BlockOptions, BlockWriter
+from shale.kernels.choice import load_kernels
+from shale.types import Compression
+from tests.bench.line import BenchLine, seconds
+from tests.bench.rows import bench_rows
+
+ROWS = 200_000
+CHUNK_ROWS = 32_768
+TARGET = ">= 2.5 GB/s"
+
+
+def codec_lines() -> list[BenchLine]:
+    """Encode and decode blocks of 4 KiB, through the interfaces that builders and readers use."""
+    load_kernels()
+    rows = bench_rows(np.arange(ROWS))
+    chunks = [rows.slice(start, min(start + CHUNK_ROWS, ROWS)) for start in range(0, ROWS, CHUNK_ROWS)]
+
+    def encode() -> BlockWriter:
+        writer = BlockWriter(BlockOptions(target_bytes=4096))
+        for chunk in chunks:
+            writer.add(chunk)
+        writer.finish()
+        return writer
+
+    writer = encode()
+    data = b"".join(writer.take_parts())
+    offsets = writer.written.index().offsets
+    step = 1024
+
+    def decode() -> int:
+        decoded = 0
+        for start in range(0, len(offsets) - 1, step):
+            part = offsets[start : start + step + 1]
+            blocks = memoryview(data)[int(part[0]) : int(part[-1])]
+            decoded += len(decode_blocks(blocks, part, version=2, compression=Compression.NONE, path="bench"))
+        return decoded
+
+    assert decode() == ROWS
+    gigabytes = len(data) / 1e9
+    return [
+        BenchLine(name="block encode, CRC-32", ours=gigabytes / seconds(encode), unit="GB/s", target=TARGET),
+        BenchLine(name="block decode, CRC-32", ours=gigabytes / seconds(decode), unit="GB/s", target=TARGET),
+    ]

@@ -1,0 +1,37 @@
+"""One line of a benchmark's table (docs/design.md 8)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchLine:
+    """``ours`` and ``reference`` are in ``unit``; ``target`` says in words what must come out."""
+
+    name: str
+    ours: float
+    reference: float | None = None
+    unit: str
+    target: str
+
+    def __str__(self) -> str:
+        beside = "" if self.reference is None else f"  reference {self.reference:10.2f}  ratio {self._ratio():6.2f}"
+        return f"{self.name:<44} {self.ours:10.2f} {self.unit:<8}{beside}  target: {self.target}"
+
+    def _ratio(self) -> float:
+        """How many times better ours is; rates grow, times shrink."""
+        assert self.reference is not None
+        return self.ours / self.reference if self.unit.endswith("/s") else self.reference / self.ours
+
+
+def seconds(work: Callable[[], object], rounds: int = 7) -> float:
+    """Median time of one call, after one that does not count."""
+    work()
+    times = []
+    for _ in range(rounds):
+        start = perf_counter()
+        work()
+        times.append(perf_counter() - start)
+    return median(times)
