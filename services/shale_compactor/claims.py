@@ -4,8 +4,9 @@ A worker touches only entries that it owns: Running under its id.  Each function
 there is nothing to write, and is safe to run again on a newer version.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from shale.types import (
     Compaction,
@@ -20,6 +21,8 @@ from shale.types import (
 from shale_compactor.entries import with_entries, with_entry
 
 _S = CompactionStatus
+
+Edit: TypeAlias = Callable[[Compactions], Compactions | None]
 
 
 def claimable(compactions: Compactions, excluded: Collection[Ulid], capacity: int) -> list[Compaction]:
@@ -43,6 +46,11 @@ def owns(entry: Compaction | None, worker_id: str) -> bool:
         and entry.worker is not None
         and entry.worker.worker_id == worker_id
     )
+
+
+def owned(compactions: Compactions, worker_id: str) -> list[Ulid]:
+    """Every entry that is Running under this worker."""
+    return [entry.id for entry in compactions.entries if owns(entry, worker_id)]
 
 
 def claim(compactions: Compactions, ids: Collection[Ulid], worker_id: str, now_ms: int) -> Compactions:

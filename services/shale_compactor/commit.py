@@ -1,0 +1,166 @@
+"""Putting results into the manifest (docs/protocol.md 6.8 and 6.10).
+
+Everything here is a pure function of the two values; the coordinator writes the manifest first and the compactions
+after it.  After each committed compaction all others that share a source or the destination are failed in the same
+step, because run ids are used again: a stale result would otherwise pass for a result of the new run.
+"""
+
+import itertools
+from dataclasses import replace
+
+from shale.errors import InvalidCompaction
+from shale.protocol.rebase import prune_external_ssts
+from shale.types import (
+    Compaction,
+    Compactions,
+    CompactionStatus,
+    DrainSpec,
+    Manifest,
+    RunId,
+    SortedRun,
+    SstView,
+    TieredSpec,
+    Tree,
+)
+from shale_compactor.entries import finished, with_entries, with_entry, with_status
+from shale_compactor.specs import RunSource, order_of, source_views, sources_of, touched_by, with_tree
+from shale_compactor.step import Rejected, Step
+from shale_compactor.trivial_move import plan_trivial_move
+from shale_compactor.validation import Stage, validate
+
+_S = CompactionStatus
+_SWEPT = (_S.SCHEDULED, _S.RUNNING, _S.COMPACTED)
+
+
+def commit_compacted(manifest: Manifest, compactions: Compactions) -> Step:
+    """Commit or fail every Compacted entry, in the order of their ids."""
+    step = Step(manifest=manifest, compactions=compactions)
+    for waiting in with_status(compactions, _S.COMPACTED):
+        entry = step.compactions.get(waiting.id)
+        if entry is not None and entry.status is _S.COMPACTED:  # not swept by an earlier one
+            step = _commit_one(step, entry)
+    return step
+
+
+def admit_submitted(manifest: Manifest, compactions: Compactions, *, trivial_moves: bool) -> Step:
+    """Schedule, complete or fail every Submitted entry, in the order of their ids."""
+    step = Step(manifest=manifest, compactions=compactions)
+    for entry in with_status(compactions, _S.SUBMITTED):
+        try:
+            validate(step.manifest, step.compactions, entry, Stage.SUBMITTED)
+        except InvalidCompaction as error:
+            step = _reject(step, entry, error.rule, str(error))
+            continue
+        step = _admit(step, entry, trivial_moves=trivial_moves)
+    return step
+
+
+def is_committed(manifest: Manifest, entry: Compaction) -> bool:
+    """Whether the manifest holds the result already: the last coordinator died between its two writes."""
+    spec = entry.spec
+    tree = manifest.tree_of(spec.segment)
+    if tree is None or not isinstance(spec, TieredSpec):
+        return False
+    run = next((run for run in tree.compacted if run.id == spec.destination), None)
+    if run is None or [view.sst.id for view in run.ssts] != [sst.id for sst in entry.output_ssts]:
+        return False
+    left = set(sources_of(spec)) & set(order_of(spec.segment, tree))
+    return left <= {RunSource(spec.destination)}
+
+
+def complete(step: Step, entry: Compaction, manifest: Manifest) -> Step:
+    """Mark an entry Completed and fail everything that shares a source or the destination with it."""
+    own = touched_by(entry.spec)
+    swept = [
+        other
+        for other in step.compactions.entries
+        if other.id != entry.id and other.status in _SWEPT and own & touched_by(other.spec)
+    ]
+    changed = [finished(entry, _S.COMPLETED), *(finished(other, _S.FAILED) for other in swept)]
+    return replace(
+        step,
+        manifest=manifest,
+        compactions=with_entries(step.compactions, changed),
+        committed=(*step.committed, entry),
+        rejected=(
+            *step.rejected,
+            *(Rejected(entry=other, rule="V12", message=f"{entry.id} was committed first") for other in swept),
+        ),
+    )
+
+
+def apply_run(manifest: Manifest, spec: TieredSpec, views: tuple[SstView, ...]) -> Manifest:
+    """Replace the sources by the run ``destination`` made of ``views``."""
+    tree = manifest.tree_of(spec.segment)
+    assert tree is not None, "validated"
+    output = SortedRun(id=spec.destination, ssts=views)
+    gone = {*spec.sorted_runs, spec.destination}
+    kept = [run for run in tree.compacted if run.id not in gone]
+    compacted = (
+        *(run for run in kept if run.id > spec.destination),
+        output,
+        *(run for run in kept if run.id < spec.destination),
+    )
+    assert _strictly_descending(compacted), f"runs {[run.id for run in compacted]} do not descend"
+    return _with_consumed(manifest, spec, tree, compacted)
+
+
+def apply_drain(manifest: Manifest, spec: DrainSpec) -> Manifest:
+    """Remove the drained sources; the entry of the segment stays, because only the writer prunes segments."""
+    tree = manifest.tree_of(spec.segment)
+    assert tree is not None, "validated"
+    kept = tuple(run for run in tree.compacted if run.id not in spec.sorted_runs)
+    return _with_consumed(manifest, spec, tree, kept)
+
+
+def _commit_one(step: Step, entry: Compaction) -> Step:
+    if is_committed(step.manifest, entry):
+        return complete(step, entry, step.manifest)
+    try:
+        validate(step.manifest, step.compactions, entry, Stage.COMPACTED)
+    except InvalidCompaction as error:
+        return _reject(step, entry, error.rule, str(error))
+    assert isinstance(entry.spec, TieredSpec), "drains never become Compacted"
+    views = tuple(SstView.identity(sst) for sst in entry.output_ssts)
+    return complete(step, entry, apply_run(step.manifest, entry.spec, views))
+
+
+def _admit(step: Step, entry: Compaction, *, trivial_moves: bool) -> Step:
+    if isinstance(entry.spec, DrainSpec):
+        return complete(step, entry, apply_drain(step.manifest, entry.spec))
+    if trivial_moves:
+        tree = step.manifest.tree_of(entry.spec.segment)
+        assert tree is not None, "validated"
+        views = plan_trivial_move(source_views(tree, entry.spec))
+        if views is not None:
+            return complete(step, entry, apply_run(step.manifest, entry.spec, views))
+    scheduled = replace(entry, status=_S.SCHEDULED, worker=None, ctx=None)
+    return replace(
+        step,
+        compactions=with_entry(step.compactions, scheduled),
+        scheduled=(*step.scheduled, scheduled),
+    )
+
+
+def _reject(step: Step, entry: Compaction, rule: str, message: str) -> Step:
+    return replace(
+        step,
+        compactions=with_entry(step.compactions, finished(entry, _S.FAILED)),
+        rejected=(*step.rejected, Rejected(entry=entry, rule=rule, message=message)),
+    )
+
+
+def _with_consumed(
+    manifest: Manifest, spec: TieredSpec | DrainSpec, tree: Tree, compacted: tuple[SortedRun, ...]
+) -> Manifest:
+    """Take the consumed L0s away and move the watermark to the newest of them."""
+    taken = [view for view in tree.l0 if view.id in spec.l0_view_ids]
+    tree = replace(tree, l0=tuple(view for view in tree.l0 if view.id not in spec.l0_view_ids), compacted=compacted)
+    if taken:
+        tree = replace(tree, last_compacted_l0_sst_view_id=taken[0].id, last_compacted_l0_sst_id=taken[0].sst.id)
+    return prune_external_ssts(with_tree(manifest, spec.segment, tree))
+
+
+def _strictly_descending(runs: tuple[SortedRun, ...]) -> bool:
+    ids: list[RunId] = [run.id for run in runs]
+    return all(left > right for left, right in itertools.pairwise(ids))

@@ -1,0 +1,178 @@
+"""Carrying out one job: merge its inputs range by range into new SSTs (docs/protocol.md 6.11).
+
+Nothing here touches the manifest or the compactions.  An interrupted job leaves SSTs that nobody names, and
+``JobProgress`` says behind which of them the next attempt goes on.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from shale.env import Env
+from shale.errors import CorruptionError
+from shale.iter.compaction import compaction_source
+from shale.iter.merge_operator import MergeOperator
+from shale.iter.resume import SkipThrough
+from shale.iter.retention import Retention
+from shale.iter.source import RowSource
+from shale.sst.cache import BlockCache
+from shale.sst.paths import SstPaths
+from shale.sst.read_ahead import ReadAhead
+from shale.sst.reader import SstReader
+from shale.sst.source import RunSource, SstSource
+from shale.store.port import ObjectStore
+from shale.types import KeyRange, Sst, included
+from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.first_error import first_error
+from shale_compactor.job import Job, JobExecutor
+from shale_compactor.options import MIB
+from shale_compactor.output import RunWriter
+from shale_compactor.progress import JobProgress
+from shale_compactor.subcompactions import Anchor, plan_ranges, sample_anchors
+
+_READ_MIN_BYTES = 64 * 1024
+_READ_MAX_BYTES = 4 * MIB
+_COPIES_OF_A_READ = 4  # stored and decoded, of the chunk at hand and of the one read ahead
+_PLANNING_READS_MAX = 16
+
+
+class Executor(JobExecutor):
+    """Merges in this process.  ``operator`` folds merge operands; without one they are kept as they are."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        options: ExecutorOptions,
+        *,
+        operator: MergeOperator | None = None,
+    ) -> None:
+        self._store = store
+        self._root = root
+        self._env = env
+        self._options = options
+        self._operator = operator
+        self._slots = anyio.Semaphore(options.max_active_ranges)
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        """Merge everything that ``progress`` does not have yet; returns all outputs in key order.
+
+        Raises:
+            CorruptionError: an input is malformed, or the outputs do not ascend.
+            UnavailableError: the store gave up.
+        """
+        reader = self._reader(job)
+        if not progress.is_planned:
+            progress.plan(await self._plan(job, reader))
+        try:
+            async with anyio.create_task_group() as tasks:
+                for index in range(len(progress.ranges)):
+                    tasks.start_soon(self._run_range, job, progress, reader, index, name=f"range.{index}")
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        outputs = progress.outputs()
+        _check_ascending(outputs)
+        return outputs
+
+    def _reader(self, job: Job) -> SstReader:
+        paths = SstPaths.of(self._root, job.manifest)
+        return SstReader(self._store, paths, BlockCache(self._options.metadata_cache_bytes), self._env)
+
+    async def _plan(self, job: Job, reader: SstReader) -> tuple[KeyRange, ...]:
+        if self._options.max_subcompactions <= 1:
+            return plan_ranges([], max_subcompactions=1, largest_input_bytes=0)
+        anchors: list[Anchor] = []
+        reads = anyio.Semaphore(_PLANNING_READS_MAX)
+
+        async def sample(index: int) -> None:
+            view = job.views[index]
+            async with reads:
+                block_index = (await reader.meta(view.sst)).index
+            offsets = [int(offset) for offset in block_index.offsets]
+            keys = [block_index.first_key(block) for block in range(len(block_index))]
+            anchors.extend(sample_anchors(keys, offsets, view.sst.info.data_len, view.effective_range))
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                for index in range(len(job.views)):
+                    tasks.start_soon(sample, index)
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        return plan_ranges(
+            anchors,
+            max_subcompactions=self._options.max_subcompactions,
+            largest_input_bytes=max((view.sst.estimated_size_bytes for view in job.views), default=0),
+        )
+
+    async def _run_range(self, job: Job, progress: JobProgress, reader: SstReader, index: int) -> None:
+        writer: RunWriter | None = None
+        try:
+            async with self._slots, anyio.create_task_group() as tasks:
+                writer = self._writer(job, progress, index, tasks)
+                source = await self._source(job, progress, reader, index, tasks)
+                while (rows := await source.next()) is not None:
+                    progress.note_rows(rows.size_bytes)
+                    await writer.add(rows)
+                await writer.close()
+        finally:
+            if writer is not None:
+                progress.repeated_bytes += writer.unfinished_bytes
+                writer.abandon()
+
+    def _writer(self, job: Job, progress: JobProgress, index: int, tasks: TaskGroup) -> RunWriter:
+        return RunWriter(
+            self._store,
+            self._root,
+            self._env,
+            tasks,
+            options=self._options.sst,
+            max_sst_size_bytes=self._options.max_sst_size_bytes,
+            not_before_ms=job.id.ms,
+            on_sst=lambda sst: progress.add(index, sst),
+        )
+
+    async def _source(
+        self, job: Job, progress: JobProgress, reader: SstReader, index: int, tasks: TaskGroup
+    ) -> RowSource:
+        """The rows that the range still has to write."""
+        keys = progress.ranges[index]
+        written = progress.last_output(index)
+        if written is None:
+            return self._merged(job, progress, reader, keys, tasks)
+        key, seq = await _last_row(reader, written)
+        source = self._merged(job, progress, reader, keys.intersect(KeyRange(start=included(key))), tasks)
+        return SkipThrough(source, key, seq)
+
+    def _merged(
+        self, job: Job, progress: JobProgress, reader: SstReader, keys: KeyRange, tasks: TaskGroup
+    ) -> RowSource:
+        ahead = ReadAhead(tasks)
+        read_bytes = self._read_bytes(len(job.l0) + len(job.runs))
+        sources: list[RowSource] = [SstSource(reader, view, keys, read_bytes, read_ahead=ahead) for view in job.l0]
+        sources += [RunSource(reader, run, keys, read_bytes, read_ahead=ahead) for run in job.runs]
+        retention = Retention(
+            min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
+        )
+        return compaction_source(sources, retention=retention, operator=self._operator, env=self._env)
+
+    def _read_bytes(self, source_count: int) -> int:
+        """The size of one read, so that all buffers of all active ranges stay within the budget."""
+        buffers = max(1, self._options.max_active_ranges * source_count * _COPIES_OF_A_READ)
+        return min(max(self._options.memory_bytes // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
+
+
+async def _last_row(reader: SstReader, sst: Sst) -> tuple[bytes, int]:
+    """Key and sequence number of the last row of an SST."""
+    block_count = len((await reader.meta(sst)).index)
+    rows = await reader.blocks(sst, block_count - 1, block_count)
+    return rows.key(len(rows) - 1), int(rows.seq[-1])
+
+
+def _check_ascending(outputs: Sequence[Sst]) -> None:
+    for left, right in itertools.pairwise(outputs):
+        last, first = left.info.last_entry, right.info.first_entry
+        if last is not None and first is not None and last > first:
+            raise CorruptionError(f"output {right.id} begins before output {left.id} ends")

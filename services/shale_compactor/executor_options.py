@@ -1,0 +1,26 @@
+"""How one job is carried out, in numbers."""
+
+from dataclasses import dataclass, field
+
+from shale.sst.options import SstOptions
+from shale_compactor.options import MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorOptions:
+    """How one job is carried out.
+
+    Args:
+        max_sst_size_bytes: an output SST is closed between two keys once its blocks are larger.
+        max_subcompactions: key ranges of one job that are merged side by side.
+        max_active_ranges: key ranges of all jobs of this process that are merged side by side.
+        memory_bytes: read buffers of all active ranges together.
+        metadata_cache_bytes: indexes and filters of the inputs of one job.
+    """
+
+    sst: SstOptions = field(default_factory=SstOptions)
+    max_sst_size_bytes: int = 256 * MIB
+    max_subcompactions: int = 4
+    max_active_ranges: int = 4
+    memory_bytes: int = 96 * MIB
+    metadata_cache_bytes: int = 32 * MIB

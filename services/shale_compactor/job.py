@@ -1,0 +1,65 @@
+"""One claimed compaction as its executor needs it: what to merge, and by which rules (docs/protocol.md 6.9)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from shale.errors import InvalidCompaction
+from shale.types import Compaction, Manifest, SortedRun, Sst, SstView, TieredSpec, Ulid
+from shale_compactor.progress import JobProgress
+from shale_compactor.specs import order_of, sources_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Inputs and rules of a job.  ``manifest`` is the version that was read after the claim."""
+
+    id: Ulid
+    spec: TieredSpec
+    manifest: Manifest
+    l0: tuple[SstView, ...]
+    runs: tuple[SortedRun, ...]
+    is_dest_last_run: bool
+    clock_tick: int
+
+    @property
+    def views(self) -> tuple[SstView, ...]:
+        """Every input view, in order of precedence."""
+        return (*self.l0, *(view for run in self.runs for view in run.ssts))
+
+    @property
+    def input_bytes(self) -> int:
+        """The estimate of schedulers."""
+        return sum(view.sst.estimated_size_bytes for view in self.views)
+
+
+def plan_job(entry: Compaction, manifest: Manifest) -> Job:
+    """Look the sources up.
+
+    Raises:
+        InvalidCompaction: the tree does not have exactly the sources of the spec.
+    """
+    spec = entry.spec
+    assert isinstance(spec, TieredSpec), "drains are never claimed"
+    tree = manifest.tree_of(spec.segment)
+    if tree is None:
+        raise InvalidCompaction("V3", f"segment {spec.segment!r} does not exist")
+    wanted = frozenset(sources_of(spec))
+    if tuple(source for source in order_of(spec.segment, tree) if source in wanted) != sources_of(spec):
+        raise InvalidCompaction("V4", "the tree does not have the sources in this order")
+    return Job(
+        id=entry.id,
+        spec=spec,
+        manifest=manifest,
+        l0=tuple(view for view in tree.l0 if view.id in spec.l0_view_ids),
+        runs=tuple(run for run in tree.compacted if run.id in spec.sorted_runs),
+        is_dest_last_run=not tree.compacted or tree.compacted[-1].id == spec.destination,
+        clock_tick=manifest.last_l0_clock_tick,
+    )
+
+
+class JobExecutor(Protocol):
+    """Whoever merges: this process, or something larger."""
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        """Merge everything that ``progress`` does not have yet, and return all outputs in key order."""
+        ...

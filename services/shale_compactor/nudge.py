@@ -1,0 +1,21 @@
+"""A way for two loops of one process to wake each other instead of waiting for a timer."""
+
+import anyio
+
+
+class Nudge:
+    """Remembers that somebody called until the next wait ends."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def call(self) -> None:
+        """End the current wait, or the next one at once."""
+        self._event.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when called, or after the time."""
+        with anyio.move_on_after(timeout_s):
+            await self._event.wait()
+        if self._event.is_set():
+            self._event = anyio.Event()

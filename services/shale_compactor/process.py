@@ -1,0 +1,120 @@
+"""One compactor process: a coordinator and, by default, a worker beside it."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.iter.merge_operator import MergeOperator
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale_compactor.coordinator import Coordinator
+from shale_compactor.executor import Executor
+from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.first_error import first_error
+from shale_compactor.nudge import Nudge
+from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.takeover import require_no_live_coordinator
+from shale_compactor.worker import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactorOptions:
+    """Everything about one compactor process.
+
+    Args:
+        embedded_worker: execute jobs here too; off where separate workers do it.
+        take_over: start although another coordinator seems to be alive, which it then is not for long.
+    """
+
+    coordinator: CoordinatorOptions = field(default_factory=CoordinatorOptions)
+    worker: WorkerOptions = field(default_factory=WorkerOptions)
+    executor: ExecutorOptions = field(default_factory=ExecutorOptions)
+    embedded_worker: bool = True
+    take_over: bool = False
+
+    def __post_init__(self) -> None:
+        timeout_s = self.coordinator.worker_heartbeat_timeout_s
+        if self.worker.heartbeat_interval_s * 2 > timeout_s:
+            raise InvalidRequestError(
+                f"heartbeat_interval {self.worker.heartbeat_interval_s} s must be at most half of "
+                f"worker_heartbeat_timeout {timeout_s} s"
+            )
+        scheduler = self.coordinator.scheduler
+        if not 1 <= scheduler.min_compaction_sources <= scheduler.max_compaction_sources:
+            raise InvalidRequestError("min_compaction_sources must lie between 1 and max_compaction_sources")
+
+
+class Compactor:
+    """Use ``start``, then ``run`` until cancelled or fenced."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        options: CompactorOptions,
+        metrics: Metrics | None = None,
+        *,
+        operator: MergeOperator | None = None,
+        protocol: ProtocolOptions | None = None,
+    ) -> None:
+        metrics = metrics if metrics is not None else Metrics()
+        protocol = protocol if protocol is not None else ProtocolOptions(component="compactor")
+        self._env = env
+        self._options = options
+        self._manifests = ManifestStore(store, root, env, metrics, protocol)
+        self._compactions = CompactionsStore(store, root, env, metrics, protocol)
+        jobs_ready, results_ready = Nudge(), Nudge()
+        self.coordinator = Coordinator(
+            self._manifests,
+            self._compactions,
+            env,
+            options.coordinator,
+            metrics,
+            jobs_ready=jobs_ready,
+            results_ready=results_ready,
+        )
+        self.worker: Worker | None = None
+        if options.embedded_worker:
+            self.worker = Worker(
+                self._manifests,
+                self._compactions,
+                Executor(store, root, env, options.executor, operator=operator),
+                env,
+                options.worker,
+                metrics=metrics,
+                jobs_ready=jobs_ready,
+                results_ready=results_ready,
+            )
+
+    async def start(self) -> None:
+        """Take the epoch.
+
+        Raises:
+            LatestRecordMissing: there is no database yet.
+            LiveCoordinator: somebody else coordinates it, and ``take_over`` is off.
+            FencedError: somebody else started at the same time and is ahead.
+        """
+        await self._manifests.read_latest()
+        if not self._options.take_over:
+            await require_no_live_coordinator(self._compactions, self._env, self._options.coordinator)
+        await self.coordinator.start()
+
+    async def run(self) -> None:
+        """Coordinate and work until cancelled; claims are given back on the way out.
+
+        Raises:
+            FencedError: another coordinator has taken over.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.coordinator.run, name="coordinator")
+                if self.worker is not None:
+                    tasks.start_soon(self.worker.run, name="worker")
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group

@@ -1,0 +1,46 @@
+"""When this worker may claim a job again that failed here (docs/protocol.md 6.9, "Failure")."""
+
+from dataclasses import dataclass
+
+from shale.types import Ulid
+from shale_compactor.options import WorkerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    count: int
+    not_before_s: float
+
+
+class Retries:
+    """Failures per job in this process; a job that another worker finishes is forgotten."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._failures: dict[Ulid, _Failures] = {}
+
+    def attempt(self, job: Ulid) -> int:
+        """The number of the next attempt, from 1."""
+        failures = self._failures.get(job)
+        return failures.count + 1 if failures is not None else 1
+
+    def failed(self, job: Ulid, now_s: float) -> None:
+        """Note a failure and double the wait."""
+        count = self.attempt(job)
+        # The exponent is bounded, because 2.0 ** 1024 is an error and not a long time.
+        delay_s = self._options.retry_delay_s * 2.0 ** min(count - 1, 60)
+        self._failures[job] = _Failures(count, now_s + min(delay_s, self._options.retry_delay_max_s))
+
+    def excluded(self, now_s: float) -> set[Ulid]:
+        """Jobs that have to wait, or that this worker has given up."""
+        attempts_max = self._options.max_job_attempts
+        return {
+            job
+            for job, failures in self._failures.items()
+            if now_s < failures.not_before_s or (attempts_max is not None and failures.count >= attempts_max)
+        }
+
+    def keep_only(self, jobs: set[Ulid]) -> None:
+        """Forget every other job."""
+        for job in self._failures.keys() - jobs:
+            del self._failures[job]

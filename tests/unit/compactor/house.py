@@ -1,0 +1,138 @@
+"""A database in memory with a clock that the test moves, and an executor that makes up its outputs."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from shale.env import Env, InlineCpu
+from shale.errors import ShaleError
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.versioned import Versioned
+from shale.store.memory import MemoryStore
+from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
+from shale_compactor.coordinator import Coordinator
+from shale_compactor.entries import with_entries
+from shale_compactor.job import Job
+from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.progress import JobProgress
+from shale_compactor.worker import Worker
+
+START_MS = 1_700_000_000_000
+
+
+@dataclass
+class ManualClock:
+    """Stands still unless a test moves it."""
+
+    ms: int = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
+    def advance(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+
+
+@dataclass
+class FakeExecutor:
+    """Returns one SST per job; waits at the gate first if there is one, raises what it is told to."""
+
+    env: Env
+    gate: anyio.Event | None = None
+    error: ShaleError | None = None
+    jobs: list[Job] = field(default_factory=list)
+    cancelled: int = 0
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        self.jobs.append(job)
+        if not progress.is_planned:
+            progress.plan([EVERYTHING])
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled += 1
+            raise
+        if self.error is not None:
+            raise self.error
+        info = SstInfo(first_entry=b"a", last_entry=b"z", index_offset=job.input_bytes)
+        progress.add(0, Sst(id=self.env.ids.ulid(), info=info))
+        return progress.outputs()
+
+
+class House:
+    """Stores of one database and what works on it."""
+
+    def __init__(self, manifest: Manifest | None = None) -> None:
+        self.clock = ManualClock()
+        self.env = self.new_env(1)
+        self.store = MemoryStore(self.clock)
+        self.manifests = ManifestStore(self.store, "db", self.env)
+        self.compactions = CompactionsStore(self.store, "db", self.env)
+        self.executor = FakeExecutor(self.env)
+        self._first = manifest if manifest is not None else Manifest()
+
+    def new_env(self, seed: int) -> Env:
+        return Env(self.clock, random.Random(seed), InlineCpu())
+
+    async def create(self) -> "House":
+        await self.manifests.create_new(self._first)
+        return self
+
+    def coordinator(self, **options: object) -> Coordinator:
+        """A coordinator with caches of its own, as another process has them."""
+        env = self.new_env(len(self.executor.jobs) + 10)
+        return Coordinator(
+            ManifestStore(self.store, "db", env),
+            CompactionsStore(self.store, "db", env),
+            env,
+            CoordinatorOptions(**options),  # type: ignore[arg-type]
+        )
+
+    async def started(self, **options: object) -> Coordinator:
+        coordinator = self.coordinator(**options)
+        await coordinator.start()
+        return coordinator
+
+    def worker(self, seed: int = 2, **options: object) -> Worker:
+        env = self.new_env(seed)
+        return Worker(
+            ManifestStore(self.store, "db", env),
+            CompactionsStore(self.store, "db", env),
+            self.executor,
+            env,
+            WorkerOptions(**options),  # type: ignore[arg-type]
+        )
+
+    async def manifest(self) -> Manifest:
+        return (await self.manifests.read_latest()).value
+
+    async def stored(self) -> Compactions:
+        return (await self.compactions.read_latest()).value
+
+    async def edit(self, *entries: Compaction) -> None:
+        """What an admin or a foreign worker writes."""
+        stored = await self.compactions.load()
+        await stored.apply(lambda current: with_entries(current.value, entries))
+
+    async def edit_manifest(self, **fields: object) -> None:
+        """What a writer or a reader writes."""
+        stored = await self.manifests.load()
+
+        def change(current: Versioned[Manifest]) -> Manifest:
+            return replace(current.value, **fields)  # type: ignore[arg-type]
+
+        await stored.apply(change)
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask until it is true; give up after five seconds."""
+    with anyio.fail_after(5):
+        while not await condition():  # noqa: ASYNC110 - what is waited for stands in a store
+            await anyio.sleep(0.005)
