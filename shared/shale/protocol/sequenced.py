@@ -39,6 +39,14 @@ class StoredBytes:
     confirmed_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A file that we created; not proven newest if the proof for its base was too old when the answer came."""
+
+    id: int
+    is_proven_newest: bool
+
+
 class SequencedFiles(Generic[T]):
     """The files of one namespace, and a cache of the newest."""
 
@@ -90,27 +98,38 @@ class SequencedFiles(Generic[T]):
             self._instruments.cold()
         return await self._read_latest_cold()
 
-    async def create(self, base_id: int | None, data: bytes) -> int:
-        """Create the file after ``base_id``, from whose value ``data`` was derived, and return its id.
+    async def create(self, base_id: int | None, data: bytes) -> Created:
+        """Create the file after ``base_id``, from whose value ``data`` was derived.
 
         Raises:
-            ObjectVersionExists: somebody else created it, or the answer came so late that the file may be one that
-                was deleted before (docs/protocol.md 2.7).
+            ObjectVersionExists: somebody else created it.
         """
         file_id = 1 if base_id is None else base_id + 1
         known = self._newest
         if known is not None and known.id >= file_id:
             raise ObjectVersionExists(f"{self._namespace.key(file_id)}: version {known.id} is known already")
         base_confirmed_at = self._confirmed_at(base_id)
-        created = StoredBytes(file_id, data, self._now())
+        stored = StoredBytes(file_id, data, self._now())
         try:
             await self._store.put(self._namespace.key(file_id), data, mode=CREATE)
         except AlreadyExists as error:
             raise ObjectVersionExists(f"{self._namespace.key(file_id)} exists") from error
-        if not self._is_fresh(base_confirmed_at) and not await self._is_highest(file_id):
-            raise ObjectVersionExists(f"{self._namespace.key(file_id)} was created too late to be the newest")
-        self._offer(created)
-        return file_id
+        created = Created(file_id, is_proven_newest=self._is_fresh(base_confirmed_at))
+        if created.is_proven_newest:
+            self._offer(stored)
+        return created
+
+    async def require_newest(self, created: Created) -> None:
+        """Return if a file that was created so late that it may have existed before is the newest all the same.
+
+        Raises:
+            ObjectVersionExists: it is not; the collector will find it.
+
+        Source: docs/protocol.md 2.7.
+        """
+        versions = [] if created.is_proven_newest else await self.list_versions()
+        if versions and versions[-1].id != created.id:
+            raise ObjectVersionExists(f"{self._namespace.key(created.id)} was created too late to be the newest")
 
     async def delete(self, file_id: int) -> None:
         """Delete one file, unconditionally."""
@@ -170,10 +189,6 @@ class SequencedFiles(Generic[T]):
             log.warning(Event.SEQUENCED_LIST_MISSING, object=self._namespace.key(newest_id))
             vanished += 1
             await anyio.sleep(conflict_delay_s(vanished, self._env.rng))
-
-    async def _is_highest(self, file_id: int) -> bool:
-        versions = await self.list_versions()
-        return bool(versions) and versions[-1].id == file_id
 
     def _confirmed_at(self, base_id: int | None) -> float | None:
         if base_id is None:

@@ -117,7 +117,8 @@ class VersionedStore(Generic[T]):
             ObjectVersionBehindBoundary: the id was used and deleted while we slept.
         """
         data = self.namespace.encode(value)
-        file_id = await self._files.create(base_id, data)
+        created = await self._files.create(base_id, data)
+        file_id = created.id
         try:
             await self._boundary.check(file_id)
         except ObjectVersionBehindBoundary as error:
@@ -130,6 +131,7 @@ class VersionedStore(Generic[T]):
                 boundary=error.boundary,
             )
             raise
+        await self._files.require_newest(created)
         self._instruments.committed(file_id, len(data), self._env.clock.now_ms())
         return Versioned(file_id, value)
 

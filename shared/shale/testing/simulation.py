@@ -240,14 +240,14 @@ class Simulation:
     def note_end(self) -> None:
         """A process ended, in whatever way: there may be nothing left to run."""
         if not self._has_work():
-            self.loop.stop()
+            self.loop.stop_if_running()
 
     def note_failure(self, what: str, error: BaseException) -> None:
         """Something went wrong that no fault excuses: stop."""
         if self._failure is None:
             error.add_note(what)
             self._failure = error
-        self.loop.stop()
+        self.loop.stop_if_running()
 
     def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
         """``callback``, with its errors ending the simulation instead of vanishing in the loop."""

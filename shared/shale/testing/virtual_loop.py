@@ -62,6 +62,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.is_idle = False
         self.run_forever()
 
+    def stop_if_running(self) -> None:
+        """Let ``run_until`` return; between two runs there is nothing to stop."""
+        if self.is_running():
+            self.stop()
+
     def unpark(self, handles: deque[asyncio.Handle]) -> None:
         """Let parked handles run now, in the order in which they became due."""
         self._ready.extend(handles)
