@@ -1,7 +1,6 @@
 """From a URL to a store that can be worked with."""
 
 from shale.env import Env
-from shale.errors import InvalidRequestError
 from shale.store.location import directory_of, parse_store_url
 from shale.store.memory import MemoryStore
 from shale.store.metered import MeteredStore
@@ -29,7 +28,9 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
         from shale.store.local import LocalStore
 
         return LocalStore(directory_of(url), fsync=options.fsync)
-    raise InvalidRequestError(f"{url}: unknown scheme")
+    from shale.store.cloud import CloudStore
+
+    return CloudStore(url, options)
 
 
 def connect(

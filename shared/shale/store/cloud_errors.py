@@ -1,0 +1,77 @@
+"""obstore's exceptions in our words.
+
+What obstore raises depends on the backend and is in part only told by its text, which is several pages long, contains
+URLs that may be signed, and ends in a dump of Rust values.  One line of it reaches our errors.
+"""
+
+import re
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from shale.errors import AccessDenied, AlreadyExists, NotFoundError, Precondition, ShaleError
+from shale.store.failures import NotSupported, RequestFailed
+from shale.telemetry.error_types import ErrorType
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
+_TIMEOUT = re.compile(r"TimedOut|kind: Timeout|operation timed out")
+_THROTTLE_STATUS = {"429", "503"}
+_AUTH_STATUS = {"401", "403"}
+
+
+def translated(error: BaseException, url: str, op: str, key: str) -> ShaleError:
+    """Our error for a failed request."""
+    text = str(error)
+    where = f"{url}: {op} {key}"
+    status = found.group(1) if (found := _STATUS.search(text)) else ""
+    if isinstance(error, AlreadyExistsError):
+        return AlreadyExists(f"{key} exists")
+    if isinstance(error, PreconditionError):
+        return Precondition(f"{key} is gone or of another version")
+    if _NO_BUCKET.search(text) or isinstance(error, FileNotFoundError):
+        return NotFoundError(f"{url}: there is no such bucket")
+    denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
+    if denied or status in _AUTH_STATUS:
+        return AccessDenied(f"{url}: the store refused the credentials: {first_line(error)}")
+    if isinstance(error, NotSupportedError | NotImplementedError) or status == "501":
+        return NotSupported("conditional put" if op == "put" else op, url)
+    return RequestFailed(f"{where}: {first_line(error)}", _type_of(text, status))
+
+
+def check_bucket(error: FileNotFoundError, url: str) -> None:
+    """A missing object is an answer; a missing bucket is a mistake.
+
+    Raises:
+        NotFoundError: the bucket does not exist.
+    """
+    if _NO_BUCKET.search(str(error)):
+        raise NotFoundError(f"{url}: there is no such bucket") from error
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, on one line and without secrets."""
+    head, _, dump = str(error).partition("Debug source:")
+    line = _QUERY.sub(r"\1", " ".join(head.split()))
+    if "error sending request" in line and (reasons := _REASON.findall(dump)):
+        line = f"{line}: {reasons[-1]}"
+    elif _TIMEOUT.search(dump):
+        line = f"{line}: timed out"
+    return line if len(line) <= 400 else line[:400] + "…"
+
+
+def _type_of(text: str, status: str) -> ErrorType:
+    if status in _THROTTLE_STATUS:
+        return ErrorType.THROTTLE
+    if _TIMEOUT.search(text):
+        return ErrorType.TIMEOUT
+    if status.startswith("4"):
+        return ErrorType.VALIDATION
+    return ErrorType.INTERNAL if status else ErrorType.NETWORK
