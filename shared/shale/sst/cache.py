@@ -70,8 +70,8 @@ class BlockCache:
         children = {
             field: metrics.counter("slatedb_db_cache_accesses_total", entry_kind=kind, result=result)
             for field, kind, result in (
-                ("meta_hits", "metadata", "hit"),
-                ("meta_misses", "metadata", "miss"),
+                ("meta_hits", "index", "hit"),
+                ("meta_misses", "index", "miss"),
                 ("block_hits", "data_block", "hit"),
                 ("block_misses", "data_block", "miss"),
             )
