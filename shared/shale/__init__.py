@@ -1,1 +1,74 @@
-"""Shale: a storage engine for key-value databases that live entirely in an object store."""
+"""Shale: a storage engine for key-value databases that live entirely in an object store.
+
+Names are loaded when they are first used, so ``import shale`` costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shale.engine.batch import WriteBatch
+    from shale.engine.db import Db
+    from shale.engine.options import DbOptions, FlushType
+    from shale.engine.write_handle import WriteHandle
+    from shale.env import Env
+    from shale.errors import (
+        ClosedError,
+        ConflictError,
+        CorruptionError,
+        FencedError,
+        InvalidRequestError,
+        NotFoundError,
+        ShaleError,
+        UnavailableError,
+    )
+    from shale.types import Row
+
+_HOMES = {
+    "ClosedError": "shale.errors",
+    "ConflictError": "shale.errors",
+    "CorruptionError": "shale.errors",
+    "Db": "shale.engine.db",
+    "DbOptions": "shale.engine.options",
+    "Env": "shale.env",
+    "FencedError": "shale.errors",
+    "FlushType": "shale.engine.options",
+    "InvalidRequestError": "shale.errors",
+    "NotFoundError": "shale.errors",
+    "Row": "shale.types",
+    "ShaleError": "shale.errors",
+    "UnavailableError": "shale.errors",
+    "WriteBatch": "shale.engine.batch",
+    "WriteHandle": "shale.engine.write_handle",
+}
+
+__all__ = [
+    "ClosedError",
+    "ConflictError",
+    "CorruptionError",
+    "Db",
+    "DbOptions",
+    "Env",
+    "FencedError",
+    "FlushType",
+    "InvalidRequestError",
+    "NotFoundError",
+    "Row",
+    "ShaleError",
+    "UnavailableError",
+    "WriteBatch",
+    "WriteHandle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shale' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

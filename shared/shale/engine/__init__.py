@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""The embedded engine: memtable, WAL, flush, replay, reads; ``Db`` and ``DbReader`` are thin fronts of tested parts."""

@@ -1,13 +1,15 @@
 """A set of writes that becomes visible and durable as one (docs/format.md 13)."""
 
-from collections.abc import Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from shale.engine.options import MAX_VALUE_BYTES, ttl_ms
 from shale.engine.settings_values import Duration
 from shale.errors import InvalidRequestError
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
+
+_DELETED = FLAG_CREATE_TS | FLAG_TOMBSTONE
 
 
 def checked_key(key: BytesLike, max_key_bytes: int) -> bytes:
@@ -102,10 +104,28 @@ class WriteBatch:
     def __contains__(self, key: bytes) -> bool:
         return key in self._values
 
-    def sorted_items(self) -> list[tuple[bytes, bytes | None]]:
-        """Keys ascending with their values; ``None`` is a deletion."""
-        return sorted(self._values.items())
+    def commit_rows(self, default_ttl_ms: int | None) -> "CommitRows":
+        """What a commit appends: one row per key, keys ascending."""
+        items = sorted(self._values.items())
+        keys = [key for key, _ in items]
+        values = [value or b"" for _, value in items]
+        kinds = [_DELETED if value is None else FLAG_CREATE_TS for _, value in items] if self.has_deletes else None
+        lifetimes: list[tuple[int, int]] = []
+        if self._lifetimes or default_ttl_ms is not None:
+            for place, (key, value) in enumerate(items):
+                lifetime_ms = self._lifetimes.get(key, default_ttl_ms)
+                if value is not None and lifetime_ms is not None:
+                    lifetimes.append((place, lifetime_ms))
+        flags = bytearray(kinds) if kinds is not None else bytearray((FLAG_CREATE_TS,)) * len(keys)
+        for place, _ in lifetimes:
+            flags[place] |= FLAG_EXPIRE_TS
+        return CommitRows(keys, values, flags, lifetimes)
 
-    def lifetimes(self) -> Iterator[tuple[bytes, int | None]]:
-        """Keys whose lifetime in milliseconds was given."""
-        yield from self._lifetimes.items()
+
+class CommitRows(NamedTuple):
+    """Rows of one commit in columns.  ``lifetimes``: (place, milliseconds) of the rows that have one."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    flags: bytearray
+    lifetimes: list[tuple[int, int]]

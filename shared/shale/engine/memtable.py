@@ -26,13 +26,12 @@ class Memtable:
     Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
     """
 
-    __slots__ = ("_base", "_indexed", "_parts", "_sorted_count", "first_seq", "index", "log", "size_bytes")
+    __slots__ = ("_base", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
 
     def __init__(self) -> None:
         self.log = RowLog()
         self.index: dict[bytes, int] = {}
         self.size_bytes = 0
-        self.first_seq = 0
         self._base: list[SortedPart] = []
         self._parts: list[SortedPart] = []
         self._sorted_count = 0
@@ -45,7 +44,6 @@ class Memtable:
         if len(rows):
             table._base = [SortedPart(sort_rows(rows))]
             table.size_bytes = rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
-            table.first_seq = int(rows.seq.min())
         table._indexed = writable
         return table
 
@@ -56,6 +54,13 @@ class Memtable:
     def row_count(self) -> int:
         """Rows of all versions."""
         return len(self)
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest seq; 0 without rows."""
+        if self._base:
+            return min(int(part.rows.seq.min()) for part in self._base)
+        return self.log.seqs[0] if len(self.log) else 0
 
     @property
     def last_seq(self) -> int:
@@ -95,11 +100,10 @@ class Memtable:
         log.create_ts.append(entry.create_ts)
         log.flags.append(entry.flags)
         if entry.flags & FLAG_EXPIRE_TS:
-            log.expire[place] = entry.expire_ts
+            log.expire_places.append(place)
+            log.expire_ts.append(entry.expire_ts)
         self.index[entry.key] = place
         self.size_bytes += len(entry.key) + len(entry.value) + ROW_OVERHEAD_BYTES
-        if not self.first_seq:
-            self.first_seq = entry.seq
 
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""

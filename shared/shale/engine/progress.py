@@ -43,6 +43,12 @@ class Progress:
         if self.problem is not None:
             raise_again(self.problem)
 
+    async def until_failed(self) -> ShaleError:
+        """Wait for the fatal error."""
+        while self.problem is None:
+            await self.changed.wait()
+        return self.problem
+
     async def until_durable(self, seq: int) -> None:
         """Wait until everything up to ``seq`` is durable.
 

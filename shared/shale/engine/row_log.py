@@ -1,9 +1,11 @@
 """Rows in the order in which they were written: the one copy that memtable and WAL buffer share."""
 
 from array import array
+from bisect import bisect_left
 
 import numpy as np
 
+from shale.engine.batch import CommitRows
 from shale.engine.row_order import sort_rows
 from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
@@ -13,11 +15,12 @@ class RowLog:
     """An append-only list of rows in columns.
 
     ``seqs`` ascends; rows of one seq ascend by key.  Columns are Python lists because rows arrive one by one as
-    Python objects; ``rows`` turns any part of them into ``Rows``.  ``expire`` holds the few rows that have a lifetime.
-    The writer appends to the columns directly, where a method call would cost as much as the work.
+    Python objects; ``rows`` turns any part of them into ``Rows``, in a thread if need be: appends do not disturb it.
+    The few rows that have a lifetime stand in ``expire_places`` and ``expire_ts``, ascending by place.  The writer
+    appends to the columns directly, where a method call would cost as much as the work.
     """
 
-    __slots__ = ("create_ts", "expire", "flags", "keys", "seqs", "values")
+    __slots__ = ("create_ts", "expire_places", "expire_ts", "flags", "keys", "seqs", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
@@ -25,10 +28,24 @@ class RowLog:
         self.seqs = array("Q")
         self.create_ts = array("q")
         self.flags = bytearray()
-        self.expire: dict[int, int] = {}
+        self.expire_places = array("q")
+        self.expire_ts = array("q")
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def append_commit(self, rows: CommitRows, seq: int, create_ts: int) -> int:
+        """Append the rows of one batch and return the bytes of their keys and values."""
+        first, count = len(self.keys), len(rows.keys)
+        self.keys += rows.keys
+        self.values += rows.values
+        self.seqs.extend(array("Q", (seq,)) * count)
+        self.create_ts.extend(array("q", (create_ts,)) * count)
+        self.flags += rows.flags
+        for place, lifetime_ms in rows.lifetimes:
+            self.expire_places.append(first + place)
+            self.expire_ts.append(create_ts + lifetime_ms)
+        return sum(map(len, rows.keys)) + sum(map(len, rows.values))
 
     def entry(self, index: int) -> Entry:
         """One row as a value."""
@@ -39,7 +56,7 @@ class RowLog:
             self.seqs[index],
             flags,
             self.create_ts[index] if flags & FLAG_CREATE_TS else 0,
-            self.expire[index] if flags & FLAG_EXPIRE_TS else 0,
+            self._expire_ts(index) if flags & FLAG_EXPIRE_TS else 0,
         )
 
     def rows(self, start: int, end: int) -> Rows:
@@ -47,10 +64,10 @@ class RowLog:
         key_bytes, key_offsets = _column(self.keys[start:end])
         val_bytes, val_offsets = _column(self.values[start:end])
         expire_ts = np.zeros(end - start, dtype=np.int64)
-        if self.expire:
-            for index, moment in self.expire.items():
-                if start <= index < end:
-                    expire_ts[index - start] = moment
+        first, last = bisect_left(self.expire_places, start), bisect_left(self.expire_places, end)
+        if first < last:
+            places = np.array(self.expire_places[first:last], dtype=np.int64)
+            expire_ts[places - start] = np.array(self.expire_ts[first:last], dtype=np.int64)
         return Rows(
             key_bytes=key_bytes,
             key_offsets=key_offsets,
@@ -65,6 +82,9 @@ class RowLog:
     def sorted_rows(self, start: int, end: int) -> Rows:
         """Rows ``[start, end)`` by key, then seq descending."""
         return sort_rows(self.rows(start, end))
+
+    def _expire_ts(self, index: int) -> int:
+        return self.expire_ts[bisect_left(self.expire_places, index)]
 
 
 def _column(

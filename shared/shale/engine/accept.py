@@ -1,0 +1,274 @@
+"""Accepting writes (docs/protocol.md 4.4).
+
+A write is a plain function body: between the last await before it and its end nothing else runs, so sequence numbers,
+the WAL's order and the memtable agree without a lock.  What may have to wait (a full buffer, a clock that went
+back, the turn of other tasks) is waited for in the caller's task, before anything has changed.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+
+from shale.engine.batch import BytesLike, WriteBatch, checked_key, checked_value
+from shale.engine.clock import DbClock
+from shale.engine.frozen_table import FrozenTable
+from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
+from shale.engine.options import MAX_VALUE_BYTES, DbOptions, ttl_ms
+from shale.engine.settings_values import Duration
+from shale.engine.wal_buffer import WalBuffer
+from shale.engine.write_handle import Durability, WriteHandle
+from shale.errors import InvalidRequestError
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS
+
+_YIELD_AFTER_MS = 2
+_TRACK_EVERY_S = 60
+_SLOW = -1
+
+
+class Acceptor:
+    """The active memtable and everything that a write touches.
+
+    The owner sets the hooks: ``check`` raises once writing is over, ``room`` waits until there is room in memory, the
+    ``on_…`` ones tell what has happened.
+
+    Args:
+        options: limits and defaults.
+        clock: the database's clock, behind which no commit time falls.
+        durability: given to every handle.
+        table: the active memtable, perhaps with replayed rows.
+        last_seq: the newest sequence number in use.
+        wal: what the WAL still lacks; ``None`` with the WAL disabled.
+        stamp: the last WAL id that is durable, asked for at every freeze.
+        last_freeze_wal_id: the stamp of the youngest frozen table, or where replay begins.
+    """
+
+    def __init__(
+        self,
+        options: DbOptions,
+        clock: DbClock,
+        durability: Durability,
+        *,
+        table: Memtable,
+        last_seq: int,
+        wal: WalBuffer | None,
+        stamp: Callable[[], int],
+        last_freeze_wal_id: int,
+        last_tracked_s: int,
+    ) -> None:
+        self.last_seq = last_seq
+        self.table = table
+        self.frozen: deque[FrozenTable] = deque()
+        self.wal = wal
+        self.write_ops = 0
+        self.write_batches = 0
+        self.on_freeze: Callable[[], None] = _nothing
+        self.on_tables: Callable[[], None] = _nothing
+        self.on_rows: Callable[[], None] = _nothing
+        self.on_full_wal: Callable[[], None] = _nothing
+        self.check: Callable[[], None] = _nothing
+        self.room: Callable[[], Awaitable[None]] = _no_wait
+        self._options = options
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._durability = durability
+        self._stamp = stamp
+        self._consumed_wal_id = last_freeze_wal_id
+        self._last_freeze_wal_id = last_freeze_wal_id
+        self._open_ms = _SLOW
+        self._yielded_ms = 0
+        self._max_key_bytes = options.max_key_bytes
+        self._default_ttl_ms = options.default_ttl_ms
+        self._tracked: list[tuple[int, int]] = []
+        self._last_tracked_s = last_tracked_s
+        self._attention_bytes = 0
+        self._frozen_bytes = 0
+        self._set_attention()
+
+    @property
+    def memtable_bytes(self) -> int:
+        """Estimated bytes of everything that was written since the start."""
+        return self._frozen_bytes + self.table.size_bytes
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Estimated bytes of memtables and WAL buffer together."""
+        buffered = self.wal.size_bytes if self.wal is not None else 0
+        return self.table.size_bytes + sum(frozen.size_bytes for frozen in self.frozen) + buffered
+
+    async def put(self, key: BytesLike, value: BytesLike, ttl: Duration | None = None) -> WriteHandle:
+        """Write one value."""
+        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
+            key = checked_key(key, self._max_key_bytes)
+        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
+            value = checked_value(value)
+        lifetime_ms = self._default_ttl_ms if ttl is None else ttl_ms(ttl, None)
+        now = self._now_ms()
+        if now != self._open_ms:
+            now = await self._admit()
+        # From here to the end nothing waits.
+        self.last_seq = seq = self.last_seq + 1
+        table = self.table
+        log = table.log
+        keys = log.keys
+        place = table.index[key] = len(keys)
+        keys.append(key)
+        log.values.append(value)
+        log.seqs.append(seq)
+        log.create_ts.append(now)
+        if lifetime_ms is None:
+            log.flags.append(FLAG_CREATE_TS)
+        else:
+            log.flags.append(FLAG_CREATE_TS | FLAG_EXPIRE_TS)
+            log.expire_places.append(place)
+            log.expire_ts.append(now + lifetime_ms)
+        self.write_ops += 1
+        table.size_bytes = size = table.size_bytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
+        if size >= self._attention_bytes:
+            self._attend()
+        return WriteHandle(seq, now, self._durability)
+
+    async def delete(self, key: BytesLike) -> WriteHandle:
+        """Write one tombstone."""
+        key = checked_key(key, self._max_key_bytes)
+        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        self.last_seq = seq = self.last_seq + 1
+        self.table.delete(key, seq, now)
+        self.write_ops += 1
+        if self.table.size_bytes >= self._attention_bytes:
+            self._attend()
+        return WriteHandle(seq, now, self._durability)
+
+    async def write(self, batch: WriteBatch) -> WriteHandle:
+        """Write a batch as one commit: one sequence number, one WAL file.
+
+        Raises:
+            InvalidRequestError: the batch is empty.
+        """
+        if not len(batch):
+            raise InvalidRequestError("the batch is empty")
+        rows = batch.commit_rows(self._default_ttl_ms)
+        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        self.last_seq = seq = self.last_seq + 1
+        table = self.table
+        first, count = len(table.log), len(rows.keys)
+        size = table.log.append_commit(rows, seq, now)
+        table.index.update(zip(rows.keys, range(first, first + count), strict=True))
+        table.size_bytes += size + count * ROW_OVERHEAD_BYTES
+        self.write_ops += count
+        self.write_batches += 1
+        if table.size_bytes >= self._attention_bytes:
+            self._attend()
+        return WriteHandle(seq, now, self._durability)
+
+    def freeze(self) -> None:
+        """Freeze the active memtable and stamp it with the durable end of the WAL; without rows nothing happens."""
+        self._freeze(self._stamp())
+        self._follow(Memtable())
+
+    def install(self, table: Memtable, last_seq: int, last_tick: int, *, consumed_wal_id: int) -> None:
+        """Go on with a table of replayed rows.
+
+        The one before is frozen with the last WAL id that it and its predecessors contain: the durable end of the WAL
+        already lies behind files that are still to be replayed.
+        """
+        if self.table.row_count:
+            self._freeze(self._consumed_wal_id)
+        self._consumed_wal_id = consumed_wal_id
+        self.last_seq = max(self.last_seq, last_seq)
+        self._clock.last_tick = max(self._clock.last_tick, last_tick)
+        self._track(last_seq)
+        self._follow(table)
+
+    def consumed(self, wal_id: int) -> None:
+        """Replay has passed files without rows."""
+        self._consumed_wal_id = wal_id
+
+    def _freeze(self, stamp: int) -> None:
+        table = self.table
+        if not table.row_count:
+            return
+        self.frozen.append(
+            FrozenTable(
+                table=table,
+                first_seq=table.first_seq,
+                last_seq=table.last_seq,
+                last_tick=self._clock.last_tick,
+                replay_after_wal_id=stamp,
+                tracked=tuple(self._tracked),
+                size_bytes=table.size_bytes,
+            )
+        )
+        self._tracked.clear()
+        self._frozen_bytes += table.size_bytes
+        self._last_freeze_wal_id = stamp
+        self.on_freeze()
+
+    def _follow(self, table: Memtable) -> None:
+        self.table = table
+        if self.wal is not None:
+            self.wal.follow(table)
+        self._set_attention()
+        self.on_tables()
+
+    def _track(self, seq: int) -> None:
+        second = self._clock.last_tick // 1000
+        if second - self._last_tracked_s >= _TRACK_EVERY_S:
+            self._last_tracked_s = second
+            self._tracked.append((seq, second))
+
+    def freeze_wal(self) -> None:
+        """Bind what the WAL lacks to a file."""
+        if self.wal is not None:
+            self.wal.freeze()
+            self._set_attention()
+
+    def wal_written(self) -> None:
+        """A WAL file has become durable: perhaps the memtable is due, because too many files wait for it."""
+        if self._stamp() - self._last_freeze_wal_id >= self._options.max_wal_flushes_before_l0_flush:
+            self.freeze()
+
+    def expect_change(self) -> None:
+        """Let the next write look at everything again: the clock, failures, pressure, whether the WAL must wake."""
+        self._open_ms = _SLOW
+
+    async def _admit(self) -> int:
+        """Wait until a write may happen and return its commit time."""
+        now = self._now_ms()
+        if now - self._yielded_ms >= _YIELD_AFTER_MS or now < self._yielded_ms:
+            # A loop of puts that never suspend would starve the tasks that make room for it.
+            await anyio.lowlevel.checkpoint()
+            self._yielded_ms = now
+        await self.room()
+        now = await self._clock.tick()
+        self.check()
+        self._open_ms = now
+        self._track(self.last_seq + 1)
+        self.on_rows()
+        return now
+
+    def _attend(self) -> None:
+        """A limit has been reached by the write that has just happened."""
+        if self.table.size_bytes >= self._options.l0_sst_size_bytes:
+            self.freeze()
+        if self.wal is not None and self.wal.pending_bytes >= self._options.l0_sst_size_bytes:
+            self.freeze_wal()
+            self.on_full_wal()
+        self._set_attention()
+        # Whether there is room for the next write is looked at before it.
+        self._open_ms = _SLOW
+
+    def _set_attention(self) -> None:
+        limit = self._options.l0_sst_size_bytes
+        room = limit if self.wal is None else min(limit, limit - self.wal.pending_bytes + self.table.size_bytes)
+        total_room = self._options.max_unflushed_bytes // 4
+        self._attention_bytes = min(room, self.table.size_bytes + total_room)
+
+
+def _nothing() -> None:
+    return
+
+
+async def _no_wait() -> None:
+    return

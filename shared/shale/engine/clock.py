@@ -1,0 +1,33 @@
+"""The database's clock: commit times never go back (docs/protocol.md 4.4)."""
+
+import anyio
+
+from shale.env import Env
+from shale.errors import InvalidClockTick
+
+_WAIT_MAX_S = 10.0
+
+
+class DbClock:
+    """Wall time in milliseconds, never behind ``last_tick``, the newest commit time that the database has seen."""
+
+    __slots__ = ("last_tick", "now_ms")
+
+    def __init__(self, env: Env, last_tick: int) -> None:
+        self.now_ms = env.clock.now_ms
+        self.last_tick = last_tick
+
+    async def tick(self) -> int:
+        """The time of a commit that happens now.
+
+        Raises:
+            InvalidClockTick: the wall clock is behind by more than waiting for it can mend.
+        """
+        now = self.now_ms()
+        if now < self.last_tick:
+            await anyio.sleep(min(_WAIT_MAX_S, 2 * (self.last_tick - now) / 1000))
+            now = self.now_ms()
+            if now < self.last_tick:
+                raise InvalidClockTick(f"the clock says {now} ms, but the database has seen {self.last_tick} ms")
+        self.last_tick = now
+        return now

@@ -1,0 +1,273 @@
+"""``Db``: a database open for reading and writing (docs/design.md 4).  A thin front of ``Writer`` and ``ReadView``."""
+
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from shale.engine.batch import BytesLike, WriteBatch, checked_key
+from shale.engine.opening import Opening
+from shale.engine.options import DbOptions, FlushType
+from shale.engine.read_view import NEEDS_IO
+from shale.engine.scan import Scan
+from shale.engine.scan_range import scan_range
+from shale.engine.settings_values import Duration
+from shale.engine.where import Stores, Where, resolve
+from shale.engine.write_handle import WriteHandle
+from shale.engine.writer import Writer, open_writer
+from shale.env import Env
+from shale.errors import InvalidRequestError, ShaleError
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Manifest, Row
+
+
+class Db:
+    """The one writer of a database.  Made by ``open``; used from one event loop.
+
+    A write returns when it is in memory and readable; its handle says when it is durable.  After another writer has
+    taken over every call raises ``FencedError``.
+    """
+
+    __slots__ = ("_accept", "_stores", "_writer", "gets", "scans")
+
+    def __init__(self, writer: Writer, stores: Stores) -> None:
+        self._writer = writer
+        self._accept = writer.acceptor
+        self._stores = stores
+        self.gets = 0
+        self.scans = 0
+        writer.instruments.export_requests({"get": lambda: self.gets, "scan": lambda: self.scans})
+
+    @classmethod
+    def open(
+        cls,
+        where: str | None = None,
+        *,
+        store: str | ObjectStore | None = None,
+        path: str | None = None,
+        wal_store: str | ObjectStore | None = None,
+        env: Env | None = None,
+        metrics: Metrics | None = None,
+        store_options: StoreOptions | None = None,
+        options: DbOptions | None = None,
+        **settings: Any,
+    ) -> Opening["Db"]:
+        """Open a database for writing, creating it if there is none.  Await it, or use it with ``async with``.
+
+        Args:
+            where: the database's URL; with ``store`` its path in that store.
+            store: URL of a store, or a store object.
+            path: the same as ``where``, for use with ``store``.
+            wal_store: where the WAL lives, if not with the rest.
+            env: the outside world; the real one by default.
+            metrics: counts here; by default nowhere that is seen.
+            store_options: how to talk to the store.
+            options: all options of the engine at once, or
+            settings: single ones, see ``DbOptions``; durations as ``"250ms"`` or ``timedelta``, sizes as ``"64MiB"``.
+
+        Raises:
+            InvalidRequestError: an impossible setting.
+            InvalidDbState: half built or destroyed.
+            FencedError: a newer writer came in between.
+        """
+        if options is not None and settings:
+            raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
+        chosen = options if options is not None else DbOptions.from_keywords(settings)
+        location = resolve(where, store=store, path=path, wal_store=wal_store, store_options=store_options)
+        return Opening(cls._open, location, chosen, env, metrics)
+
+    @classmethod
+    async def _open(cls, where: Where, options: DbOptions, env: Env | None, metrics: Metrics | None) -> "Db":
+        env = env if env is not None else Env.system()
+        metrics = metrics if metrics is not None else Metrics()
+        stores = where.connect(env, metrics, component="writer")
+        try:
+            writer = await open_writer(stores.main, where.root, options, env=env, metrics=metrics, wal_store=stores.wal)
+        except BaseException:
+            await stores.aclose()
+            raise
+        return cls(writer, stores)
+
+    @property
+    def writer_epoch(self) -> int:
+        """Which generation of writers this one is."""
+        return self._writer.manifest.epoch
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest that this writer knows."""
+        return self._writer.manifest.current
+
+    @property
+    def manifest_id(self) -> int:
+        """The version of ``manifest``."""
+        return self._writer.manifest.id
+
+    @property
+    def last_seq(self) -> int:
+        """The newest sequence number that was given out."""
+        return self._accept.last_seq
+
+    @property
+    def durable_seq(self) -> int:
+        """Everything up to this sequence number is durable."""
+        return self._writer.progress.durable_seq
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Estimated bytes in memtables and WAL buffer; writes wait while it is at ``max_unflushed_bytes``."""
+        return self._accept.unflushed_bytes
+
+    @property
+    def problem(self) -> ShaleError | None:
+        """Why this writer is none any more; ``None`` while it is."""
+        return self._writer.progress.problem
+
+    async def failed(self) -> ShaleError:
+        """Wait until the writer has failed (for instance: was fenced) and return why."""
+        return await self._writer.progress.until_failed()
+
+    def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> Coroutine[Any, Any, WriteHandle]:
+        """Write a value; it replaces what the key had.
+
+        Args:
+            key: 1 to ``max_key_bytes`` bytes.
+            value: at most 4 GiB.
+            ttl: lifetime; ``None`` is the database's default, which is for ever unless set.
+
+        Raises:
+            InvalidRequestError: an impossible key, value or lifetime; nothing was written.
+            InvalidClockTick: the clock is far behind the database's.
+            FencedError, ClosedError: this writer is none any more.
+        """
+        return self._accept.put(key, value, ttl)
+
+    def delete(self, key: BytesLike) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove a key, whether or not it is there; raises like ``put``."""
+        return self._accept.delete(key)
+
+    def write(self, batch: WriteBatch) -> Coroutine[Any, Any, WriteHandle]:
+        """Write a batch: all of it becomes visible and durable as one; raises like ``put``.
+
+        Raises:
+            InvalidRequestError: it is empty.
+        """
+        return self._accept.write(batch)
+
+    @asynccontextmanager
+    async def batch(self) -> AsyncIterator[WriteBatch]:
+        """Collect a batch that is written on leaving the block, or not at all after an error."""
+        batch = WriteBatch(max_key_bytes=self._writer.options.max_key_bytes)
+        yield batch
+        if len(batch):
+            await self._accept.write(batch)
+
+    async def get(self, key: BytesLike) -> bytes | None:
+        """The value of a key; ``None`` if it has none."""
+        entry = await self._entry(key)
+        return None if entry is None else entry.value
+
+    async def get_row(self, key: BytesLike) -> Row | None:
+        """The value of a key with its place in history; ``None`` if it has none."""
+        entry = await self._entry(key)
+        return None if entry is None else _row(entry)
+
+    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
+        """The values of many keys, in the order given."""
+        self._check_readable()
+        limit = self._writer.options.max_key_bytes
+        self.gets += len(keys)
+        entries = await self._writer.view.get_many([checked_key(key, limit) for key in keys])
+        return [None if entry is None else entry.value for entry in entries]
+
+    def scan(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        start: BytesLike | None = None,
+        stop: BytesLike | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows by ascending key as they are now: an async iterator, or use its ``batches``.
+
+        Args:
+            prefix: only keys that begin with it.
+            start: only keys at or above it.
+            stop: only keys below it.
+            limit: rows at most.
+        """
+        self._check_readable()
+        self.scans += 1
+        whole = bytes(prefix) if prefix else None
+        key_range = scan_range(prefix=prefix, start=start, stop=stop)
+        return self._writer.view.scan(key_range, max_seq=self._accept.last_seq, prefix=whole, limit=limit)
+
+    async def flush(self, kind: FlushType | str | None = None) -> None:
+        """Make everything that is written now durable.
+
+        Args:
+            kind: ``wal`` (the default while the WAL is enabled) or ``memtable``, which also brings it to L0.
+
+        Raises:
+            WalDisabled: a WAL flush without a WAL.
+            FencedError: another writer took over; the outcome is unknown.
+        """
+        self._check_readable()
+        wanted = _flush_type(kind, FlushType.WAL if self._writer.options.wal_enabled else FlushType.MEMTABLE)
+        await self._writer.flush(wanted)
+
+    async def refresh(self) -> None:
+        """Take over now what other processes have committed, instead of at the next poll."""
+        self._check_readable()
+        await self._writer.flusher.refresh()
+
+    async def close(self, flush: FlushType | str | None = None) -> None:
+        """Flush, and let go of the database; a closed one stays closed and may be closed again.
+
+        Args:
+            flush: ``memtable`` (the default), ``wal`` (faster, a longer replay) or ``none`` (rows that are not durable
+                are lost).
+
+        Raises:
+            ShaleError: the writer had failed, or failed while closing.
+        """
+        if self._writer.is_closed:
+            return
+        try:
+            await self._writer.close(_flush_type(flush, FlushType.MEMTABLE))
+        finally:
+            await self._stores.aclose()
+
+    async def _entry(self, key: BytesLike) -> Entry | None:
+        if type(key) is not bytes or not key:
+            key = checked_key(key, self._writer.options.max_key_bytes)
+        self._check_readable()
+        self.gets += 1
+        view = self._writer.view
+        found = view.try_get(key)
+        return await view.get(key) if found is NEEDS_IO else found
+
+    def _check_readable(self) -> None:
+        writer = self._writer
+        if writer.progress.problem is not None or writer.is_closed:
+            writer.pressure.check()
+
+
+def _row(entry: Entry) -> Row:
+    return Row(
+        entry.key,
+        entry.value,
+        entry.seq,
+        entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
+        entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
+    )
+
+
+def _flush_type(kind: FlushType | str | None, default: FlushType) -> FlushType:
+    if kind is None:
+        return default
+    try:
+        return FlushType(kind)
+    except ValueError:
+        raise InvalidRequestError(f"{kind!r} is none of memtable, wal, none") from None

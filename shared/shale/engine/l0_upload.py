@@ -1,0 +1,98 @@
+"""From a frozen memtable to an SST in the store (docs/protocol.md 4.8.3)."""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+
+from shale.engine.frozen_table import FrozenTable
+from shale.env import Env
+from shale.iter.compaction import compaction_source
+from shale.iter.merge_operator import MergeOperator
+from shale.iter.retention import Retention
+from shale.iter.source import RowSource, RowsSource
+from shale.kernels.rows import Rows
+from shale.sst.builder import SstBuilder
+from shale.sst.options import SstOptions
+from shale.store.port import Buffer, ObjectStore
+from shale.types import Sst, SstInfo, Ulid
+
+_STREAM_FROM_BYTES = 16 << 20
+"""Smaller SSTs go up in one request, which the retry layer can repeat."""
+
+_CHUNK_BYTES = 4 << 20
+
+
+class L0Uploader:
+    """Builds and uploads SSTs.
+
+    Args:
+        store: where.
+        options: how SSTs look.
+        operator: folds merge operands; without one they pass.
+    """
+
+    def __init__(self, store: ObjectStore, options: SstOptions, operator: MergeOperator | None, env: Env) -> None:
+        self._store = store
+        self._options = options
+        self._operator = operator
+        self._env = env
+
+    async def upload(self, frozen: FrozenTable, sst_id: Ulid, key: str, *, min_seq: int) -> Sst | None:
+        """Write what retention keeps of a table; ``None`` if that is nothing.  May be called again after an error.
+
+        Args:
+            min_seq: older versions that a reader at this sequence number needs are kept.
+        """
+        if not frozen.sorted:
+            frozen.table.adopt(await self._env.cpu.run(frozen.table.freeze))
+            frozen.sorted = True
+        retention = Retention(min_seq=min_seq, now_tick=frozen.last_tick, drop_tombstones=False)
+        rows = RowsSource(frozen.table.rows())
+        source = compaction_source([rows], retention=retention, operator=self._operator, env=self._env)
+        build = _Build(source, self._options, self._env)
+        parts = build.parts()
+        first = await anext(parts, None)
+        if first is None:
+            return None
+        if frozen.size_bytes < _STREAM_FROM_BYTES:
+            await self._store.put(key, [first, *[part async for part in parts]])
+        else:
+            await self._store.put_stream(key, _chain(first, parts))
+        assert build.info is not None
+        return Sst(id=sst_id, info=build.info)
+
+
+class _Build:
+    """One SST in the making.  ``info`` is known when ``parts`` has ended, unless there were no rows."""
+
+    def __init__(self, source: RowSource, options: SstOptions, env: Env) -> None:
+        self.info: SstInfo | None = None
+        self._source = source
+        self._options = options
+        self._env = env
+
+    async def parts(self) -> AsyncIterator[Buffer]:
+        """The SST's bytes, in order."""
+        builder = SstBuilder(self._options)
+        while (rows := await self._source.next()) is not None:
+            for chunk in _chunks(rows):
+                await self._env.cpu.run(partial(builder.add, chunk))
+                for part in builder.take_parts():
+                    yield part
+        if builder.is_empty:
+            return
+        parts, self.info = await self._env.cpu.run(builder.finish)
+        for part in parts:
+            yield part
+
+
+def _chunks(rows: Rows) -> Iterator[Rows]:
+    """Pieces that keep a thread busy for some milliseconds."""
+    step = max(1, len(rows) * _CHUNK_BYTES // max(rows.size_bytes, 1))
+    for start in range(0, len(rows), step):
+        yield rows.slice(start, min(start + step, len(rows)))
+
+
+async def _chain(first: Buffer, rest: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
+    yield first
+    async for part in rest:
+        yield part

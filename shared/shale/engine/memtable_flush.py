@@ -1,0 +1,206 @@
+"""Bringing frozen memtables to L0: gates, parallel uploads, and one manifest update for all that are ready, in order.
+
+Source: docs/protocol.md 4.8, 4.10.
+"""
+
+from collections.abc import Callable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from shale.engine.frozen_table import FrozenTable, UploadState
+from shale.engine.l0_plan import retirable, stall_reason, with_flushed, with_wal_frontier
+from shale.engine.l0_upload import L0Uploader
+from shale.engine.signal import Signal
+from shale.engine.writer_parts import WriterParts
+from shale.errors import UnavailableError
+from shale.protocol.manifest_invariants import newest_l0_ms
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Ulid
+
+log = get_logger("memtable")
+
+
+class MemtableFlusher:
+    """Owns the way of every frozen table from its freeze to the manifest."""
+
+    def __init__(
+        self,
+        parts: WriterParts,
+        uploader: L0Uploader,
+        *,
+        sst_key: Callable[[Ulid], str],
+        last_flushed_wal_id: Callable[[], int],
+    ) -> None:
+        """Wire it up.
+
+        Args:
+            parts: of the writer.
+            uploader: makes SSTs.
+            sst_key: where an SST of ours is.
+            last_flushed_wal_id: the durable end of the WAL.
+        """
+        self._acceptor = parts.acceptor
+        self._manifest = parts.manifest
+        self._progress = parts.progress
+        self._options = parts.options
+        self._env = parts.env
+        self._instruments = parts.instruments
+        self._uploader = uploader
+        self._sst_key = sst_key
+        self._last_flushed_wal_id = last_flushed_wal_id
+        self._signal = Signal()
+        self._last_allocated_ms = 0
+        self._stall: str | None = None
+        self._gates_open = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether L0 is too full for the next table, and nothing is on its way that could be waited for."""
+        under_way = any(frozen.state is not UploadState.WAITING for frozen in self._acceptor.frozen)
+        return self._stall is not None and not under_way
+
+    def look(self) -> None:
+        """Something has changed that may let a table move on."""
+        self._signal.notify()
+
+    def pass_gates(self) -> None:
+        """Flush at close although L0 is full: without a WAL the rows are nowhere else."""
+        self._gates_open = True
+        self.look()
+
+    async def run(self) -> None:
+        """Flush until cancelled.
+
+        Raises:
+            FencedError: a newer writer has claimed; nothing more is written.
+        """
+        async with anyio.create_task_group() as uploads:
+            while True:
+                self._dispatch(uploads)
+                if not await self._retire():
+                    await self._signal.wait()
+
+    async def poll(self) -> None:
+        """Take over what other processes commit, again and again, until cancelled.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        while True:
+            await anyio.sleep(self._options.manifest_poll_interval_s)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Take over what other processes have committed.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        try:
+            await self._manifest.refresh()
+        except UnavailableError as error:
+            log.info(Event.STORE_REQUEST_RETRIED, op="manifest", error=str(error))
+            return
+        self._instruments.manifest_refreshed()
+        self.look()
+
+    async def write_final(self) -> None:
+        """Persist the end of the WAL, as the last thing before a clean close."""
+        wal_id = self._last_flushed_wal_id()
+        await self._manifest.commit(lambda manifest: with_wal_frontier(manifest, wal_id))
+
+    def _dispatch(self, uploads: TaskGroup) -> None:
+        """Start as many uploads as gates and parallelism allow, strictly in order."""
+        running = 0
+        reserved = 0
+        for frozen in self._acceptor.frozen:
+            if frozen.state is not UploadState.WAITING:
+                running += frozen.state is UploadState.UPLOADING
+                reserved += 1
+                continue
+            if running >= self._options.l0_flush_parallelism or self._is_stalled(reserved):
+                return
+            frozen.state = UploadState.UPLOADING
+            running += 1
+            reserved += 1
+            uploads.start_soon(self._upload, frozen, self._allocate())
+        self._stall = None
+
+    def _is_stalled(self, reserved: int) -> bool:
+        reason = stall_reason(
+            self._manifest.current.tree,
+            reserved,
+            l0_max_ssts=self._options.l0_max_ssts,
+            l0_max_ssts_per_key=self._options.l0_max_ssts_per_key,
+        )
+        if reason is not None and self._stall is None:
+            self._instruments.stalled(reason)
+            limit = self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key
+            log.warning(
+                Event.MEMTABLE_FLUSH_STALLED, l0_ssts=len(self._manifest.current.tree.l0), limit=limit, type=reason
+            )
+        if reason != self._stall:
+            self._stall = reason
+            self._progress.changed.notify()
+        return reason is not None and not self._gates_open
+
+    def _allocate(self) -> Ulid:
+        # Allocated here and not in the upload, so that the order of ids is the order in which they are published:
+        # a collector takes everything older than the newest published L0 for an orphan.
+        sst_id = self._env.ids.ulid(max(newest_l0_ms(self._manifest.current), self._last_allocated_ms))
+        self._last_allocated_ms = sst_id.ms
+        return sst_id
+
+    async def _upload(self, frozen: FrozenTable, sst_id: Ulid) -> None:
+        key = self._sst_key(sst_id)
+        while True:
+            try:
+                frozen.sst = await self._uploader.upload(frozen, sst_id, key, min_seq=self._progress.durable_seq)
+                break
+            except UnavailableError as error:
+                log.info(Event.STORE_REQUEST_RETRIED, op="put", error=str(error))
+                await anyio.sleep(self._options.manifest_poll_interval_s)
+        frozen.state = UploadState.UPLOADED
+        self._instruments.l0_uploaded()
+        log.debug(
+            Event.MEMTABLE_FLUSH_OK,
+            sst_id=str(sst_id) if frozen.sst is not None else None,
+            last_seq=frozen.last_seq,
+            bytes=frozen.size_bytes,
+        )
+        self.look()
+
+    async def _retire(self) -> bool:
+        """Commit the tables that are ready; whether there were any."""
+        ready = retirable(self._acceptor.frozen, self._progress.durable_seq, wal_enabled=self._options.wal_enabled)
+        if not ready:
+            return False
+        wal_id = self._last_flushed_wal_id()
+        try:
+            await self._manifest.commit(
+                lambda manifest: with_flushed(manifest, ready, last_flushed_wal_id=wal_id), after=self._forget(ready)
+            )
+        except UnavailableError as error:
+            log.info(Event.STORE_REQUEST_RETRIED, op="manifest", error=str(error))
+            await anyio.sleep(self._options.manifest_poll_interval_s)
+            return True
+        last_seq = ready[-1].last_seq
+        self._instruments.l0_flushed(len(ready), sum(_sst_bytes(frozen) for frozen in ready))
+        self._progress.durable_through(last_seq)
+        self._progress.flushed_through(last_seq)
+        return True
+
+    def _forget(self, ready: list[FrozenTable]) -> Callable[[], None]:
+        """Drops tables in the very moment in which reads find their rows in L0."""
+
+        def forget() -> None:
+            for _ in ready:
+                self._acceptor.frozen.popleft()
+
+        return forget
+
+
+def _sst_bytes(frozen: FrozenTable) -> int:
+    return 0 if frozen.sst is None else frozen.sst.info.index_offset + frozen.sst.info.index_len

@@ -1,0 +1,85 @@
+"""Becoming the writer of a database: create, check, claim the epoch, fence the WAL (docs/protocol.md 4.1)."""
+
+from dataclasses import dataclass
+
+from shale.engine.writer_manifest import WriterManifest
+from shale.env import Env
+from shale.errors import (
+    InvalidDbState,
+    InvalidRequestError,
+    ObjectVersionExists,
+    SegmentExtractorMismatch,
+)
+from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.transactional import Stored
+from shale.protocol.wal_fence import fence_wal
+from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest, WalId
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claimed database.  Older writers can write neither manifests nor WAL files that anybody would read."""
+
+    manifest: WriterManifest
+    fence_id: WalId
+
+
+async def claim_database(
+    manifests: ManifestStore,
+    wal: WalStore,
+    *,
+    store: ObjectStore,
+    root: str,
+    env: Env,
+    metrics: Metrics,
+    create_if_missing: bool = True,
+    separate_wal: bool = False,
+) -> Claim:
+    """Take over the database at ``root``, creating it if there is none.
+
+    Raises:
+        InvalidDbState: half built, destroyed, or absent with ``create_if_missing`` off.
+        SegmentExtractorMismatch: the database is segmented.
+        FencedError: a newer writer came in between.
+    """
+    stored = await _load(store, root, manifests, env, create_if_missing=create_if_missing)
+    _check(stored.value, root, separate_wal=separate_wal)
+    probe_id = await wal.last_seen_wal_id(stored.value.replay_after_wal_id) + 1
+    fenceable = await FenceableManifest.claim(stored, WRITER)
+    fence = await fence_wal(wal, fenceable, probe_id, env, metrics)
+    await fenceable.refresh()
+    return Claim(WriterManifest(fenceable, env), fence.id)
+
+
+async def _load(
+    store: ObjectStore, root: str, manifests: ManifestStore, env: Env, *, create_if_missing: bool
+) -> StoredManifest:
+    await require_not_destroyed(store, root)
+    latest = await manifests.try_read_latest()
+    if latest is not None:
+        return Stored(manifests, latest, env)
+    if not create_if_missing:
+        raise InvalidDbState(f"there is no database at {root or '/'} in {store.url}")
+    try:
+        return await manifests.create_new(Manifest())
+    except ObjectVersionExists:
+        # Another process created it in this moment; both open the same one, and the epoch decides.
+        return await manifests.load()
+
+
+def _check(manifest: Manifest, root: str, *, separate_wal: bool) -> None:
+    if not manifest.initialized:
+        raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
+    if manifest.segment_extractor_name is not None or manifest.segments:
+        raise SegmentExtractorMismatch(
+            f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, "
+            "and this writer has no segment extractor"
+        )
+    if manifest.wal_object_store_uri is not None and not separate_wal:
+        raise InvalidRequestError(
+            f"the database at {root or '/'} keeps its WAL in {manifest.wal_object_store_uri}: name it with wal_store"
+        )

@@ -1,0 +1,143 @@
+"""Reading rows back from the WAL (docs/protocol.md 4.6 and 5.2): for writers at open, and for readers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import anyio
+import numpy as np
+
+from shale.engine.memtable import ROW_OVERHEAD_BYTES
+from shale.engine.wal_file import decode_wal_file
+from shale.env import Env
+from shale.errors import CorruptionError, WalTruncated
+from shale.kernels.rows import I64, Rows, concat_rows
+from shale.protocol.wal_store import WalStore
+from shale.types import FLAG_CREATE_TS
+
+PRELOAD_FILES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedTable:
+    """Rows of a stretch of the WAL by ascending seq, never ending inside a commit; there may be none.
+
+    ``consumed_wal_id``: every file up to it is contained in this table and the ones before.  ``last_tick``: the
+    newest commit time in milliseconds, ``None`` if no row has one.
+    """
+
+    rows: Rows
+    consumed_wal_id: int
+    size_bytes: int
+    last_tick: int | None
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest seq; there must be rows."""
+        return int(self.rows.seq[0])
+
+    @property
+    def last_seq(self) -> int:
+        """The newest seq; there must be rows."""
+        return int(self.rows.seq[-1])
+
+
+async def replay_wal(
+    wal: WalStore, first_id: int, last_id: int, *, min_seq: int, max_table_bytes: int, env: Env
+) -> AsyncIterator[ReplayedTable]:
+    """Give the rows of WAL files ``first_id`` to ``last_id`` (both included) in tables of bounded size.
+
+    A table ends between two commits as soon as its estimated size reaches ``max_table_bytes``; the last one holds the
+    rest and is given even without rows, because it says how far replay came.
+
+    Args:
+        min_seq: rows up to this sequence number are skipped; they are in L0.
+
+    Raises:
+        WalTruncated: a file is missing; what was read before has been given.
+        CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
+    """
+    builder = _TableBuilder(max_table_bytes, consumed=first_id - 1)
+    last_seq = 0
+    for start in range(first_id, last_id + 1, PRELOAD_FILES):
+        wal_ids = range(start, min(start + PRELOAD_FILES, last_id + 1))
+        contents = await _read_all(wal, wal_ids)
+        for wal_id in wal_ids:
+            data = contents[wal_id]
+            if data is None:
+                yield builder.take()
+                raise WalTruncated(wal_id)
+            rows = await decode_wal_file(data, wal.key(wal_id), env)
+            if len(rows):
+                if int(rows.seq[0]) <= last_seq:
+                    raise CorruptionError(f"begins with seq {rows.seq[0]}, behind {last_seq}", path=wal.key(wal_id))
+                last_seq = int(rows.seq[-1])
+            for table in builder.feed(rows.slice(int(np.searchsorted(rows.seq, min_seq, "right")), len(rows)), wal_id):
+                yield table
+    yield builder.take()
+
+
+async def _read_all(wal: WalStore, wal_ids: range) -> dict[int, memoryview | None]:
+    contents: dict[int, memoryview | None] = {}
+
+    async def read(wal_id: int) -> None:
+        contents[wal_id] = await wal.read(wal_id)
+
+    async with anyio.create_task_group() as tasks:
+        for wal_id in wal_ids:
+            tasks.start_soon(read, wal_id)
+    return contents
+
+
+class _TableBuilder:
+    """Collects rows until a table is full."""
+
+    def __init__(self, max_table_bytes: int, *, consumed: int) -> None:
+        self._max_bytes = max_table_bytes
+        self._parts: list[Rows] = []
+        self._size_bytes = 0
+        self._consumed = consumed
+
+    def feed(self, rows: Rows, wal_id: int) -> list[ReplayedTable]:
+        """Add the rows of one file and take the tables that are full."""
+        full: list[ReplayedTable] = []
+        start = 0
+        sizes = _sizes(rows)
+        while start < len(rows):
+            room = self._max_bytes - self._size_bytes
+            filled = int(np.searchsorted(sizes, sizes[start] + room, "left"))
+            end = _end_of_commit(rows, filled) if filled < len(sizes) else len(rows)
+            self._parts.append(rows.slice(start, end))
+            self._size_bytes += int(sizes[end] - sizes[start])
+            start = end
+            if start == len(rows):
+                self._consumed = wal_id
+            if self._size_bytes >= self._max_bytes:
+                full.append(self.take())
+        self._consumed = wal_id
+        return full
+
+    def take(self) -> ReplayedTable:
+        """The table as it is; the next one is empty."""
+        rows = concat_rows(self._parts)
+        stamped = rows.create_ts[rows.flags & FLAG_CREATE_TS != 0]
+        table = ReplayedTable(
+            rows=rows,
+            consumed_wal_id=self._consumed,
+            size_bytes=self._size_bytes,
+            last_tick=int(stamped.max()) if len(stamped) else None,
+        )
+        self._parts, self._size_bytes = [], 0
+        return table
+
+
+def _sizes(rows: Rows) -> I64:
+    """Shape (n+1,): estimated bytes of the rows before each place."""
+    count = np.arange(len(rows) + 1)
+    keys, values = rows.key_offsets, rows.val_offsets
+    sizes: I64 = keys - keys[0] + values - values[0] + count * ROW_OVERHEAD_BYTES
+    return sizes
+
+
+def _end_of_commit(rows: Rows, place: int) -> int:
+    """The end of the commit whose row is in front of ``place``."""
+    return int(np.searchsorted(rows.seq, rows.seq[place - 1], "right")) if place else 0

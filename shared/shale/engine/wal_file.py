@@ -1,0 +1,53 @@
+"""The rows of one WAL file (docs/format.md 13)."""
+
+from functools import partial
+
+import numpy as np
+
+from shale.engine.row_order import take_rows
+from shale.env import Env
+from shale.errors import CorruptionError
+from shale.format.block import decode_blocks
+from shale.format.index import decode_index
+from shale.format.section import open_section
+from shale.format.sst_info import decode_trailer
+from shale.kernels.rows import EMPTY_ROWS, Rows
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+EMPTY_FILE_BYTES_MAX = 10
+"""Up to this size a file has no rows: 0 bytes are a fence, the rest is what SlateDB takes for one."""
+
+_INLINE_BYTES_MAX = 64 * 1024
+log = get_logger("wal")
+
+
+async def decode_wal_file(data: memoryview, path: str, env: Env) -> Rows:
+    """All rows by ascending seq, and by key within a commit; none for a fence.
+
+    Raises:
+        CorruptionError: the bytes are not a WAL file; names the object and the place.
+    """
+    if len(data) <= EMPTY_FILE_BYTES_MAX:
+        if len(data):
+            log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=path, bytes=len(data))
+        return EMPTY_ROWS
+    decode = partial(_decode, data, path)
+    return decode() if len(data) <= _INLINE_BYTES_MAX else await env.cpu.run(decode)
+
+
+def _decode(data: memoryview, path: str) -> Rows:
+    try:
+        info, version = decode_trailer(data, object_size=len(data), path=path)
+        section = data[info.index_offset : info.index_offset + info.index_len]
+        image = open_section(section, info.compression, path, info.index_offset)
+        index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+        rows = decode_blocks(
+            data[: info.data_len], index.offsets, version=version, compression=info.compression, path=path
+        )
+    except CorruptionError as error:
+        raise error.at(path) from None
+    if len(rows) > 1 and bool(np.any(rows.seq[1:] < rows.seq[:-1])):
+        # Files of old releases are in key order.
+        rows = take_rows(rows, np.argsort(rows.seq, kind="stable"))
+    return rows

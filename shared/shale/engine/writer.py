@@ -1,0 +1,398 @@
+"""The parts of a writer, wired together and run: what ``Db`` is a front of."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+from shale.engine.accept import Acceptor
+from shale.engine.clock import DbClock
+from shale.engine.l0_upload import L0Uploader
+from shale.engine.memtable import Memtable
+from shale.engine.memtable_flush import MemtableFlusher
+from shale.engine.open import Claim, claim_database
+from shale.engine.options import DbOptions, FlushType
+from shale.engine.pressure import Pressure
+from shale.engine.progress import Progress
+from shale.engine.read_options import ReadOptions
+from shale.engine.read_view import ReadView
+from shale.engine.replay import ReplayedTable, replay_wal
+from shale.engine.task_host import TaskHost
+from shale.engine.wal_buffer import WalBuffer
+from shale.engine.wal_flush import WalFlusher
+from shale.engine.writer_instruments import WriterInstruments
+from shale.engine.writer_parts import WriterParts
+from shale.env import Env
+from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled, WalTruncated
+from shale.format.names import sst_key
+from shale.format.sequence_tracker import SequenceTracker
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import MissingBoundary, ProtocolOptions
+from shale.protocol.wal_store import WalStore
+from shale.sst.cache import BlockCache
+from shale.sst.options import SstOptions
+from shale.sst.paths import SstPaths
+from shale.sst.read_ahead import ReadAhead
+from shale.sst.reader import SstReader
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+
+log = get_logger("writer")
+
+
+class Writer:
+    """One database, open for writing.
+
+    Its tasks live in a ``TaskHost``; the first error in any of them ends all of them, and every later call raises it.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        *,
+        store: ObjectStore,
+        wal_files: WalStore,
+        root: str,
+        options: DbOptions,
+        env: Env,
+        metrics: Metrics,
+    ) -> None:
+        manifest = claim.manifest
+        state = manifest.current
+        self.root = root
+        self.options = options
+        self.env = env
+        self.manifest = manifest
+        self.fence_id = claim.fence_id
+        self.instruments = WriterInstruments(metrics)
+        self.progress = Progress()
+        self.progress.durable_seq = self.progress.flushed_seq = state.last_l0_seq
+        self.host = TaskHost(f"shale writer of {root}")
+        self.is_closed = False
+        self.clock = DbClock(env, state.last_l0_clock_tick)
+        table = Memtable()
+        buffer = WalBuffer(claim.fence_id + 1, table) if options.wal_enabled else None
+        points = SequenceTracker.decode(state.sequence_tracker).points
+        self.acceptor = Acceptor(
+            options,
+            self.clock,
+            self,
+            table=table,
+            last_seq=state.last_l0_seq,
+            wal=buffer,
+            stamp=self.last_flushed_wal_id,
+            last_freeze_wal_id=state.replay_after_wal_id,
+            last_tracked_s=points[-1][1] if points else 0,
+        )
+        parts = WriterParts(
+            acceptor=self.acceptor,
+            manifest=manifest,
+            progress=self.progress,
+            options=options,
+            env=env,
+            instruments=self.instruments,
+        )
+        self.wal_files = wal_files
+        self.wal: WalFlusher | None = None
+        if buffer is not None:
+            self.wal = WalFlusher(parts, wal_files, buffer, last_flushed_wal_id=claim.fence_id)
+        self.pressure = Pressure(
+            options.max_unflushed_bytes,
+            lambda: self.acceptor.unflushed_bytes,
+            lambda: bool(self.acceptor.frozen or (buffer is not None and buffer.size_bytes)),
+            self.progress,
+            env,
+        )
+        sst_options = _sst_options(options)
+        self.flusher = MemtableFlusher(
+            parts,
+            L0Uploader(store, sst_options, options.merge_operator, env),
+            sst_key=partial(sst_key, root),
+            last_flushed_wal_id=self.last_flushed_wal_id,
+        )
+        self.reader = SstReader(
+            store,
+            SstPaths.of(root, state),
+            BlockCache(options.block_cache_bytes),
+            env,
+            metrics,
+            filter_policies=sst_options.filter_policies,
+        )
+        self._read_ahead: ReadAhead | None = None
+        self._read_options = ReadOptions(merge_operator=options.merge_operator)
+        self.view = self._new_view(None)
+        self._connect(metrics)
+
+    @property
+    def last_seq(self) -> int:
+        """The newest visible sequence number."""
+        return self.acceptor.last_seq
+
+    def last_flushed_wal_id(self) -> int:
+        """The last WAL id that is durable; with the WAL disabled that is the fence."""
+        return self.fence_id if self.wal is None else self.wal.last_flushed_wal_id
+
+    async def start(self) -> None:
+        """Start the tasks, then replay the WAL."""
+        group = await self.host.start(self._host_failed)
+        self._read_ahead = ReadAhead(group)
+        self._read_options = ReadOptions(
+            merge_operator=self.options.merge_operator,
+            read_ahead=self._read_ahead,
+            hot_path=self._read_options.hot_path,
+        )
+        self.publish()
+        tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("flush", self.flusher.run),
+            ("poll", self.flusher.poll),
+            ("hot path", partial(self._read_options.hot_path.run, self.env)),
+        ]
+        if self.wal is not None:
+            tasks.append(("wal", self.wal.run))
+        for name, task in tasks:
+            group.start_soon(self._watch, task, name=name)
+        await self._replay()
+
+    async def durable(self, seq: int) -> None:
+        """Return once everything up to ``seq`` is durable; see ``WriteHandle.durable``."""
+        if self.progress.durable_seq >= seq:
+            return
+        if self.wal is not None and self.wal.adaptive:
+            self.wal.request()
+        await self.progress.until_durable(seq)
+
+    async def flush(self, kind: FlushType) -> None:
+        """Bring everything that is written now as far as ``kind`` says.
+
+        Raises:
+            WalDisabled: a WAL flush without a WAL.
+            ShaleError: the writer failed first.
+        """
+        seq = self.acceptor.last_seq
+        self.instruments.flush_requested()
+        if kind is FlushType.WAL:
+            if self.wal is None:
+                raise WalDisabled("a WAL flush was asked for, but the WAL is disabled")
+            self.wal.request()
+            await self.progress.until_durable(seq)
+        elif kind is FlushType.MEMTABLE:
+            self._start_memtable_flush()
+            await self.progress.until_flushed(seq)
+
+    async def close(self, kind: FlushType) -> None:
+        """Refuse new work, flush as asked, persist where the WAL ends, and end all tasks.
+
+        Raises:
+            ShaleError: the writer had failed, or failed now; rows that were not durable are in doubt.
+        """
+        self.is_closed = True
+        self.pressure.closed = ClosedError("the database is closed")
+        self.acceptor.expect_change()
+        self.progress.changed.notify()
+        try:
+            self.progress.check()
+            await self._flush_at_close(kind)
+            await self.flusher.write_final()
+        finally:
+            if self._read_ahead is not None:
+                self._read_ahead.close()
+            await self.host.stop()
+        log.info(Event.DB_CLOSED, flush_type=str(kind))
+
+    async def abort(self) -> None:
+        """End all tasks and write nothing more."""
+        self.is_closed = True
+        self.pressure.closed = ClosedError("the database is closed")
+        self.acceptor.expect_change()
+        await self.host.stop()
+
+    def fail(self, error: ShaleError) -> None:
+        """Never acknowledge anything again; every waiter and every later call gets this error."""
+        if self.progress.problem is not None:
+            return
+        if isinstance(error, FencedError):
+            self.instruments.fenced()
+            log.warning(Event.WRITER_FENCED, epoch=self.manifest.epoch, error=str(error))
+        self.progress.fail(error)
+        self.acceptor.expect_change()
+
+    def publish(self) -> None:
+        """Let reads see the manifest and the memtables as they are now."""
+        self.view = self._new_view(self.view)
+
+    def _new_view(self, previous: ReadView | None) -> ReadView:
+        tables = [self.acceptor.table, *(frozen.table for frozen in reversed(self.acceptor.frozen))]
+        return ReadView(self.manifest.current, tables, self.reader, self._read_options, previous=previous)
+
+    def _connect(self, metrics: Metrics) -> None:
+        acceptor = self.acceptor
+        acceptor.check = self.pressure.check
+        acceptor.room = self.pressure.relieved
+        acceptor.on_tables = self.publish
+        acceptor.on_freeze = self._table_frozen
+        if self.wal is not None:
+            acceptor.on_rows = self.wal.expect_rows
+            acceptor.on_full_wal = self.wal.look
+        self.manifest.on_change = self._manifest_changed
+        self.instruments.describe(self.manifest.current)
+        metrics.gauge("slatedb_manifest_writer_epoch").set(self.manifest.epoch)
+        metrics.gauge("slatedb_db_unflushed_limit_bytes").set(self.options.max_unflushed_bytes)
+        metrics.gauge("slatedb_db_l0_limit_ssts").set(self.options.l0_max_ssts)
+        buffer = acceptor.wal
+        self.instruments.export(
+            {
+                "slatedb_db_write_ops_total": lambda: acceptor.write_ops,
+                "slatedb_db_write_batches_total": lambda: acceptor.write_batches,
+                "slatedb_db_backpressure_total": lambda: self.pressure.waits,
+                "slatedb_db_memtable_write_bytes_total": lambda: acceptor.memtable_bytes,
+            },
+            {
+                "slatedb_db_unflushed_bytes": lambda: acceptor.unflushed_bytes,
+                "slatedb_wal_buffer_bytes": lambda: 0 if buffer is None else buffer.size_bytes,
+                "slatedb_wal_last_id": self.last_flushed_wal_id,
+            },
+        )
+
+    def _table_frozen(self) -> None:
+        self.instruments.table_frozen()
+        self.flusher.look()
+
+    def _manifest_changed(self) -> None:
+        self.publish()
+        self.instruments.describe(self.manifest.current)
+
+    async def _watch(self, task: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await task()
+        except ShaleError as error:
+            # At once, before the other tasks are cancelled: none of them may acknowledge anything in between.
+            self.fail(error)
+            raise
+
+    def _host_failed(self, error: BaseException) -> None:
+        if not isinstance(error, ShaleError):
+            error = ProtocolPanic("a background task failed", error=repr(error))
+        self.fail(error)
+
+    def _start_memtable_flush(self) -> None:
+        self.acceptor.freeze()
+        if self.wal is not None:
+            # The manifest must not name rows that the WAL does not have.
+            self.wal.request()
+
+    async def _flush_at_close(self, kind: FlushType) -> None:
+        seq = self.acceptor.last_seq
+        if kind is FlushType.NONE:
+            return
+        if kind is FlushType.WAL and self.wal is not None:
+            self.wal.request()
+            await self.progress.until_durable(seq)
+            return
+        self._start_memtable_flush()
+        if self.wal is None:
+            # The rows are nowhere else, so a full L0 gets even fuller.
+            self.flusher.pass_gates()
+        while self.progress.flushed_seq < seq:
+            self.progress.check()
+            if self.wal is not None and self.flusher.is_stuck and self.progress.durable_seq >= seq:
+                return  # L0 is full; the rows are in the WAL, and the next writer replays them
+            await self.progress.changed.wait()
+
+    async def _replay(self) -> None:
+        state = self.manifest.current
+        first_id, last_id = state.replay_after_wal_id + 1, int(self.fence_id)
+        started = self.env.clock.monotonic_s()
+        rows = 0
+        tables = replay_wal(
+            self.wal_files,
+            first_id,
+            last_id,
+            min_seq=state.last_l0_seq,
+            max_table_bytes=self.options.l0_sst_size_bytes,
+            env=self.env,
+        )
+        try:
+            async for table in tables:
+                rows += len(table.rows)
+                await self._install(table)
+        except WalTruncated:
+            # A newer writer's collector may have removed it: then we are fenced, which says more.
+            await self.manifest.refresh()
+            raise
+        seconds = self.env.clock.monotonic_s() - started
+        self.instruments.wal_replay_seconds(seconds)
+        self.instruments.wal_replayed(last_id - first_id + 1)
+        log.info(
+            Event.WAL_REPLAY_DONE,
+            first_wal_id=first_id,
+            last_wal_id=last_id,
+            rows=rows,
+            duration_ms=round(seconds * 1000),
+        )
+
+    async def _install(self, replayed: ReplayedTable) -> None:
+        if not len(replayed.rows):
+            self.acceptor.consumed(replayed.consumed_wal_id)
+            return
+        table = await self.env.cpu.run(partial(Memtable.from_rows, replayed.rows, writable=True))
+        self.progress.check()
+        self.progress.durable_through(replayed.last_seq)
+        tick = self.clock.last_tick if replayed.last_tick is None else replayed.last_tick
+        self.acceptor.install(table, replayed.last_seq, tick, consumed_wal_id=replayed.consumed_wal_id)
+
+
+def _sst_options(options: DbOptions) -> SstOptions:
+    defaults = SstOptions(
+        block_size_bytes=options.block_size_bytes,
+        compression=options.compression,
+        min_filter_keys=options.min_filter_keys,
+    )
+    if options.filter_policies is None:
+        return defaults
+    return replace(defaults, filter_policies=options.filter_policies)
+
+
+async def open_writer(
+    store: ObjectStore,
+    root: str,
+    options: DbOptions,
+    *,
+    env: Env,
+    metrics: Metrics,
+    wal_store: ObjectStore | None = None,
+) -> Writer:
+    """Become the writer of the database at ``root`` and serve it.
+
+    Raises:
+        InvalidDbState, SegmentExtractorMismatch: this database cannot be opened for writing.
+        FencedError: a newer writer came in between.
+        WalTruncated: rows that must be replayed are gone.
+    """
+    protocol = ProtocolOptions(
+        component="writer",
+        probe_max_staleness_s=options.probe_max_staleness_s,
+        missing_boundary=MissingBoundary(options.missing_boundary),
+        boundary_files_enabled=options.boundary_files_enabled,
+        manifest_update_timeout_s=options.manifest_update_timeout_s,
+    )
+    wal = WalStore(wal_store or store, root, env)
+    claim = await claim_database(
+        ManifestStore(store, root, env, metrics, protocol),
+        wal,
+        store=store,
+        root=root,
+        env=env,
+        metrics=metrics,
+        create_if_missing=options.create_if_missing,
+        separate_wal=wal_store is not None,
+    )
+    writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
+    try:
+        await writer.start()
+    except BaseException:
+        # Also when the caller gives up: the tasks must not outlive a handle that nobody has.
+        await writer.abort()
+        raise
+    log.info(Event.DB_OPENED, path=root, epoch=writer.manifest.epoch)
+    return writer

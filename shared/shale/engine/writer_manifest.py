@@ -1,0 +1,92 @@
+"""The writer's manifest: its own state on top of whatever others commit (docs/protocol.md 3.4, 4.8, 4.10)."""
+
+from collections.abc import Callable
+
+import anyio
+
+from shale.env import Env
+from shale.protocol.manifest_store import FenceableManifest
+from shale.protocol.rebase import rebase_writer
+from shale.protocol.versioned import Versioned
+from shale.types import Manifest
+
+Edit = Callable[[Manifest, int], Manifest]
+"""From the state and the id under which the result will be written to the new state; called again after conflicts."""
+
+
+def _unchanged(manifest: Manifest, _version: int) -> Manifest:
+    return manifest
+
+
+class WriterManifest:
+    """The newest manifest that this writer knows, as ``current``.  One request at a time.
+
+    ``proved_at_s``: start of the last request that showed our epoch still in force, on the monotonic clock.
+    """
+
+    def __init__(self, fenceable: FenceableManifest, env: Env) -> None:
+        self.current: Manifest = fenceable.value
+        self.proved_at_s = env.clock.monotonic_s()
+        self.on_change: Callable[[], None] = _nothing
+        self._fenceable = fenceable
+        self._env = env
+        self._turn = anyio.Lock()
+
+    @property
+    def epoch(self) -> int:
+        """The writer's epoch."""
+        return self._fenceable.epoch
+
+    @property
+    def id(self) -> int:
+        """The newest version seen."""
+        return self._fenceable.id
+
+    async def refresh(self) -> None:
+        """Take over what others have committed.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        async with self._turn:
+            started = self._env.clock.monotonic_s()
+            remote = await self._fenceable.refresh()
+            self.proved_at_s = started
+            self._adopt(rebase_writer(self.current, remote.value))
+
+    async def commit(
+        self,
+        local: Callable[[Manifest], Manifest],
+        edit: Edit = _unchanged,
+        after: Callable[[], None] | None = None,
+    ) -> Manifest:
+        """Write a new version.
+
+        Args:
+            local: changes fields that only the writer owns.
+            edit: changes the rest, on top of the newest version.
+            after: called once the version is committed and before anybody hears of it.
+
+        Raises:
+            FencedError: a newer writer has claimed; nothing was written.
+        """
+        async with self._turn:
+            wanted = local(self.current)
+
+            def change(remote: Versioned[Manifest]) -> Manifest:
+                return edit(rebase_writer(wanted, remote.value), remote.id + 1)
+
+            committed = await self._fenceable.apply(change)
+            if after is not None:
+                after()
+            self._adopt(committed.value)
+            return committed.value
+
+    def _adopt(self, manifest: Manifest) -> None:
+        if manifest != self.current:
+            self.current = manifest
+            self.on_change()
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,195 @@
+"""``Db`` on a store in memory: what callers see."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+import shale
+from shale.errors import ClosedError, InvalidRequestError
+from shale.store.memory import MemoryStore
+
+Story = Callable[[MemoryStore], Awaitable[None]]
+
+
+def run(story: Story) -> None:
+    anyio.run(story, MemoryStore())
+
+
+def open_db(store: MemoryStore, **settings: Any) -> Any:
+    return shale.Db.open("db", store=store, **{"flush_interval": 0, **settings})
+
+
+async def contents(db: shale.Db) -> dict[bytes, bytes]:
+    return {row.key: row.value async for row in db.scan()}
+
+
+def test_what_was_written_is_readable_at_once_and_after_a_flush() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            handle = await db.put(b"b", bytearray(b"1"))
+            assert (handle.seq, await db.get(b"b"), await db.get(memoryview(b"a"))) == (1, b"1", None)
+            async with db.batch() as batch:
+                batch.put(b"a", b"2")
+                batch.put(b"c", b"3")
+                batch.delete(b"b")
+            await db.put(b"c", b"4")
+            for flush in (None, "wal", "memtable"):
+                if flush is not None:
+                    await db.flush(flush)
+                assert await contents(db) == {b"a": b"2", b"c": b"4"}
+                assert await db.get_many([b"c", b"b", b"a"]) == [b"4", None, b"2"]
+                row = await db.get_row(b"a")
+                assert row is not None
+                assert (row.seq, row.expire_ts) == (2, None)
+            assert len(db.manifest.tree.l0) == 1
+            assert db.manifest.last_l0_seq == db.last_seq == db.durable_seq == 3
+
+    run(story)
+
+
+@pytest.mark.parametrize("flush", ["memtable", "wal"])
+def test_what_was_written_is_there_after_reopening(flush: str) -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            for number in range(100):
+                await db.put(b"%03d" % number, b"x" * number)
+            await db.delete(b"007")
+            await db.close(flush)
+        async with open_db(store) as db:
+            assert await contents(db) == {b"%03d" % n: b"x" * n for n in range(100) if n != 7}
+            assert (await db.put(b"new", b"")).seq == 102
+            assert db.writer_epoch == 2
+
+    run(story)
+
+
+def test_a_scan_shows_the_state_at_its_beginning() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            for key in (b"a", b"b", b"c"):
+                await db.put(key, b"old")
+            rows = db.scan()
+            await db.put(b"b", b"new")
+            await db.flush("memtable")
+            assert [row.value async for row in rows] == [b"old"] * 3
+            assert [row.key async for row in db.scan(start=b"b", limit=1)] == [b"b"]
+            assert [row.key async for row in db.scan(stop=b"b")] == [b"a"]
+            assert [row.key async for row in db.scan(prefix=b"c")] == [b"c"]
+
+    run(story)
+
+
+def test_durable_waits_for_the_wal_and_shares_files() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+
+            async def write(number: int) -> None:
+                handle = await db.put(b"%d" % number, b"")
+                await handle.durable()
+                assert db.durable_seq >= handle.seq
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(100):
+                    tasks.start_soon(write, number)
+            files = [meta for meta in await store.list("db/wal/") if meta.size]
+            assert 1 <= len(files) <= 5
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        pytest.param(b"", b"", id="empty key"),
+        pytest.param(b"k" * 65_536, b"", id="long key"),
+        pytest.param("text", b"", id="text as key"),
+        pytest.param(b"k", "text", id="text as value"),
+        pytest.param(7, b"", id="a number"),
+    ],
+)
+def test_impossible_rows_are_refused_and_nothing_is_written(key: Any, value: Any) -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            with pytest.raises(InvalidRequestError):
+                await db.put(key, value)
+
+            async def batched() -> None:
+                async with db.batch() as batch:
+                    batch.put(b"fine", b"")
+                    batch.put(key, value)
+
+            with pytest.raises(InvalidRequestError):
+                await batched()
+            assert db.last_seq == 0
+            assert await contents(db) == {}
+
+    run(story)
+
+
+def test_a_closed_database_refuses_everything() -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store)
+        await db.put(b"k", b"v")
+        await db.close()
+        await db.close()
+        for call in (db.put(b"k", b"v"), db.delete(b"k"), db.get(b"k"), db.flush(), db.get_many([b"k"])):
+            with pytest.raises(ClosedError):
+                await call
+        with pytest.raises(ClosedError):
+            db.scan()
+
+    run(story)
+
+
+def test_an_error_inside_a_batch_block_writes_nothing() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+
+            async def batched() -> None:
+                async with db.batch() as batch:
+                    batch.put(b"k", b"v")
+                    raise KeyError
+
+            with pytest.raises(KeyError):
+                await batched()
+            assert db.last_seq == 0
+
+    run(story)
+
+
+def test_many_tables_flush_in_order_and_hide_nothing() -> None:
+    async def story(store: MemoryStore) -> None:
+        settings = {"l0_sst_size_bytes": 2000, "max_unflushed_bytes": 20_000, "l0_max_ssts": 64}
+        settings["l0_max_ssts_per_key"] = 64
+        async with open_db(store, **settings) as db:
+            for number in range(500):
+                await db.put(b"%03d" % (number % 97), b"%d" % number)
+                if number % 100 == 0:
+                    await db.flush()
+            wanted = {b"%03d" % (n % 97): b"%d" % n for n in range(500)}
+            assert await contents(db) == wanted
+            await db.flush("memtable")
+            assert await contents(db) == wanted
+            ids = [view.sst.id.ms for view in db.manifest.tree.l0]
+            assert len(ids) > 5
+            assert ids == sorted(ids, reverse=True)
+
+    run(story)
+
+
+def test_rows_expire_when_a_later_table_is_flushed() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"short", b"v", ttl="1ms")
+            await db.put(b"long", b"v", ttl="1h")
+            await anyio.sleep(0.01)
+            await db.put(b"later", b"v")
+            await db.flush("memtable")
+            assert await db.get(b"short") is None
+            row = await db.get_row(b"long")
+            assert row is not None
+            assert row.expire_ts - row.create_ts == 3_600_000
+
+    run(story)
