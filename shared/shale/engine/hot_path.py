@@ -6,6 +6,7 @@ task group of whoever owns the handle.  Without that task lookups stay plain and
 
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 
 import anyio
 
@@ -41,6 +42,9 @@ class HotPath:
 
     def load(self) -> None:
         """Load the kernel now; takes up to a second, or some more if it was never compiled on this machine."""
-        lookup = import_module("shale.kernels.lookup")
-        self.lookup_many = lookup.lookup_many
-        self.lookup = lookup.lookup
+        from shale.kernels.choice import load_kernels
+
+        if load_kernels() and find_spec("shale.kernels.lookup") is not None:
+            lookup = import_module("shale.kernels.lookup")
+            self.lookup_many = lookup.lookup_many
+            self.lookup = lookup.lookup

@@ -1,0 +1,352 @@
+"""The read-only handle: a front over the parts that follow, protect and read a database."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import anyio
+
+from shale.engine.batch import BytesLike, checked_key
+from shale.engine.hot_path import HotPath
+from shale.engine.opening import Opening
+from shale.engine.read_options import ReadOptions
+from shale.engine.read_view import NEEDS_IO, ReadView
+from shale.engine.reader_follow import Follower
+from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.engine.reader_state import ReaderState, StateBuilder
+from shale.engine.scan import Scan
+from shale.engine.scan_range import scan_range
+from shale.engine.task_host import TaskHost, first_error
+from shale.engine.where import Stores, Where, resolve
+from shale.env import Env
+from shale.errors import ClosedError, InvalidDbState, InvalidRequestError, SegmentExtractorMismatch, ShaleError
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.markers import is_destroyed, require_not_destroyed
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.wal_store import WalStore
+from shale.sst.cache import BlockCache
+from shale.sst.paths import SstPaths
+from shale.sst.read_ahead import ReadAhead
+from shale.sst.reader import SstReader
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Manifest, Row
+
+KEY_BYTES_MAX = (1 << 32) - 1
+"""Longer keys than we write can be read (docs/design.md 4)."""
+log = get_logger("reader")
+
+
+class DbReader:
+    """Reads one database, as ``open`` says: following it under a checkpoint of its own, pinned, or unprotected."""
+
+    def __init__(self, where: Where, options: ReaderOptions, env: Env, metrics: Metrics, stores: Stores) -> None:
+        """Use ``open``; this makes no request and starts nothing."""
+        self._where = where
+        self._options = options
+        self._env = env
+        self._stores = stores
+        self._host = TaskHost("shale.reader")
+        self._poll_lock = anyio.Lock()
+        self._error: ShaleError | None = None
+        self._hot_path = HotPath()
+        self._following: Follower | None = None
+        self._read_ahead: ReadAhead | None = None
+        self._last_poll_ms = 0
+        self._gets = self._scans = 0
+        self._export(metrics)
+
+    @classmethod
+    def open(
+        cls,
+        where: str | None = None,
+        *,
+        store: str | ObjectStore | None = None,
+        path: str | None = None,
+        wal_store: str | ObjectStore | None = None,
+        env: Env | None = None,
+        metrics: Metrics | None = None,
+        cache: BlockCache | None = None,
+        store_options: StoreOptions | None = None,
+        options: ReaderOptions | None = None,
+        **settings: Any,
+    ) -> "Opening[DbReader]":
+        """Open a database for reading.  Await it, or use it with ``async with``.
+
+        Args:
+            where: the database's URL; with ``store`` its path in that store.
+            store: URL of a store, or a store object, which stays the caller's.
+            path: the same as ``where``, for use with ``store``.
+            wal_store: where the WAL lives, if not with the rest.
+            env: the outside world; the real one by default.
+            metrics: counts here; by default nowhere that is seen.
+            cache: shared with other handles on this event loop; by default one of ``block_cache_bytes``.
+            store_options: how to talk to the store.
+            options: all options at once, or
+            settings: single ones, see ``ReaderOptions``; durations as ``"10s"`` or ``timedelta``, sizes as ``"64MiB"``.
+
+        Raises:
+            InvalidRequestError: an impossible setting.
+            LatestRecordMissing: there is no database.
+            InvalidDbState: half built or destroyed.
+            CheckpointMissing: ``checkpoint`` is not listed, or has expired.
+        """
+        if options is not None and settings:
+            raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
+        chosen = options if options is not None else ReaderOptions.from_keywords(settings)
+        location = resolve(where, store=store, path=path, wal_store=wal_store, store_options=store_options)
+        return Opening(cls._open, location, chosen, env, metrics, cache)
+
+    @classmethod
+    async def _open(
+        cls,
+        where: Where,
+        options: ReaderOptions,
+        env: Env | None = None,
+        metrics: Metrics | None = None,
+        cache: BlockCache | None = None,
+    ) -> "DbReader":
+        env = env if env is not None else Env.system()
+        metrics = metrics if metrics is not None else Metrics()
+        stores = where.connect(env, metrics, component="reader")
+        reader = cls(where, options, env, metrics, stores)
+        try:
+            await reader._start(metrics, cache if cache is not None else BlockCache(options.block_cache_bytes))
+        except BaseException:
+            await reader.close()
+            raise
+        return reader
+
+    async def get(self, key: BytesLike) -> bytes | None:
+        """The value of a key; ``None`` if there is none."""
+        entry = await self._get(key)
+        return None if entry is None else entry.value
+
+    async def get_row(self, key: BytesLike) -> Row | None:
+        """The value of a key with its place in history."""
+        entry = await self._get(key)
+        return None if entry is None else _row(entry)
+
+    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
+        """The values of many keys, in the order given; what is not in memory is read in two round trips."""
+        checked = [checked_key(key, KEY_BYTES_MAX) for key in keys]
+        self._check_open()
+        self._gets += len(checked)
+        view = (await self._follower.settled_state()).view
+        return [None if entry is None else entry.value for entry in await view.get_many(checked)]
+
+    def scan(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        start: BytesLike | None = None,
+        stop: BytesLike | None = None,
+        limit: int | None = None,
+    ) -> Scan:
+        """The rows with ``start <= key < stop`` and this prefix, by key.
+
+        The scan sees one state: the newest one that the reader has when the first row is asked for.
+        """
+        self._check_open()
+        self._scans += 1
+        whole = bytes(prefix) if prefix else None
+        key_range = scan_range(prefix=prefix, start=start, stop=stop)
+        return Scan(None, key_range, prefix=whole, limit=limit, settle=self._settled_view)
+
+    async def refresh(self) -> None:
+        """Look for newer data now instead of at the next poll."""
+        self._check_open()
+        await self._poll()
+
+    async def close(self) -> None:
+        """Stop following and remove the checkpoint; scans that are under way fail.  A second call does nothing."""
+        if isinstance(self._error, ClosedError):
+            return
+        self._error = ClosedError("the reader is closed")
+        if self._read_ahead is not None:
+            self._read_ahead.close()
+        await self._host.stop()
+        try:
+            if self._following is not None:
+                await self._following.close(self._error)
+        finally:
+            await self._stores.aclose()
+        log.info(Event.DB_CLOSED, path=self._where.root)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest that is served."""
+        return self._state.manifest.value
+
+    @property
+    def manifest_id(self) -> int:
+        """Its version."""
+        return self._state.manifest.id
+
+    @property
+    def checkpoint_id(self) -> UUID | None:
+        """What protects the state that is served; ``None`` for a reader that follows without protection."""
+        return self._state.pin.checkpoint_id
+
+    @property
+    def visible_seq(self) -> int:
+        """The newest sequence number that reads can see."""
+        return self._state.visible_seq
+
+    @property
+    def memtable_count(self) -> int:
+        """Tables of rows that are in the WAL only."""
+        return len(self._state.tables.replayed)
+
+    @property
+    def problem(self) -> ShaleError | None:
+        """Why this reader serves no more; ``None`` while it does."""
+        return self._error
+
+    @property
+    def last_poll_ms(self) -> int:
+        """When it last knew the newest state, in milliseconds since 1970."""
+        return self._last_poll_ms
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an opening of what is served now: a managed reader becomes one that is pinned to its checkpoint.
+
+        Raises:
+            TypeError: a store was given as an object, which cannot be reached from elsewhere.
+        """
+        if not isinstance(self._where.store, str) or not isinstance(self._where.wal_store, str | None):
+            raise TypeError("only a reader that was opened by URL can be pickled")
+        options = self._options
+        if self.checkpoint_id is not None:
+            options = replace(options, checkpoint=self.checkpoint_id)
+        return Opening, (_reopen, self._where, options)
+
+    @property
+    def _follower(self) -> Follower:
+        assert self._following is not None, "not open"
+        return self._following
+
+    @property
+    def _state(self) -> ReaderState:
+        return self._follower.state
+
+    def _check_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _settled_view(self) -> ReadView:
+        self._check_open()
+        return (await self._follower.settled_state()).view
+
+    async def _get(self, key: BytesLike) -> Entry | None:
+        if type(key) is not bytes or not key:
+            key = checked_key(key, KEY_BYTES_MAX)
+        if self._error is not None:
+            raise self._error
+        self._gets += 1
+        found = self._state.view.try_get(key)
+        return await (await self._settled_view()).get(key) if found is NEEDS_IO else found
+
+    async def _start(self, metrics: Metrics, cache: BlockCache) -> None:
+        options, env, root = self._options, self._env, self._where.root
+        store = self._stores.main
+        protocol = ProtocolOptions(component="reader", probe_max_staleness_s=options.probe_max_staleness_s)
+        manifests = ManifestStore(store, root, env, metrics, protocol)
+        await require_not_destroyed(store, root)
+        stored = await manifests.load()
+        _check(stored.value, root, options)
+        tasks = await self._host.start(self._on_failure)
+        self._read_ahead = ReadAhead(tasks)
+        read_options = ReadOptions(
+            merge_operator=options.merge_operator,
+            read_ahead_bytes=options.read_ahead_bytes,
+            read_ahead=self._read_ahead,
+            hot_path=self._hot_path,
+        )
+        paths = SstPaths.of(root, stored.value)
+        reader = SstReader(store, paths, cache, env, metrics, filter_policies=options.filter_policies)
+        wal = WalStore(self._stores.wal if self._stores.wal is not None else store, root, env)
+        builder = StateBuilder(wal, reader, env, read_options, max_table_bytes=options.max_memtable_bytes)
+        self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)
+        await self._following.open()
+        self._last_poll_ms = env.clock.now_ms()
+        tasks.start_soon(self._hot_path.run, env, name="reader.hot_path")
+        if options.mode is not ReaderMode.CHECKPOINT:
+            tasks.start_soon(self._keep_up, name="reader.poll")
+        log.info(Event.DB_OPENED, path=root, mode=options.mode.value, manifest_id=self.manifest_id)
+
+    async def _keep_up(self) -> None:
+        """Poll until closed, or until nothing could be confirmed for as long as the lease lives."""
+        while True:
+            await anyio.sleep(self._options.manifest_poll_interval_s)
+            try:
+                await self._poll()
+            except (ShaleError, ExceptionGroup) as raised:
+                error = first_error(raised)
+                if not isinstance(error, ShaleError):
+                    raise
+                expire_ms = self._follower.expire_ms
+                left_s = None if expire_ms is None else (expire_ms - self._env.clock.now_ms()) / 1000
+                log.warning(Event.READER_POLL_FAILED, error=error, lease_left_s=left_s)
+                if left_s is not None and left_s <= 0:
+                    self._on_failure(error)
+                    return
+
+    async def _poll(self) -> None:
+        async with self._poll_lock:
+            self._check_open()
+            destroyed = await is_destroyed(self._stores.main, self._where.root)
+            await self._follower.poll(destroyed=destroyed)
+            self._last_poll_ms = self._env.clock.now_ms()
+
+    def _on_failure(self, error: BaseException) -> None:
+        """Serve no more: what is at hand may have been collected."""
+        if self._error is None:
+            self._error = error if isinstance(error, ShaleError) else ShaleError(f"the reader failed: {error!r}")
+        if self._following is not None:
+            self._following.fail(self._error)
+
+    def _export(self, metrics: Metrics) -> None:
+        requests = {op: metrics.counter("slatedb_db_requests_total", op=op) for op in ("get", "scan")}
+        visible = metrics.gauge("slatedb_reader_visible_timestamp_seconds")
+        memtable = metrics.gauge("slatedb_reader_memtable_bytes")
+        exported = {"get": 0, "scan": 0}
+
+        def refresh() -> None:
+            for op, count in (("get", self._gets), ("scan", self._scans)):
+                requests[op].inc(count - exported[op])
+                exported[op] = count
+            visible.set(self._last_poll_ms / 1000)
+            if self._following is not None and self._following.is_open:
+                memtable.set(self._state.tables.size_bytes)
+
+        metrics.before_scrape(refresh)
+
+
+async def _reopen(where: Where, options: ReaderOptions) -> DbReader:
+    """What an unpickled opening does."""
+    return await DbReader._open(where, options)
+
+
+def _check(manifest: Manifest, root: str, options: ReaderOptions) -> None:
+    if not manifest.initialized:
+        raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
+    extractor = options.segment_extractor
+    if extractor is not None and extractor.name != manifest.segment_extractor_name:
+        raise SegmentExtractorMismatch(
+            f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, not {extractor.name!r}"
+        )
+
+
+def _row(entry: Entry) -> Row:
+    return Row(
+        entry.key,
+        entry.value,
+        entry.seq,
+        entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
+        entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
+    )

@@ -1,0 +1,275 @@
+"""How a reader keeps up: open, poll and close, in each of the three modes (docs/protocol.md 5.2 to 5.4)."""
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from shale.engine.pin import Pin
+from shale.engine.reader_lease import needs_renewal, note_listed, renew_checkpoints, replace_checkpoints
+from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.engine.reader_state import ReaderState, StateBuilder
+from shale.engine.reader_tables import Tables, is_changed
+from shale.env import Env
+from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing, ShaleError
+from shale.protocol.checkpoints import release_checkpoints
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.versioned import Versioned
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+_CLOSE_LIMIT_S: Final = 10.0
+log = get_logger("reader")
+
+
+class Follower:
+    """Owns the reader's state and its checkpoints.  One poll at a time; reads go on meanwhile."""
+
+    def __init__(
+        self,
+        manifests: ManifestStore,
+        stored: StoredManifest,
+        builder: StateBuilder,
+        options: ReaderOptions,
+        *,
+        env: Env,
+        metrics: Metrics,
+    ) -> None:
+        self._manifests = manifests
+        self._stored = stored
+        self._builder = builder
+        self._env = env
+        self._options = options
+        self._state: ReaderState | None = None
+        self._retired: list[Pin] = []
+        self._drawn: set[UUID] = set()
+        self._settled = anyio.Event()
+        self._settled.set()
+        self._lost = metrics.counter("slatedb_reader_lease_lost_total")
+        self._reestablished = metrics.counter("slatedb_reader_reestablish_total")
+
+    @property
+    def state(self) -> ReaderState:
+        """What is served now."""
+        assert self._state is not None, "not open"
+        return self._state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a state."""
+        return self._state is not None
+
+    @property
+    def expire_ms(self) -> int | None:
+        """When the lease ends; ``None`` without a lease."""
+        return self.state.pin.expire_s * 1000 if self.is_open and self._options.mode is ReaderMode.MANAGED else None
+
+    async def settled_state(self) -> ReaderState:
+        """What is served now, once no commit is under way that takes its protection away."""
+        while self.state.pin.is_closing:
+            await self._settled.wait()
+        return self.state
+
+    async def open(self) -> None:
+        """Establish the first state.
+
+        Raises:
+            CheckpointMissing: pinned to a checkpoint that is not listed, or has expired.
+            ManifestMissing: the checkpoint's version is gone.
+            WalTruncated: a WAL file that the checkpoint protects is gone.
+        """
+        match self._options.mode:
+            case ReaderMode.MANAGED:
+                await self._replace()
+            case ReaderMode.CHECKPOINT:
+                await self._open_checkpoint()
+            case ReaderMode.FOLLOW_LATEST:
+                await self._serve(self._stored.current, Pin(), None)
+
+    async def poll(self, *, destroyed: bool = False) -> None:
+        """Look for what is new.  A pinned reader has nothing to look for.
+
+        Args:
+            destroyed: the database is marked so: the lease is not renewed any more.
+
+        Raises:
+            InvalidDbState: it is marked and the lease is over.
+        """
+        mode = self._options.mode
+        if mode is ReaderMode.CHECKPOINT:
+            return
+        latest = await self._stored.refresh()
+        if mode is ReaderMode.FOLLOW_LATEST:
+            if latest.id <= self.state.manifest.id:
+                await self._replay_newer()
+            else:
+                await self._serve(latest, self.state.pin, self.state)
+            return
+        if destroyed:
+            await self._poll_destroyed()
+            return
+        self._forget_lost(note_listed(latest.value, self._retired))
+        if note_listed(latest.value, [self.state.pin]):
+            await self._reestablish()
+        elif is_changed(self.state.manifest.value, latest.value):
+            await self._replace()
+        else:
+            await self._replay_newer()
+        await self._renew()
+
+    def fail(self, error: ShaleError) -> None:
+        """End everything that reads."""
+        for pin in [*self._retired, *([self._state.pin] if self._state is not None else [])]:
+            pin.fail(error)
+            pin.is_closing = False
+        self._settled.set()
+
+    async def close(self, error: ShaleError) -> None:
+        """End everything that reads, and remove every checkpoint of ours, also one whose commit was interrupted.
+
+        Gives up after some seconds: then the checkpoints expire.
+        """
+        self.fail(error)
+        if not self._drawn:
+            return
+        with anyio.move_on_after(_CLOSE_LIMIT_S, shield=True):
+            await release_checkpoints(self._stored, self._drawn)
+            self._drawn.clear()
+
+    async def _open_checkpoint(self) -> None:
+        checkpoint_id = self._options.checkpoint
+        assert checkpoint_id is not None
+        entry = self._stored.value.checkpoint(checkpoint_id)
+        if entry is None or entry.is_expired(self._env.clock.now_ms()):
+            raise CheckpointMissing(checkpoint_id)
+        manifest = await self._read(entry.manifest_id)
+        tables = Tables.before_replay(manifest.value)
+        if not self._options.skip_wal_replay:
+            tables = await self._builder.replay_exactly(tables, manifest.value.next_wal_sst_id - 1)
+        self._state = self._builder.build(manifest, tables, Pin(checkpoint_id), None)
+
+    async def _replace(self) -> None:
+        """Commit a checkpoint of the newest state in place of the old one, and serve that state."""
+        old = self._state.pin if self._state is not None else None
+        candidates = [*self._retired, old] if old is not None else []
+        new_id = self._env.ids.uuid()
+        self._drawn.add(new_id)
+        dropped: list[Pin] = []
+
+        def change(current: Versioned[Manifest]) -> Manifest | None:
+            # Decided anew for every attempt, and final from here on: a pin marked closing gets no new users.
+            dropped[:] = [pin for pin in candidates if pin.is_closing or not self._must_keep(pin)]
+            for pin in dropped:
+                pin.is_closing = True
+            return replace_checkpoints(
+                current.value,
+                current.id + 1,
+                new_id=new_id,
+                kept=[pin for pin in candidates if pin not in dropped],
+                dropped=dropped,
+                now_ms=self._env.clock.now_ms(),
+                lifetime_ms=self._options.lifetime_ms,
+            )
+
+        self._settled = anyio.Event()
+        try:
+            committed = await self._stored.apply(change)
+            entry = committed.value.checkpoint(new_id)
+            if entry is None:
+                raise CheckpointMissing(new_id)
+            pinned = committed if committed.id == entry.manifest_id else await self._read(entry.manifest_id)
+            self._retired = [pin for pin in candidates if pin not in dropped]
+            self._forget_lost(note_listed(committed.value, self._retired))
+            self._drawn -= {pin.checkpoint_id for pin in dropped if pin.checkpoint_id is not None}
+            await self._serve(pinned, Pin(new_id, entry.expire_s), self._state)
+        finally:
+            for pin in dropped:
+                pin.is_closing = False
+            self._settled.set()
+
+    def _must_keep(self, pin: Pin) -> bool:
+        return pin.is_used and self._options.defer_checkpoint_release
+
+    async def _reestablish(self) -> None:
+        """Our checkpoint was collected while we could not renew it: begin again on the newest state."""
+        lost = self.state.pin
+        self._lost.inc()
+        await self._replace()
+        assert lost.checkpoint_id is not None
+        lost.fail(CheckpointMissing(lost.checkpoint_id))
+        self._reestablished.inc()
+        log.warning(
+            Event.READER_CHECKPOINT_REESTABLISHED,
+            checkpoint_id=str(self.state.pin.checkpoint_id),
+            expire_s=self.state.pin.expire_s,
+        )
+
+    def _forget_lost(self, lost: list[Pin]) -> None:
+        """End the scans of old states whose checkpoints are gone."""
+        for pin in lost:
+            assert pin.checkpoint_id is not None
+            pin.fail(CheckpointMissing(pin.checkpoint_id))
+            self._drawn.discard(pin.checkpoint_id)
+        self._retired = [pin for pin in self._retired if pin not in lost]
+
+    async def _renew(self) -> None:
+        """Renew what is needed once half of a lifetime is over, and drop what is not needed any more with it."""
+        used = [pin for pin in self._retired if pin.is_used]
+        unused = [pin for pin in self._retired if not pin.is_used]
+        kept = [self.state.pin, *used]
+        if not needs_renewal(kept, self._env.clock.now_ms(), self._options.lifetime_ms):
+            return
+
+        def change(current: Versioned[Manifest]) -> Manifest | None:
+            return renew_checkpoints(
+                current.value,
+                kept=kept,
+                dropped=unused,
+                now_ms=self._env.clock.now_ms(),
+                lifetime_ms=self._options.lifetime_ms,
+            )
+
+        committed = await self._stored.apply(change)
+        self._retired = used
+        self._drawn -= {pin.checkpoint_id for pin in unused if pin.checkpoint_id is not None}
+        self._forget_lost(note_listed(committed.value, used))
+        if note_listed(committed.value, [self.state.pin]):
+            await self._reestablish()
+            return
+        log.info(
+            Event.READER_CHECKPOINT_REFRESHED,
+            checkpoint_id=str(self.state.pin.checkpoint_id),
+            expire_s=self.state.pin.expire_s,
+        )
+
+    async def _poll_destroyed(self) -> None:
+        expire_ms = self.expire_ms
+        if expire_ms is not None and self._env.clock.now_ms() >= expire_ms:
+            raise InvalidDbState("the database is destroyed and the lease of this reader is over")
+        await self._replay_newer()
+
+    async def _serve(self, manifest: Versioned[Manifest], pin: Pin, previous: ReaderState | None) -> None:
+        """Build the state of a manifest on the tables at hand, and serve it."""
+        tables = Tables.before_replay(manifest.value) if previous is None else previous.tables.above(manifest.value)
+        if not self._options.skip_wal_replay:
+            tables = await self._builder.replay(tables)
+        self._state = self._builder.build(manifest, tables, pin, previous)
+
+    async def _replay_newer(self) -> None:
+        """Serve what the WAL got since."""
+        if self._options.skip_wal_replay:
+            return
+        state = self.state
+        tables = await self._builder.replay(state.tables)
+        if tables != state.tables:
+            self._state = self._builder.build(state.manifest, tables, state.pin, state)
+
+    async def _read(self, manifest_id: int) -> Versioned[Manifest]:
+        manifest = await self._manifests.read(manifest_id)
+        if manifest is None:
+            raise ManifestMissing(manifest_id)
+        return Versioned(manifest_id, manifest)
