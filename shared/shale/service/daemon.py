@@ -98,7 +98,7 @@ class _Shell(Generic[S]):
         try:
             await self._serve_and_work(started_s)
         except Exception as error:  # noqa: BLE001 - the top of the process: every error becomes a line and a code
-            self.exit_code = log_failure(self._log, error, role=role, started=self._health.started)
+            self.exit_code = log_failure(self._log, error, started=self._health.started)
         else:
             undurable = self._process.undurable if self._process is not None else None
             self.exit_code = log_end(self._log, self._stop, undurable)

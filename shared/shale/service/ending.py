@@ -22,7 +22,7 @@ def log_end(log: EventLog, stop: Stop, undurable: Undurable | None) -> int:
     return ExitCode.OK
 
 
-def log_failure(log: EventLog, error: BaseException, *, role: str, started: bool) -> int:
+def log_failure(log: EventLog, error: BaseException, *, started: bool) -> int:
     """Say what ended the process, in one line; only an unexpected error brings its traceback."""
     worst = worst_error(error)
     code = daemon_exit_code(error, started=started)
@@ -32,8 +32,8 @@ def log_failure(log: EventLog, error: BaseException, *, role: str, started: bool
         case StoreUnsafe():
             log.error(Event.STORE_UNSAFE, error=worst, exit_code=int(code))
         case FencedError():
-            event = Event.COMPACTOR_FENCED if role in ("compactor", "worker") else Event.WRITER_FENCED
-            log.warning(event, error=worst, exit_code=int(code))
+            # Who was fenced has said so, once.
+            log.info(Event.SHUTDOWN_DONE, reason="fenced", error=str(worst), exit_code=int(code))
         case CorruptionError():
             log.error(Event.DAEMON_FAILED, error=worst, path=worst.path, offset=worst.offset, exit_code=int(code))
         case _:

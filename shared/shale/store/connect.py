@@ -45,10 +45,12 @@ def connect(
     """The store that all parts of a process share: attempts are counted, failures retried.
 
     Args:
-        url: where; or an adapter that the caller made.
+        url: where; or an adapter that the caller made; or what this function returned, which is shared as it is.
         component: the label of the requests: writer, reader, compactor, worker, gc, admin or pipeline.
         store_type: main or wal.
     """
+    if isinstance(url, RetryingStore):
+        return url
     options = options if options is not None else StoreOptions()
     adapter = open_store(url, options) if isinstance(url, str) else url
     if metrics is not None:

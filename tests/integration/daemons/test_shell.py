@@ -94,7 +94,7 @@ def test_even_a_stop_that_ignores_its_end_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "code", "event"),
     [
-        ({"FAIL": "FencedError"}, 80, "writer.fenced"),
+        ({"FAIL": "FencedError"}, 80, "shutdown.done"),
         ({"FAIL": "CorruptionError"}, 65, "daemon.failed"),
         ({"FAIL": "ProtocolPanic"}, 70, "protocol.panic"),
         ({"FAIL": "UnavailableError"}, 75, "daemon.failed"),

@@ -1,0 +1,120 @@
+"""The ASGI application of the data port: routes, who may call, and when no new work is taken.
+
+Routing looks at the raw path, because a key may hold any bytes.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from secrets import compare_digest
+from typing import NamedTuple
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from shale.env import Clock
+from shale.errors import ShaleError
+from shale.service.admin import json_response
+from shale.telemetry.metrics import Metrics
+from shale_writer.fields import KV_PREFIX
+from shale_writer.handlers import Handlers
+from shale_writer.openapi import document
+from shale_writer.problems import Problem, busy, problem_of, response
+from shale_writer.settings import HttpSection
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class _Route(NamedTuple):
+    name: str
+    methods: Mapping[str, Handler]
+
+
+class Api:
+    """The network interface on one open database.
+
+    ``draining``: refuse new work.
+    """
+
+    def __init__(self, handlers: Handlers, http: HttpSection, metrics: Metrics, clock: Clock) -> None:
+        self.draining = False
+        self._clock = clock
+        self._token = http.bearer_token.get_secret_value().encode() if http.bearer_token is not None else None
+        self._free = http.max_concurrent_requests
+        self._inflight = metrics.gauge("shale_http_requests_inflight")
+        self._kv = _Route("kv", {"GET": handlers.get, "PUT": handlers.put, "DELETE": handlers.delete})
+        self._routes = {
+            b"/v1/batch": _Route("batch", {"POST": handlers.batch}),
+            b"/v1/get-many": _Route("get-many", {"POST": handlers.get_many}),
+            b"/v1/scan": _Route("scan", {"POST": handlers.scan}),
+            b"/openapi.json": _Route("openapi", {"GET": _serve_openapi}),
+        }
+        self._observed = {
+            route.name: (
+                metrics.histogram("shale_http_request_duration_seconds", route=route.name),
+                {
+                    status: metrics.counter("shale_http_requests_total", route=route.name, status=status)
+                    for status in ("2xx", "3xx", "4xx", "5xx")
+                },
+            )
+            for route in (self._kv, *self._routes.values(), _NOWHERE)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        assert scope["type"] == "http"
+        route = self._kv if scope["raw_path"].startswith(KV_PREFIX) else self._routes.get(scope["raw_path"], _NOWHERE)
+        seconds, by_status = self._observed[route.name]
+        start_s = self._clock.monotonic_s()
+        self._free -= 1
+        self._inflight.inc()
+        try:
+            answer = await self._answer(route, Request(scope, receive))
+            by_status[f"{answer.status_code // 100}xx"].inc()
+            await answer(scope, receive, send)
+        except ClientDisconnect:
+            return
+        finally:
+            self._free += 1
+            self._inflight.dec()
+            seconds.observe(self._clock.monotonic_s() - start_s)
+
+    async def _answer(self, route: _Route, request: Request) -> Response:
+        try:
+            return await self._admit(route, request)(request)
+        except Problem as problem:
+            return response(problem)
+        except ShaleError as error:
+            return response(problem_of(error))
+
+    def _admit(self, route: _Route, request: Request) -> Handler:
+        if self._token is not None and not self._is_authorized(request):
+            challenge = {"WWW-Authenticate": "Bearer"}
+            raise Problem(HTTPStatus.UNAUTHORIZED, "a bearer token is required", headers=challenge)
+        if not route.methods:
+            raise Problem(HTTPStatus.NOT_FOUND, "there is no such call; see /openapi.json")
+        handler = route.methods.get(request.method)
+        if handler is None:
+            allowed = {"Allow": ", ".join(route.methods)}
+            raise Problem(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not a method of this call", headers=allowed
+            )
+        if self.draining:
+            problem = busy("the writer is stopping")
+            problem.headers["Connection"] = "close"
+            raise problem
+        if self._free < 0:
+            raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
+        return handler
+
+    def _is_authorized(self, request: Request) -> bool:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        assert self._token is not None
+        return scheme.lower() == "bearer" and compare_digest(token.strip().encode(), self._token)
+
+
+async def _serve_openapi(request: Request) -> Response:  # noqa: ARG001 - the signature of a handler
+    return json_response(document())
+
+
+_NOWHERE = _Route("none", {})

@@ -1,0 +1,117 @@
+"""Request bodies: bounded one by one and all together, read as they come."""
+
+from http import HTTPStatus
+
+import msgpack
+import orjson
+from starlette.requests import Request
+
+from shale_writer.problems import Problem, bad_request, busy, too_large
+
+JSON = "application/json"
+MSGPACK = "application/msgpack"
+LINGER_FACTOR = 2
+"""A body that is over the limit is still received up to this many times the limit, and dropped: a client that sends
+before it listens would otherwise see a broken connection instead of the answer."""
+
+_MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
+
+
+class BodyBudget:
+    """How many bytes of bodies may be in memory at once, over all requests."""
+
+    def __init__(self, total_bytes: int, body_max_bytes: int) -> None:
+        self._free_bytes = total_bytes
+        self._body_max_bytes = body_max_bytes
+
+    async def read(self, request: Request) -> "Body":
+        """Read the whole body.
+
+        Raises:
+            Problem: it is over the limit (413), or too much is being read already (503).
+            ClientDisconnect: the client went away; nothing is kept.
+        """
+        body = Body(self)
+        received = 0
+        try:
+            async for chunk in request.stream():
+                received += len(chunk)
+                if received <= self._body_max_bytes:
+                    body.take(len(chunk))
+                    body.data += chunk
+                elif received > LINGER_FACTOR * self._body_max_bytes:
+                    break
+        except BaseException:
+            body.release()
+            raise
+        if received > self._body_max_bytes:
+            body.release()
+            raise too_large(f"the body has more than {self._body_max_bytes} bytes")
+        return body
+
+    def take(self, size_bytes: int) -> None:
+        """Reserve memory."""
+        if size_bytes > self._free_bytes:
+            raise busy("too many large requests at once", status=HTTPStatus.SERVICE_UNAVAILABLE)
+        self._free_bytes -= size_bytes
+
+    def give_back(self, size_bytes: int) -> None:
+        """Free memory."""
+        self._free_bytes += size_bytes
+
+
+class Body:
+    """One body in memory; leaving the ``with`` block frees its share of the budget."""
+
+    __slots__ = ("_budget", "_taken_bytes", "data")
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self._taken_bytes = 0
+        self.data = bytearray()
+
+    def take(self, size_bytes: int) -> None:
+        """Reserve memory for more of the body."""
+        self._budget.take(size_bytes)
+        self._taken_bytes += size_bytes
+
+    def release(self) -> None:
+        """Free the memory."""
+        self._budget.give_back(self._taken_bytes)
+        self._taken_bytes = 0
+        self.data = bytearray()
+
+    def __enter__(self) -> "Body":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def is_msgpack(request: Request) -> bool:
+    """Whether the body is msgpack; JSON otherwise.
+
+    Raises:
+        Problem: neither (415).
+    """
+    content_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if content_type in _MSGPACK_NAMES:
+        return True
+    if content_type == JSON or content_type.endswith("+json"):
+        return False
+    raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"{content_type}: send {JSON} or {MSGPACK}")
+
+
+def decode(data: bytearray, *, packed: bool) -> dict[str, object]:
+    """A body as a table of names and values.
+
+    Raises:
+        Problem: it is malformed, or not a table (400).
+    """
+    try:
+        value = msgpack.unpackb(data, use_list=False, strict_map_key=True) if packed else orjson.loads(data)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise bad_request(f"the body is not {'msgpack' if packed else 'JSON'}: {error}") from error
+    if not isinstance(value, dict):
+        raise bad_request("the body is not a table of names and values")
+    return value

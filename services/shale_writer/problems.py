@@ -1,0 +1,91 @@
+"""Errors as RFC 9457 problem documents (docs/design.md 5)."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import orjson
+from starlette.responses import Response
+
+from shale.errors import (
+    AccessDenied,
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    ErrorKind,
+    FencedError,
+    InvalidRequestError,
+    NotFoundError,
+    ShaleError,
+    UnavailableError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUS: tuple[tuple[type[ShaleError], HTTPStatus], ...] = (
+    (FencedError, HTTPStatus.MISDIRECTED_REQUEST),
+    (ClosedError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (AccessDenied, HTTPStatus.SERVICE_UNAVAILABLE),
+    (CorruptionError, HTTPStatus.INTERNAL_SERVER_ERROR),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (ConflictError, HTTPStatus.CONFLICT),
+    (InvalidRequestError, HTTPStatus.BAD_REQUEST),
+)
+_RETRY_AFTER_S = {HTTPStatus.TOO_MANY_REQUESTS: 1, HTTPStatus.SERVICE_UNAVAILABLE: 1}
+
+
+class Problem(Exception):
+    """A request that is answered with a problem document."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, *, kind: str = "invalid", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.kind = kind
+        self.headers = dict(headers or {})
+
+
+def bad_request(detail: str) -> Problem:
+    """The client must change the request."""
+    return Problem(HTTPStatus.BAD_REQUEST, detail)
+
+
+def too_large(detail: str) -> Problem:
+    """The body is over a limit; the connection ends, because the rest of the body is not read."""
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, headers={"Connection": "close"})
+
+
+def busy(detail: str, *, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILABLE) -> Problem:
+    """The same request may work a little later."""
+    return Problem(status, detail, kind=ErrorKind.UNAVAILABLE.value)
+
+
+def problem_of(error: ShaleError) -> Problem:
+    """What a client is told about an error of the engine."""
+    for class_, status in _STATUS:
+        if isinstance(error, class_):
+            return Problem(status, str(error), kind=error.kind.value)
+    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), kind=error.kind.value)
+
+
+def document(problem: Problem) -> dict[str, object]:
+    """The problem document; ``type`` is made of the kind, which clients may compare."""
+    return {
+        "type": f"urn:shale:problem:{problem.kind.replace(':', '-')}",
+        "title": problem.status.phrase,
+        "status": problem.status.value,
+        "detail": problem.detail,
+        "kind": problem.kind,
+        "retryable": problem.status in _RETRY_AFTER_S,
+    }
+
+
+def response(problem: Problem) -> Response:
+    """The answer."""
+    headers = dict(problem.headers)
+    retry_after_s = _RETRY_AFTER_S.get(problem.status)
+    if retry_after_s is not None:
+        headers["Retry-After"] = str(retry_after_s)
+    return Response(orjson.dumps(document(problem)), problem.status.value, headers, MEDIA_TYPE)
