@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _LOOSE = ir.VectorType(_I8, 16)
@@ -104,3 +105,14 @@ def leading_zeros(_: Any, value: Any) -> Any:
         return builder.ctlz(args[0], ir.IntType(1)(0))
 
     return types.int64(types.uint64), build
+
+
+@intrinsic
+def data_of(_: Any, buffer: Any) -> Any:
+    """Where the bytes of a ``bytes`` argument begin."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = make_array(signature.args[0])(context, builder, args[0])
+        return builder.ptrtoint(view.data, _I64)
+
+    return types.int64(buffer), build

@@ -1,0 +1,185 @@
+"""The lookup kernel against a search through all rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shale.engine.tree_lookup import TreeLookup
+from shale.format.block_plain import encode_block_plain
+from shale.kernels import lookup_layout as layout
+from shale.kernels.choice import load_kernels
+from shale.kernels.rows import rows_from_entries
+from shale.sst.builder import build_sst
+from shale.sst.meta import decode_meta, meta_span
+from shale.sst.options import SstOptions
+from shale.sst.slot import SstSlot, address_of
+from shale.types import EVERYTHING, Entry, KeyRange, RunId, SortedRun, Sst, SstView, Tree, Ulid
+from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
+from tests.unit.kernels.strategies import KEYS, entries, in_order
+
+SEQS = st.integers(0, 30)
+PROBES = KEYS | st.sampled_from([b"user/00000010/name", b"user/000000100", b"kkk", b"z"])
+ROWS = st.lists(st.builds(lambda entry, seq: entry._replace(seq=seq), entries(), SEQS), min_size=1, max_size=150).map(
+    in_order
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    load_kernels()
+
+
+class Slots:
+    """SSTs that are wholly in memory."""
+
+    def __init__(self) -> None:
+        self._slots: dict[Ulid, SstSlot] = {}
+
+    def add(self, rows: list[Entry], *, block_size_bytes: int = 512, with_filter: bool = True) -> SstView:
+        options = SstOptions(block_size_bytes=block_size_bytes, min_filter_keys=0 if with_filter else 10_000)
+        data, info = build_sst(rows_from_entries(rows), options)
+        sst = Sst(id=Ulid(len(self._slots) + 1), info=info)
+        start, end = meta_span(info, "x")
+        meta = decode_meta(info, memoryview(data)[start:end], start, extractors=[], path="x")
+        slot = self._slots[sst.id] = SstSlot(sst, "x")
+        slot.load(meta)
+        offsets = meta.index.offsets.tolist()
+        for block in range(len(meta.index)):
+            slot.put_image(block, data[offsets[block] : offsets[block + 1] - 4])
+        return SstView.identity(sst)
+
+    def slot(self, sst: Sst) -> SstSlot:
+        return self._slots[sst.id]
+
+
+def ask(tree: TreeLookup, key: bytes, max_seq: int) -> tuple[int, Entry | None]:
+    from shale.kernels.lookup import lookup
+
+    status = lookup(key, max_seq, tree.table, tree.count, tree.out_address)
+    if status != layout.FOUND:
+        return status, None
+    level, window, block, at, size, seq, flags, create_ts, expire_ts, *_ = tree.out
+    image = tree.levels[level].windows[window].slot.images[block]
+    assert image is not None
+    return status, Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
+
+
+def newest(rows: list[Entry], key: bytes, max_seq: int, key_range: KeyRange = EVERYTHING) -> Entry | None:
+    visible = (row for row in rows if row.key == key and row.seq <= max_seq and key_range.contains(key))
+    return next(visible, None)
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.lists(PROBES, min_size=1), SEQS, st.booleans())
+def test_levels_answer_in_order(levels: list[list[Entry]], probes: list[bytes], max_seq: int, filters: bool) -> None:
+    slots = Slots()
+    tree = TreeLookup(Tree(l0=tuple(slots.add(rows, with_filter=filters) for rows in levels)), slots)
+    for key in {*probes, *(row.key for row in levels[0])}:
+        expected = next(filter(None, (newest(rows, key, max_seq) for rows in levels)), None)
+        assert ask(tree, key, max_seq)[1] == expected
+
+
+@given(ROWS, st.integers(0, 150), PROBES, PROBES, SEQS)
+def test_runs_and_projected_views(rows: list[Entry], cut: int, low: bytes, high: bytes, max_seq: int) -> None:
+    slots = Slots()
+    parts = [part for part in (rows[:cut], rows[cut:]) if part]
+    shown = KeyRange.half_open(min(low, high), max(low, high))
+    views = tuple(slots.add(part) for part in parts)
+    first = SstView(id=views[0].id, sst=views[0].sst, visible_range=shown)
+    run = SortedRun(id=RunId(1), ssts=(first, *views[1:]))
+    tree = TreeLookup(Tree(compacted=(run,)), slots)
+    for key in {row.key for row in rows}:
+        expected = newest(parts[0], key, max_seq, shown) or newest(
+            [row for part in parts[1:] for row in part], key, max_seq
+        )
+        assert ask(tree, key, max_seq)[1] == expected
+
+
+def test_versions_that_straddle_blocks() -> None:
+    rows = [
+        Entry(b"a", b"", 1, 0),
+        *(Entry(b"k", b"%d" % seq, seq, 0) for seq in range(300, 0, -1)),
+        Entry(b"z", b"", 1, 0),
+    ]
+    slots = Slots()
+    tree = TreeLookup(Tree(l0=(slots.add(rows),)), slots)
+    for seq in (0, 1, 150, 299, 300, 10_000):
+        assert ask(tree, b"k", seq)[1] == newest(rows, b"k", seq)
+
+
+def test_what_is_not_in_memory_is_asked_for() -> None:
+    slots = Slots()
+    views = [slots.add([Entry(b"k", b"%d" % number, number, 0)]) for number in (2, 1)]
+    tree = TreeLookup(Tree(l0=tuple(views)), slots)
+    slots.slot(views[0].sst).drop_image(0)
+    assert ask(tree, b"k", 9)[0] == layout.NEED_BLOCK
+    assert tree.out[layout.OUT_LEVEL] == 0
+    slots.slot(views[0].sst).unload()
+    assert ask(tree, b"k", 9)[0] == layout.NEED_META
+
+
+def test_many_keys_in_one_call() -> None:
+    from shale.kernels.lookup import lookup_many
+
+    rows = [Entry(b"k%03d" % number, b"v%d" % number, 1, 0) for number in range(0, 400, 2)]
+    slots = Slots()
+    tree = TreeLookup(Tree(l0=(slots.add(rows),)), slots)
+    probes = rows_from_entries([Entry(b"k%03d" % number, b"", 0, 0) for number in range(400)])
+    out = np.zeros((400, layout.OUT_WORDS), np.int64)
+    statuses = np.zeros(400, np.int64)
+    lookup_many(
+        address_of(probes.key_bytes), address_of(probes.key_offsets), 400, 9, tree.table, tree.count,
+        address_of(out), address_of(statuses),
+    )  # fmt: skip
+    assert statuses.tolist() == [layout.FOUND, layout.ABSENT] * 200
+    image = slots.slot(tree.tree.l0[0].sst).images
+    record = out[100]
+    block = image[record[layout.OUT_BLOCK]]
+    assert block is not None
+    at = record[layout.OUT_VALUE]
+    assert block[at : at + record[layout.OUT_VALUE_LEN]] == b"v100"
+
+
+def find(image: bytes, version: int, key: bytes, max_seq: int) -> tuple[int, Entry | None]:
+    from shale.kernels.lookup_block import IN_BLOCK, find_in_block
+
+    out = np.zeros(layout.OUT_WORDS, np.int64)
+    data, wanted = np.frombuffer(image, np.uint8), np.frombuffer(key, np.uint8)
+    status = find_in_block(
+        address_of(data), len(image), version, address_of(wanted), len(key), max_seq, address_of(out)
+    )
+    if status != IN_BLOCK:
+        return status, None
+    _, _, _, at, size, seq, flags, create_ts, expire_ts, *_ = out.tolist()
+    return status, Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
+
+
+@given(ROWS, PROBES, SEQS, st.sampled_from([1, 2]))
+def test_a_block_of_either_version(rows: list[Entry], probe: bytes, max_seq: int, version: int) -> None:
+    image = encode_block_plain(rows) if version == 2 else encode_block_v1(rows)
+    if len(image) > 65_535:
+        return
+    rows = rows if version == 2 else [as_v1_reads(row) for row in rows]
+    for key in {probe, *(row.key for row in rows)}:
+        assert find(image, version, key, max_seq)[1] == newest(rows, key, max_seq)
+
+
+@settings(max_examples=300)
+@given(ROWS.map(lambda rows: rows[:20]), st.data(), st.sampled_from([1, 2]))
+def test_hostile_blocks_do_no_harm(rows: list[Entry], data: st.DataObject, version: int) -> None:
+    """Any answer will do as long as it lies inside the block."""
+    image = bytearray(encode_block_plain(rows) if version == 2 else encode_block_v1(rows))
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(image) - 1) | st.integers(max(0, len(image) - 12), len(image) - 1))
+        image[place] = data.draw(st.integers(0, 255))
+    for key in {row.key for row in rows}:
+        status, entry = find(bytes(image), version, key, 30)
+        assert status in (layout.CORRUPT, 0, 1, 2)
+        assert entry is None or len(entry.value) <= len(image)
+
+
+@given(st.binary(max_size=80), st.binary(min_size=1, max_size=4), st.sampled_from([1, 2]))
+def test_noise_is_searched_safely(image: bytes, key: bytes, version: int) -> None:
+    status, entry = find(image, version, key, 30)
+    assert status in (layout.CORRUPT, 0, 1, 2)
+    assert entry is None or entry.value in image
