@@ -39,6 +39,8 @@ class DaemonSettings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
 
     ROLE: ClassVar[str]
+    FLAGS: ClassVar[tuple[str, ...]] = ()
+    """Boolean settings that have an option of their own, such as ``take_over``: ``--take-over``."""
 
     database: DatabaseSection
     store: StoreSection = StoreSection()
@@ -146,6 +148,9 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
     parser.add_argument("--admin-port", help="port of metrics and health; 0 takes a free one")
     if "http" in settings_cls.model_fields:
         parser.add_argument("--port", help="port of the network interface; 0 takes a free one")
+    for flag in settings_cls.FLAGS:
+        about = settings_cls.model_fields[flag].description
+        parser.add_argument(f"--{flag.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=about)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, repeatable")
     given = vars(parser.parse_args(argv))
     layer = Layer()
@@ -157,6 +162,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         "log_level": ("log", "level"),
         "admin_port": ("admin", "port"),
         "port": ("http", "port"),
+        **{flag: (flag,) for flag in settings_cls.FLAGS},
     }
     for option, names in places.items():
         if given.get(option) is not None:

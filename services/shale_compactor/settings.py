@@ -1,0 +1,144 @@
+"""The settings of the compactor; ``options()`` is what its parts take.
+
+The engine's settings stand under ``compactor_options`` with SlateDB's names and units, so that a file written for
+SlateDB is read as it is.
+"""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from shale.errors import InvalidRequestError
+from shale.protocol.options import MissingBoundary, ProtocolOptions
+from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section
+from shale.service.settings import DaemonSettings
+from shale.sst.options import SstOptions
+from shale.types import Compression
+from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.process import CompactorOptions
+from shale_compactor.scheduler import SizeTieredOptions
+
+COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(), ExecutorOptions(), ProtocolOptions()
+
+
+class SchedulerSection(Section):
+    """How many sources a merge has, and how similar the sizes of runs are."""
+
+    min_compaction_sources: int = Field(default=COORDINATOR.scheduler.min_compaction_sources, ge=1)
+    max_compaction_sources: int = Field(default=COORDINATOR.scheduler.max_compaction_sources, ge=1)
+    include_size_threshold: float = Field(default=COORDINATOR.scheduler.include_size_threshold, gt=0)
+
+
+class WorkerSection(Section):
+    """The worker inside this process."""
+
+    max_concurrent_compactions: int = Field(default=WORKER.max_concurrent_compactions, ge=1)
+    compactions_poll_interval: PositiveSeconds = WORKER.compactions_poll_interval_s
+    heartbeat_interval: PositiveSeconds = WORKER.heartbeat_interval_s
+    persist_every_sst: bool = Field(
+        default=WORKER.persist_every_sst, description="Publish progress after each output SST."
+    )
+    max_job_attempts: int | None = Field(default=WORKER.max_job_attempts, ge=1, description="None: try for ever.")
+    max_sst_size: Bytes = Field(default=EXECUTOR.max_sst_size_bytes, gt=0)
+    max_subcompactions: int = Field(default=EXECUTOR.max_subcompactions, ge=1)
+    max_fetch_tasks: int = Field(default=4, ge=1, description="SlateDB's; here read buffers follow from memory_bytes.")
+    bytes_to_fetch: Bytes = Field(default=2 * 1024 * 1024, gt=0, description="SlateDB's; see max_fetch_tasks.")
+    min_filter_keys: int = Field(default=EXECUTOR.sst.min_filter_keys, ge=0)
+    memory_bytes: Bytes = Field(
+        default=EXECUTOR.memory_bytes, gt=0, description="Read buffers of all running jobs together."
+    )
+    name: str = Field(default=WORKER.name, description="The label worker of metrics; stable over restarts.")
+
+
+class CompactorOptionsSection(Section):
+    """SlateDB's ``compactor_options``."""
+
+    poll_interval: PositiveSeconds = COORDINATOR.poll_interval_s
+    commit_compacted_interval: PositiveSeconds = COORDINATOR.commit_compacted_interval_s
+    manifest_update_timeout: PositiveSeconds = PROTOCOL.manifest_update_timeout_s
+    max_concurrent_compactions: int = Field(default=COORDINATOR.scheduler.max_concurrent_compactions, ge=1)
+    worker_heartbeat_timeout: PositiveSeconds = COORDINATOR.worker_heartbeat_timeout_s
+    checkpoint_lifetime: Seconds = Field(default=COORDINATOR.checkpoint_lifetime_s, ge=2)
+    enable_trivial_move: bool = COORDINATOR.enable_trivial_move
+    scheduler_options: SchedulerSection = SchedulerSection()
+    worker: WorkerSection | None = WorkerSection()
+
+
+class CompactorSettings(DaemonSettings):
+    """The compactor: schedules and commits compactions and, unless told otherwise, executes them."""
+
+    ROLE: ClassVar[str] = "compactor"
+    FLAGS: ClassVar[tuple[str, ...]] = ("take_over", "embedded_worker")
+
+    compactor_options: CompactorOptionsSection = CompactorOptionsSection()
+    embedded_worker: bool = Field(default=True, description="Execute jobs here; off where separate workers do it.")
+    take_over: bool = Field(default=False, description="Start although another coordinator seems to be alive.")
+    compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
+    block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0)
+    probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
+    missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
+    boundary_files_enabled: bool = PROTOCOL.boundary_files_enabled
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "CompactorSettings":
+        try:
+            self.options()
+        except InvalidRequestError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def options(self) -> CompactorOptions:
+        """The options of coordinator, worker and executor.
+
+        Raises:
+            InvalidRequestError: they contradict each other.
+        """
+        section = self.compactor_options
+        worker = section.worker if section.worker is not None else WorkerSection()
+        scheduler = section.scheduler_options
+        return CompactorOptions(
+            coordinator=CoordinatorOptions(
+                scheduler=SizeTieredOptions(
+                    min_compaction_sources=scheduler.min_compaction_sources,
+                    max_compaction_sources=scheduler.max_compaction_sources,
+                    include_size_threshold=scheduler.include_size_threshold,
+                    max_concurrent_compactions=section.max_concurrent_compactions,
+                ),
+                poll_interval_s=section.poll_interval,
+                commit_compacted_interval_s=section.commit_compacted_interval,
+                worker_heartbeat_timeout_s=section.worker_heartbeat_timeout,
+                checkpoint_lifetime_s=section.checkpoint_lifetime,
+                enable_trivial_move=section.enable_trivial_move,
+            ),
+            worker=WorkerOptions(
+                name=worker.name,
+                max_concurrent_compactions=worker.max_concurrent_compactions,
+                compactions_poll_interval_s=worker.compactions_poll_interval,
+                heartbeat_interval_s=worker.heartbeat_interval,
+                persist_every_sst=worker.persist_every_sst,
+                max_job_attempts=worker.max_job_attempts,
+            ),
+            executor=ExecutorOptions(
+                sst=SstOptions(
+                    block_size_bytes=self.block_size_bytes,
+                    compression=Compression[self.compression_codec.upper()],
+                    min_filter_keys=worker.min_filter_keys,
+                ),
+                max_sst_size_bytes=worker.max_sst_size,
+                max_subcompactions=worker.max_subcompactions,
+                memory_bytes=worker.memory_bytes,
+            ),
+            embedded_worker=self.embedded_worker and section.worker is not None,
+            take_over=self.take_over,
+        )
+
+    def protocol(self) -> ProtocolOptions:
+        """The options of sequenced files, boundaries and epochs."""
+        return ProtocolOptions(
+            component="compactor",
+            probe_max_staleness_s=self.probe_max_staleness,
+            missing_boundary=self.missing_boundary,
+            boundary_files_enabled=self.boundary_files_enabled,
+            manifest_update_timeout_s=self.compactor_options.manifest_update_timeout,
+        )

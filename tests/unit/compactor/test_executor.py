@@ -1,0 +1,186 @@
+"""The executor on real SSTs: what it keeps, where it cuts, how it goes on (docs/protocol.md 6.11)."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.errors import CorruptionError
+from shale.sst.options import SstOptions
+from shale.store.memory import MemoryStore
+from shale.types import EVERYTHING, CompactionContext, KeyRange, Manifest, RunId, Seq, SortedRun, Subcompaction, Tree
+from shale.types import TieredSpec as Spec
+from shale_compactor.executor import Executor
+from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.job import plan_job
+from shale_compactor.progress import JobProgress
+from tests.unit.compactor.ssts import delete, put, read_ssts, write_view
+from tests.unit.compactor.values import entry, ulid
+
+pytestmark = pytest.mark.anyio
+ENV = Env(SystemClock(), random.Random(1), InlineCpu())
+SMALL = ExecutorOptions(sst=SstOptions(block_size_bytes=256), max_sst_size_bytes=2048, max_subcompactions=1)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+def key(index):
+    return b"key%06d" % index
+
+
+async def job_of(store, l0, runs=(), *, last_run=True, tick=0):
+    """A job over L0s (oldest first) and runs (oldest first), with run 0 left out below if it is not the last."""
+    views = [await write_view(store, "db", ulid(100 + i), rows, block_size_bytes=256) for i, rows in enumerate(l0)]
+    older = () if last_run else (SortedRun(id=RunId(0), ssts=()),)
+    made = [
+        SortedRun(id=RunId(1 + i), ssts=(await write_view(store, "db", ulid(50 + i), rows, block_size_bytes=256),))
+        for i, rows in enumerate(runs)
+    ]
+    tree = Tree(l0=tuple(views[::-1]), compacted=(*made[::-1], *older))
+    spec = Spec(
+        l0_view_ids=tuple(view.id for view in tree.l0),
+        sorted_runs=tuple(run.id for run in made[::-1]),
+        destination=made[0].id if made else RunId(1),
+    )
+    return plan_job(entry(500, spec), Manifest(tree=tree, last_l0_clock_tick=tick))
+
+
+async def run(store, job, options=SMALL, progress=None, min_seq=2**40):
+    progress = progress or JobProgress(retention_min_seq=Seq(min_seq))
+    return await Executor(store, "db", ENV, options).run(job, progress)
+
+
+async def test_newest_versions_survive_and_order_is_by_key():
+    store = MemoryStore()
+    old, new = [put(key(i), i + 1, b"old") for i in range(50)], [put(key(i), 100 + i, b"new") for i in range(0, 50, 2)]
+    job = await job_of(store, [old, new])
+    outputs = await run(store, job)
+    entries = await read_ssts(store, "db", ENV, outputs)
+    assert [(e.key, e.value) for e in entries] == [(key(i), b"old" if i % 2 else b"new") for i in range(50)]
+
+
+@pytest.mark.parametrize(("last_run", "left"), [(True, []), (False, [key(1)])])
+async def test_tombstones_go_only_where_nothing_older_exists(last_run, left):
+    """F4.18."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(1), 1)], [delete(key(1), 2)]], last_run=last_run)
+    assert [e.key for e in await read_ssts(store, "db", ENV, await run(store, job))] == left
+
+
+async def test_a_result_without_rows_has_no_sst():
+    store = MemoryStore()
+    job = await job_of(store, [[delete(key(1), 1)]])
+    assert await run(store, job) == ()
+    assert len(await store.list("db/compacted/")) == 1
+
+
+async def test_versions_that_a_snapshot_needs_survive():
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(1), seq) for seq in (1, 2, 5, 9)]])
+    assert [e.seq for e in await read_ssts(store, "db", ENV, await run(store, job, min_seq=5))] == [9, 5]
+
+
+async def test_outputs_are_cut_between_keys():
+    """One key has more versions than fit into an SST; every one of them stays in the SST of its key."""
+    store = MemoryStore()
+    rows = [put(key(i), i + 1, bytes(40)) for i in range(200)]
+    rows += [put(key(77), 1000 + seq, bytes(40)) for seq in range(200)]
+    outputs = await run(store, await job_of(store, [rows]), min_seq=0)
+    assert len(outputs) > 4
+    for left, right in itertools.pairwise(outputs):
+        assert left.info.last_entry < right.info.first_entry
+    assert len(await read_ssts(store, "db", ENV, outputs)) == 400
+
+
+async def test_output_ids_are_not_older_than_the_job():
+    """F4.21: the worker's clock is behind the coordinator's."""
+    store = MemoryStore()
+    ahead = ENV.clock.now_ms() + 600_000
+    job = replace(await job_of(store, [[put(key(1), 1)]]), id=ulid(ahead))
+    (output,) = await run(store, job)
+    assert output.id.ms == ahead
+
+
+async def test_ranges_cover_everything_once():
+    store = MemoryStore()
+    l0 = [[put(key(i), 1000 * n + i, bytes(30)) for i in range(n, 1000, 4)] for n in range(4)]
+    options = replace(SMALL, max_subcompactions=4)
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    outputs = await run(store, await job_of(store, l0), options, progress)
+    assert len(progress.ranges) == 4
+    assert [e.key for e in await read_ssts(store, "db", ENV, outputs)] == [key(i) for i in range(1000)]
+    assert progress.context().subcompactions[0].range == progress.ranges[0]
+
+
+@pytest.mark.parametrize("kept", range(4))
+async def test_an_interrupted_job_goes_on_behind_its_last_sst(kept):
+    """T6.c: whatever was published, each row is there once in the end."""
+    store = MemoryStore()
+    rows = [put(key(i), i + 1, bytes(40)) for i in range(200)]
+    job = await job_of(store, [rows])
+    first = await run(store, job)
+    ctx = CompactionContext(
+        subcompactions=(Subcompaction(range=EVERYTHING, output_ssts=first[:kept]),), retention_min_seq=Seq(2**40)
+    )
+    progress = JobProgress(retention_min_seq=Seq(0), resumed=ctx)
+    assert progress.retention_min_seq == 2**40, "F4.17: the barrier is the context's"
+    outputs = await run(store, job, progress=progress)
+    assert outputs[:kept] == first[:kept]
+    assert [e.key for e in await read_ssts(store, "db", ENV, outputs)] == [key(i) for i in range(200)]
+
+
+async def test_resuming_inside_a_key_with_many_versions():
+    """F4.15: SlateDB splits the versions of a key over two SSTs; the rest of them follows."""
+    store = MemoryStore()
+    versions = [put(key(5), seq, bytes(20)) for seq in range(300, 0, -1)]
+    job = await job_of(store, [[*versions, put(key(6), 1)]])
+    part = (await write_view(store, "db", ulid(900), versions[:120])).sst
+    ctx = CompactionContext(
+        subcompactions=(Subcompaction(range=EVERYTHING, output_ssts=(part,)),), retention_min_seq=Seq(0)
+    )
+    outputs = await run(store, job, progress=JobProgress(retention_min_seq=Seq(0), resumed=ctx))
+    entries = await read_ssts(store, "db", ENV, outputs)
+    assert [(e.key, e.seq) for e in entries] == [(key(5), seq) for seq in range(300, 0, -1)] + [(key(6), 1)]
+
+
+async def test_a_plan_of_another_worker_is_used_as_it_is():
+    """F4.16."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1) for i in range(10)]])
+    ranges = (KeyRange.half_open(None, key(3)), KeyRange.half_open(key(3), None))
+    ctx = CompactionContext(
+        subcompactions=tuple(Subcompaction(range=keys) for keys in ranges), retention_min_seq=Seq(2**40)
+    )
+    outputs = await run(store, job, progress=JobProgress(retention_min_seq=Seq(0), resumed=ctx))
+    assert [sst.info.first_entry for sst in outputs] == [key(0), key(3)]
+
+
+async def test_a_damaged_input_fails_the_job_with_its_place():
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(30)) for i in range(100)]])
+    (name,) = [meta.key for meta in await store.list("db/compacted/")]
+    data = bytearray((await store.get(name)).data)
+    data[300] ^= 1
+    await store.put(name, bytes(data))
+    with pytest.raises(CorruptionError, match=name):
+        await run(store, job)
+    assert len(await store.list("db/compacted/")) == 1, "nothing half-written is visible"
+
+
+async def test_cancelling_leaves_finished_ssts_only():
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(2000)]])
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    with anyio.CancelScope() as scope:
+        progress._on_sst = lambda _: scope.cancel() if len(progress.outputs()) == 3 else None
+        await run(store, job, progress=progress)
+    assert scope.cancelled_caught
+    assert progress.repeated_bytes > 0
+    outputs = await run(store, job, progress=JobProgress(retention_min_seq=Seq(0), resumed=progress.context()))
+    assert [e.key for e in await read_ssts(store, "db", ENV, outputs)] == [key(i) for i in range(2000)]

@@ -1,0 +1,71 @@
+"""Settings become options, with SlateDB's names (docs/operations.md 13)."""
+
+import pytest
+
+from shale.service.settings import SettingsError, load
+from shale.types import Compression
+from shale_compactor.process import CompactorOptions
+from shale_compactor.settings import CompactorSettings
+
+URL = ("--url", "memory:///db")
+
+
+def options(*argv):
+    return load(CompactorSettings, [*URL, *argv]).settings.options()
+
+
+def test_the_defaults_are_those_of_the_parts():
+    assert options() == CompactorOptions()
+
+
+def test_a_settings_file_of_slatedb_is_read_as_it_is(tmp_path):
+    file = tmp_path / "SlateDb.toml"
+    file.write_text(
+        """
+        flush_interval = "100ms"
+        compression_codec = "zstd"
+        [compactor_options]
+        poll_interval = "2s"
+        max_concurrent_compactions = 3
+        commit_compacted_interval = "500ms"
+        worker_heartbeat_timeout = "1m"
+        [compactor_options.scheduler_options]
+        min_compaction_sources = "2"
+        include_size_threshold = "3.5"
+        [compactor_options.worker]
+        max_sst_size = 1048576
+        heartbeat_interval = "20s"
+        max_subcompactions = 2
+        max_fetch_tasks = 8
+        """
+    )
+    found = options("--config", str(file))
+    assert found.coordinator.poll_interval_s == 2.0
+    assert found.coordinator.scheduler.min_compaction_sources == 2
+    assert found.coordinator.scheduler.include_size_threshold == 3.5
+    assert found.coordinator.scheduler.max_concurrent_compactions == 3
+    assert found.coordinator.worker_heartbeat_timeout_s == 60.0
+    assert found.worker.heartbeat_interval_s == 20.0
+    assert found.executor.max_sst_size_bytes == 1024 * 1024
+    assert found.executor.sst.compression is Compression.ZSTD
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        pytest.param("compactor_options.worker.heartbeat_interval=20s", "heartbeat_interval", id="slow heartbeat"),
+        pytest.param("compactor_options.scheduler_options.min_compaction_sources=9", "max_compaction", id="min > max"),
+        pytest.param("compactor_options.poll_interval=0", "greater than 0", id="no interval"),
+        pytest.param("compactor_options.pol_interval=1s", "poll_interval", id="a typing error"),
+    ],
+)
+def test_contradictions_are_refused(setting, named):
+    with pytest.raises(SettingsError) as error:
+        options("--set", setting)
+    assert named in str(error.value.problems)
+
+
+def test_flags():
+    found = options("--take-over", "--no-embedded-worker")
+    assert found.take_over
+    assert not found.embedded_worker
