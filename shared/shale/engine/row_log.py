@@ -10,6 +10,8 @@ from shale.engine.row_order import sort_rows
 from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 
+_STEP_ROWS = 8192
+
 
 class RowLog:
     """An append-only list of rows in columns.
@@ -87,9 +89,18 @@ class RowLog:
         return self.expire_ts[bisect_left(self.expire_places, index)]
 
 
-def _column(
-    items: list[bytes],
-) -> tuple[U8, I64]:
-    offsets = np.zeros(len(items) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, items), dtype=np.int64, count=len(items)), out=offsets[1:])
-    return np.frombuffer(b"".join(items), dtype=np.uint8), offsets
+def _column(items: list[bytes]) -> tuple[U8, I64]:
+    """Byte strings as one buffer with offsets, in steps that hold the interpreter for a millisecond or two."""
+    count = len(items)
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    for start in range(0, count, _STEP_ROWS):
+        step = items[start : start + _STEP_ROWS]
+        offsets[start + 1 : start + len(step) + 1] = np.fromiter(map(len, step), dtype=np.int64, count=len(step))
+    np.cumsum(offsets, out=offsets)
+    if count <= _STEP_ROWS:
+        return np.frombuffer(b"".join(items), dtype=np.uint8), offsets
+    data = np.empty(int(offsets[-1]), np.uint8)
+    for start in range(0, count, _STEP_ROWS):
+        step = items[start : start + _STEP_ROWS]
+        data[offsets[start] : offsets[start + len(step)]] = np.frombuffer(b"".join(step), np.uint8)
+    return data, offsets

@@ -4,15 +4,19 @@ from itertools import pairwise
 
 import numpy as np
 
+from shale.kernels.choice import use_kernels
 from shale.kernels.rows import I64, U8, Rows
 
 
 def sort_rows(rows: Rows) -> Rows:
     """The same rows by key, then seq descending; rows of one key are told apart by their seq."""
-    count = len(rows)
-    if count < 2:
+    if len(rows) < 2:
         return rows
-    return take_rows(rows, _order(rows))
+    if use_kernels(rows.size_bytes):
+        from shale.kernels import sort
+
+        return sort.take_rows(rows, sort.row_order(rows))
+    return take_rows(rows, plain_order(rows))
 
 
 def take_rows(rows: Rows, order: I64) -> Rows:
@@ -31,7 +35,8 @@ def take_rows(rows: Rows, order: I64) -> Rows:
     )
 
 
-def _order(rows: Rows) -> I64:
+def plain_order(rows: Rows) -> I64:
+    """The numbers of the rows by key, then seq descending, without kernels."""
     arena = rows.key_bytes.tobytes()
     bounds = rows.key_offsets.tolist()
     keys = [arena[start:end] for start, end in pairwise(bounds)]

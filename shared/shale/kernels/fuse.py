@@ -86,7 +86,7 @@ SOURCE_WORDS = COLUMNS + 6
 
 
 @njit("uint64(int64, int64)", cache=True, nogil=True)
-def _word_of(key: int, size: int) -> Any:
+def word_of(key: int, size: int) -> Any:
     """The first eight bytes, or fewer and zeros, as a number that compares like them."""
     if size >= 8:
         return load_u64be(key)
@@ -122,8 +122,8 @@ def _load_head(sources: Any, source: int) -> None:
     key = sources[source, KEY_BYTES] + start
     sources[source, HEAD] = key
     sources[source, HEAD_LEN] = size
-    sources[source, HEAD_HIGH] = np.int64(_word_of(key, size))
-    sources[source, HEAD_LOW] = np.int64(_word_of(key + 8, size - 8)) if size > 8 else 0
+    sources[source, HEAD_HIGH] = np.int64(word_of(key, size))
+    sources[source, HEAD_LOW] = np.int64(word_of(key + 8, size - 8)) if size > 8 else 0
 
 
 @njit("boolean(int64[:, ::1], int64, int64)", cache=True, nogil=True)
@@ -191,7 +191,7 @@ def fuse(
     has_key = state[HAS_KEY] != 0
     key = state[KEY]
     key_len = state[KEY_LEN]
-    key_high = _word_of(key, key_len) if has_key else np.uint64(0)
+    key_high = word_of(key, key_len) if has_key else np.uint64(0)
     last_seq = np.uint64(state[LAST_SEQ])
     skipping = state[SKIPPING] != 0
     status = DONE
