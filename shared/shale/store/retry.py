@@ -63,6 +63,11 @@ class RetryingStore:
         """See ``ObjectStore``."""
         return self._sends_attributes
 
+    @property
+    def policy(self) -> RetryPolicy:
+        """How patient this one is."""
+        return self._policy
+
     def with_policy(self, policy: RetryPolicy) -> "RetryingStore":
         """The same store with other patience: start-up checks give up where a daemon at work insists."""
         return RetryingStore(self._store, self._env, policy)

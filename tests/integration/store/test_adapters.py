@@ -8,10 +8,12 @@ import pytest
 
 from shale.env import Env
 from shale.store.cloud import CloudStore
+from shale.store.connect import connect
 from shale.store.local import LocalStore
 from shale.store.memory import MemoryStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
+from shale.store.preflight import check_store
 from shale.store.retry import RetryingStore
 from tests.integration.store.conformance import StoreConformance
 from tests.integration.store.servers import azurite, s3_server
@@ -83,4 +85,16 @@ class TestAzure(StoreConformance):
         for meta in await store.list(""):
             await store.delete(meta.key)
         yield store
+        await store.aclose()
+
+
+async def test_doctor_is_content_with_every_store_here(endpoint: str, tmp_path: Path) -> None:
+    config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
+    stores = [connect(f"file://{tmp_path}", Env.system())]
+    stores.append(connect("s3://shale-test", Env.system(), None, StoreOptions(config=config)))
+    for store in stores:
+        before = await store.list("")
+        results = await check_store(store, Env.system(), full=True, prefix="some/db")
+        assert [result for result in results if result.ok is False] == []
+        assert await store.list("") == before
         await store.aclose()

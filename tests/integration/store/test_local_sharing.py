@@ -1,0 +1,136 @@
+"""Several processes in one directory, trouble with the directory, and the files themselves."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shale.env import Env
+from shale.errors import AccessDenied, AlreadyExists, InvalidRequestError, ShaleError
+from shale.store.connect import connect
+from shale.store.local import LocalStore
+from shale.store.port import CREATE, Update
+from shale.store.preflight import require_safe_store
+
+pytestmark = pytest.mark.anyio
+
+RACER = """
+import asyncio, sys
+from shale.errors import ConflictError
+from shale.store.local import LocalStore
+from shale.store.port import CREATE, Update
+
+async def main(folder):
+    store = LocalStore(folder, fsync=False)
+    created = added = 0
+    for number in range(150):
+        try:
+            await store.put(f"db/manifest/{number:020}.manifest", b"x", mode=CREATE)
+            created += 1
+        except ConflictError:
+            pass
+        while True:
+            got = await store.get("db/gc/counter")
+            try:
+                await store.put("db/gc/counter", b"%d" % (int(bytes(got.data)) + 1), mode=Update(got.meta.etag))
+                break
+            except ConflictError:
+                continue
+        await store.delete(f"db/manifest/{number - 20:020}.manifest")
+    print(created)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def race(folder: Path) -> list[int]:
+    """Run three processes on one directory; returns how many creates each of them won."""
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "shared")}
+    command = [sys.executable, "-c", RACER, str(folder)]
+    children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]
+    return [int(child.communicate(timeout=60)[0]) for child in children]
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+async def test_processes_race_and_every_update_counts(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put("db/gc/counter", b"0")
+    assert sum(race(tmp_path)) >= 150
+    got = await store.get("db/gc/counter")
+    assert got is not None
+    assert bytes(got.data) == b"450"
+    assert "#" not in "".join(files(tmp_path))
+
+
+async def test_staged_files_and_the_lock_are_not_objects(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put("db/wal/1.sst", b"1")
+    (tmp_path / "db/wal/2.sst#1").write_bytes(b"half")
+    (tmp_path / "db/wal/2.sst#17").write_bytes(b"half")
+    assert [meta.key for meta in await store.list("")] == ["db/wal/1.sst"]
+    await store.put("db/wal/2.sst", b"whole", mode=CREATE)
+    assert [meta.key for meta in await store.list("db/")] == ["db/wal/1.sst", "db/wal/2.sst"]
+    assert (tmp_path / "db/wal/2.sst#1").read_bytes() == b"half"
+
+
+async def test_the_etag_is_slatedbs(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    etag = await store.put("db/a", b"abc")
+    status = (tmp_path / "db/a").stat()
+    assert etag == f"{status.st_ino:x}-{status.st_mtime_ns // 1000:x}-3"
+    (tmp_path / "db/a").write_bytes(b"changed by another program")
+    with pytest.raises(ShaleError):
+        await store.put("db/a", b"", mode=Update(etag or ""))
+
+
+async def test_empty_folders_go_with_their_last_object(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    await store.put("db/deep/er/a", b"")
+    await store.put("db/b", b"")
+    await store.delete("db/deep/er/a")
+    assert files(tmp_path / "db") == ["b"]
+    await store.delete("db/b")
+    assert not (tmp_path / "db").exists()
+    await store.put("db/deep/er/a", b"", mode=CREATE)
+    with pytest.raises(AlreadyExists):
+        await store.put("db/deep/er/a", b"", mode=CREATE)
+
+
+async def test_an_absent_directory_is_an_empty_store(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "not" / "yet")
+    assert await store.get("db/a") is None
+    assert await store.list("db/") == []
+    await store.delete("db/a")
+    assert not (tmp_path / "not").exists()
+
+
+async def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = connect(f"file://{tmp_path}/file", Env.system())
+    with pytest.raises(InvalidRequestError, match=f"file://{tmp_path}/file"):
+        await require_safe_store(store, Env.system())
+    with pytest.raises(InvalidRequestError, match="not a directory"):
+        await store.list("db/")
+    with pytest.raises(InvalidRequestError, match="not a directory"):
+        await store.get("db/a")
+
+
+async def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
+    if os.access("/sys/kernel", os.W_OK) and os.geteuid() != 0:
+        pytest.skip("no directory here refuses writes")
+    folder = "/sys/kernel/shale"
+    store = connect(f"file://{folder}", Env.system())
+    with pytest.raises(ShaleError, match=f"file://{folder}") as caught:
+        await require_safe_store(store, Env.system())
+    assert isinstance(caught.value, AccessDenied)
+    assert "\n" not in str(caught.value)
