@@ -1,7 +1,8 @@
-"""Kernels: the order of rows by (key, sequence number descending), and rows gathered in an order.
+"""Kernels: rows into the order of an SST, by key and then seq descending (docs/protocol.md 7.1).
 
-Keys of one database often begin alike, so the common prefix is skipped; the eight bytes behind it decide nearly every
-comparison and travel with the row's number through a merge sort.  The plain twin is ``shale.engine.row_order``.
+The first 16 bytes behind what all keys share are sorted byte by byte, from the last to the first, each pass stable
+(radix sort); rows that are still equal are compared in full.  The plain twin is
+``shale.engine.row_order``.
 """
 
 from typing import Any
@@ -9,161 +10,156 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from shale.kernels.columns import KEY_BYTES, KEY_OFFSETS, SEQ, ColumnBuffers, column_addresses
+from shale.kernels.block_encode import shared_len
+from shale.kernels.columns import (
+    CREATE_TS,
+    EXPIRE_TS,
+    FLAGS,
+    KEY_BYTES,
+    KEY_OFFSETS,
+    SEQ,
+    VAL_BYTES,
+    VAL_OFFSETS,
+    ColumnBuffers,
+    column_addresses,
+)
 from shale.kernels.fuse import compare_bytes, word_of
 from shale.kernels.memory import copy, load_i64, load_u8, load_u64, store_i64, store_u8, store_u64
 from shale.kernels.rows import I64, Rows
 
-_RUN = 16
-"""Runs of this many rows are made by insertion."""
+_WORD_BYTES = 8
 
 
 @njit("int64(int64, int64, int64)", cache=True, nogil=True)
-def common_prefix(keys: int, offsets: int, count: int) -> int:
-    """How many bytes all keys begin with."""
-    first = load_i64(offsets)
-    shared = load_i64(offsets + 8) - first
+def _shared_by_all(key_bytes: int, key_offsets: int, count: int) -> int:
+    first = key_bytes + load_i64(key_offsets)
+    shared = load_i64(key_offsets + 8) - load_i64(key_offsets)
     for row in range(1, count):
-        start = load_i64(offsets + 8 * row)
-        shared = min(shared, load_i64(offsets + 8 * row + 8) - start)
-        at = 0
-        while at < shared and load_u8(keys + start + at) == load_u8(keys + first + at):
-            at += 1
-        shared = at
-        if shared == 0:
-            break
+        start = load_i64(key_offsets + 8 * row)
+        size = load_i64(key_offsets + 8 * row + 8) - start
+        shared = shared_len(first, key_bytes + start, min(shared, size))
     return shared
 
 
-@njit("boolean(int64[::1], int64, uint64, int64, uint64, int64)", cache=True, nogil=True)
-def _comes_after(columns: Any, skip: int, left_word: Any, left: int, right_word: Any, right: int) -> Any:
-    if left_word != right_word:
-        return left_word > right_word
-    offsets = columns[KEY_OFFSETS]
+@njit("boolean(int64[::1], int64, int64)", cache=True, nogil=True)
+def _precedes(columns: Any, left: int, right: int) -> Any:
+    """Whether row ``left`` comes before row ``right``."""
+    key_bytes, offsets = columns[KEY_BYTES], columns[KEY_OFFSETS]
     left_start, right_start = load_i64(offsets + 8 * left), load_i64(offsets + 8 * right)
     order = compare_bytes(
-        columns[KEY_BYTES] + left_start + skip,
-        load_i64(offsets + 8 * left + 8) - left_start - skip,
-        columns[KEY_BYTES] + right_start + skip,
-        load_i64(offsets + 8 * right + 8) - right_start - skip,
+        key_bytes + left_start,
+        load_i64(offsets + 8 * left + 8) - left_start,
+        key_bytes + right_start,
+        load_i64(offsets + 8 * right + 8) - right_start,
     )
     if order != 0:
-        return order > 0
-    return load_u64(columns[SEQ] + 8 * left) < load_u64(columns[SEQ] + 8 * right)
+        return order < 0
+    one, other = load_u64(columns[SEQ] + 8 * left), load_u64(columns[SEQ] + 8 * right)
+    return one > other if one != other else left > right
 
 
-@njit("void(int64[::1], int64, uint64[:, ::1], int64[:, ::1], int64)", cache=True, nogil=True)
-def sort_order(columns: Any, skip: int, words: Any, order: Any, count: int) -> None:
-    """Sort row numbers; the result is ``order[0]``.
-
-    Args:
-        columns: addresses of the rows' columns.
-        skip: bytes that all keys share.
-        words: shape (2, n), working space.
-        order: shape (2, n), working space.
-        count: n, the number of rows.
-    """
-    offsets = columns[KEY_OFFSETS]
-    for row in range(count):
-        start = load_i64(offsets + 8 * row)
-        words[0, row] = word_of(columns[KEY_BYTES] + start + skip, load_i64(offsets + 8 * row + 8) - start - skip)
-        order[0, row] = row
-    for begin in range(0, count, _RUN):
-        for at in range(begin + 1, min(begin + _RUN, count)):
-            word, row = words[0, at], order[0, at]
-            place = at
-            while place > begin and _comes_after(columns, skip, words[0, place - 1], order[0, place - 1], word, row):
-                words[0, place] = words[0, place - 1]
-                order[0, place] = order[0, place - 1]
-                place -= 1
-            words[0, place] = word
-            order[0, place] = row
-    source = 0
-    width = _RUN
-    while width < count:
-        target = 1 - source
-        for begin in range(0, count, 2 * width):
-            middle, end = min(begin + width, count), min(begin + 2 * width, count)
-            left, right, at = begin, middle, begin
-            in_order = middle == end or not _comes_after(
-                columns,
-                skip,
-                words[source, middle - 1],
-                order[source, middle - 1],
-                words[source, middle],
-                order[source, middle],
-            )
-            if not in_order:
-                while left < middle and right < end:
-                    if _comes_after(
-                        columns,
-                        skip,
-                        words[source, left],
-                        order[source, left],
-                        words[source, right],
-                        order[source, right],
-                    ):
-                        words[target, at] = words[source, right]
-                        order[target, at] = order[source, right]
-                        right += 1
-                    else:
-                        words[target, at] = words[source, left]
-                        order[target, at] = order[source, left]
-                        left += 1
-                    at += 1
-            while left < middle:
-                words[target, at] = words[source, left]
-                order[target, at] = order[source, left]
-                left += 1
-                at += 1
-            while right < end:
-                words[target, at] = words[source, right]
-                order[target, at] = order[source, right]
-                right += 1
-                at += 1
-        source = target
-        width *= 2
-    if source == 1:
-        for row in range(count):
-            order[0, row] = order[1, row]
+@njit("void(int64[::1], int64[::1], int64, int64, int64)", cache=True, nogil=True)
+def _sink(columns: Any, order: Any, start: int, root: int, count: int) -> None:
+    """One step of heap sort over ``order[start : start + count]``."""
+    while 2 * root + 1 < count:
+        child = 2 * root + 1
+        if child + 1 < count and _precedes(columns, order[start + child], order[start + child + 1]):
+            child += 1
+        if not _precedes(columns, order[start + root], order[start + child]):
+            return
+        order[start + root], order[start + child] = order[start + child], order[start + root]
+        root = child
 
 
-@njit("void(int64[::1], int64[::1], int64, int64[::1])", cache=True, nogil=True)
-def gather(columns: Any, order: Any, count: int, out: Any) -> None:
-    """Write the rows at these places, in this order; ``out`` has room for all of them."""
-    for pair in (0, 2):
+@njit("void(int64[::1], int64[::1], int64, int64)", cache=True, nogil=True)
+def _sort_in_full(columns: Any, order: Any, start: int, end: int) -> None:
+    count = end - start
+    for root in range(count // 2 - 1, -1, -1):
+        _sink(columns, order, start, root, count)
+    for last in range(count - 1, 0, -1):
+        order[start], order[start + last] = order[start + last], order[start]
+        _sink(columns, order, start, 0, last)
+
+
+@njit("int64[::1](int64[::1], int64)", cache=True, nogil=True)
+def _order_rows(columns: Any, count: int) -> Any:
+    order, other = np.empty(count, np.int64), np.empty(count, np.int64)
+    words, spare = np.empty((count, 2), np.uint64), np.empty((count, 2), np.uint64)
+    key_bytes, offsets = columns[KEY_BYTES], columns[KEY_OFFSETS]
+    shared = _shared_by_all(key_bytes, offsets, count)
+    histogram = np.zeros((16, 256), np.int64)
+    low = np.uint64(0xFF)
+    for place in range(count):
+        row = count - 1 - place  # the newest first, as rows usually arrive by seq
+        start = load_i64(offsets + 8 * row) + shared
+        size = load_i64(offsets + 8 * row + 8) - start
+        order[place] = row
+        words[place, 0] = word_of(key_bytes + start, size)
+        words[place, 1] = word_of(key_bytes + start + _WORD_BYTES, size - _WORD_BYTES)
+        for byte in range(8):
+            histogram[byte, np.int64(words[place, 1] >> np.uint64(8 * byte) & low)] += 1
+            histogram[8 + byte, np.int64(words[place, 0] >> np.uint64(8 * byte) & low)] += 1
+    for byte in range(16):
+        column, shift = 1 - byte // 8, np.uint64(8 * (byte % 8))
+        if histogram[byte, np.int64(words[0, column] >> shift & low)] == count:
+            continue
         at = 0
-        for row in range(count):
-            place = columns[pair + 1] + 8 * order[row]
-            start = load_i64(place)
-            size = load_i64(place + 8) - start
-            copy(out[pair] + at, columns[pair] + start, size)
+        for value in range(256):
+            size = histogram[byte, value]
+            histogram[byte, value] = at
             at += size
-            store_i64(out[pair + 1] + 8 * row + 8, at)
-    for row in range(count):
-        taken = order[row]
-        store_u64(out[SEQ] + 8 * row, load_u64(columns[SEQ] + 8 * taken))
-        store_u8(out[SEQ + 1] + row, load_u8(columns[SEQ + 1] + taken))
-        store_i64(out[SEQ + 2] + 8 * row, load_i64(columns[SEQ + 2] + 8 * taken))
-        store_i64(out[SEQ + 3] + 8 * row, load_i64(columns[SEQ + 3] + 8 * taken))
+        for place in range(count):
+            bucket = np.int64(words[place, column] >> shift & low)
+            target = histogram[byte, bucket]
+            histogram[byte, bucket] = target + 1
+            spare[target, 0] = words[place, 0]
+            spare[target, 1] = words[place, 1]
+            other[target] = order[place]
+        words, spare = spare, words
+        order, other = other, order
+    start = 0
+    for place in range(1, count + 1):
+        if place == count or words[place, 0] != words[start, 0] or words[place, 1] != words[start, 1]:
+            if place - start > 1:
+                _sort_in_full(columns, order, start, place)
+            start = place
+    return order
+
+
+@njit("void(int64[::1], int64, int64[::1], int64[::1])", cache=True, nogil=True)
+def _take(columns: Any, count: int, order: Any, out: Any) -> None:
+    keys_at = 0
+    values_at = 0
+    for place in range(count):
+        row = order[place]
+        start = load_i64(columns[KEY_OFFSETS] + 8 * row)
+        size = load_i64(columns[KEY_OFFSETS] + 8 * row + 8) - start
+        copy(out[KEY_BYTES] + keys_at, columns[KEY_BYTES] + start, size)
+        keys_at += size
+        start = load_i64(columns[VAL_OFFSETS] + 8 * row)
+        size = load_i64(columns[VAL_OFFSETS] + 8 * row + 8) - start
+        copy(out[VAL_BYTES] + values_at, columns[VAL_BYTES] + start, size)
+        values_at += size
+        store_i64(out[KEY_OFFSETS] + 8 * place + 8, keys_at)
+        store_i64(out[VAL_OFFSETS] + 8 * place + 8, values_at)
+        store_u64(out[SEQ] + 8 * place, load_u64(columns[SEQ] + 8 * row))
+        store_u8(out[FLAGS] + place, load_u8(columns[FLAGS] + row))
+        store_i64(out[CREATE_TS] + 8 * place, load_i64(columns[CREATE_TS] + 8 * row))
+        store_i64(out[EXPIRE_TS] + 8 * place, load_i64(columns[EXPIRE_TS] + 8 * row))
 
 
 def row_order(rows: Rows) -> I64:
-    """The numbers of the rows by key, then seq descending."""
-    count = len(rows)
-    if count == 0:
-        return np.zeros(0, np.int64)
-    columns = column_addresses(rows)
-    skip = common_prefix(columns[KEY_BYTES], columns[KEY_OFFSETS], count)
-    words, order = np.empty((2, count), np.uint64), np.empty((2, count), np.int64)
-    sort_order(columns, skip, words, order, count)
-    return order[0]
+    """The places of the rows by key, then seq descending; of equal ones the later row comes first."""
+    return _order_rows(column_addresses(rows), len(rows)) if len(rows) else np.zeros(0, np.int64)
 
 
 def take_rows(rows: Rows, order: I64) -> Rows:
-    """Each row once, in this order, in buffers of their own."""
-    assert len(order) == len(rows)
-    keys, values = rows.key_offsets, rows.val_offsets
-    room = ColumnBuffers(len(order), int(keys[-1] - keys[0]), int(values[-1] - values[0]))
-    gather(column_addresses(rows), np.ascontiguousarray(order), len(order), room.addresses)
-    return room.rows(0, len(order))
+    """The rows at these places, in this order, in buffers of their own.  A place may occur once at most."""
+    order = np.ascontiguousarray(order, np.int64)
+    assert len(order) <= len(rows)
+    assert not len(order) or 0 <= int(order.min()) <= int(order.max()) < len(rows)
+    keys_max = int(rows.key_offsets[-1] - rows.key_offsets[0])
+    values_max = int(rows.val_offsets[-1] - rows.val_offsets[0])
+    out = ColumnBuffers(len(order), keys_max, values_max)
+    _take(column_addresses(rows), len(order), order, out.addresses)
+    return out.rows(0, len(order))

@@ -1,11 +1,12 @@
 """The sorting kernel against its plain twin."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine.row_order import plain_order, take_rows
 from shale.kernels import sort
-from shale.kernels.rows import entries_from_rows, rows_from_entries
+from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
 from shale.types import Entry
 
 PIECES = st.sampled_from([b"", b"\x00", b"a", b"ab", b"abcdefgh", b"abcdefg\x00", b"\xff" * 9, b"k" * 30])
@@ -20,3 +21,14 @@ def test_order_and_rows_are_those_of_the_twin(keys: list[bytes], shift: int) -> 
     order = sort.row_order(rows)
     assert order.tolist() == plain_order(rows).tolist()
     assert entries_from_rows(sort.take_rows(rows, order)) == entries_from_rows(take_rows(rows, order))
+
+
+def test_many_keys_that_differ_late_only() -> None:
+    shuffled = np.random.default_rng(3).permutation(5000).tolist()
+    keys = [b"common prefix of all/" + b"x" * 30 * (number % 2) + b"%04d" % number for number in shuffled]
+    rows = rows_from_entries([Entry(key, key[-4:], 1, 0) for key in keys])
+    assert [row.key for row in entries_from_rows(sort.take_rows(rows, sort.row_order(rows)))] == sorted(keys)
+
+
+def test_no_rows() -> None:
+    assert len(sort.row_order(EMPTY_ROWS)) == 0
