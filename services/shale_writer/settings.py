@@ -115,6 +115,10 @@ class WriterSettings(DaemonSettings):
             boundary_files_enabled=self.boundary_files_enabled,
         )
 
+    def needs_conditional_update(self) -> bool:
+        """Only boundary files are updated in place."""
+        return self.boundary_files_enabled
+
     def close_flush(self) -> FlushType:
         """How far a stop brings what was written."""
         return FlushType(self.shutdown.flush)

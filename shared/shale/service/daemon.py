@@ -15,6 +15,7 @@ import structlog
 
 from shale.env import Env
 from shale.errors import FencedError
+from shale.format.names import boundary_key
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.build import version
 from shale.service.ending import log_end, log_failure
@@ -140,8 +141,14 @@ class _Shell(Generic[S]):
 
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
-        role = settings.ROLE
-        async with open_proven_store(self._location, settings.store, self._env, self._metrics, role=role) as store:
+        async with open_proven_store(
+            self._location,
+            settings.store,
+            self._env,
+            self._metrics,
+            role=settings.ROLE,
+            needs_update=settings.needs_conditional_update(),
+        ) as store:
             reachability = Reachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)
             self._process = Process(
@@ -162,7 +169,9 @@ class _Shell(Generic[S]):
     async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: Reachability) -> None:
         async with anyio.create_task_group() as tg:
             interval_s = max(0.5, min(10.0, self._settings.ready.grace / 3))
-            watch = partial(watch_store, store, f"{process.root}/", reachability, interval_s=interval_s)
+            watch = partial(
+                watch_store, store, boundary_key(process.root, "manifest"), reachability, interval_s=interval_s
+            )
             tg.start_soon(watch, name="watch_store")
             await self._main(process)
             tg.cancel_scope.cancel()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shale.errors import CorruptionError, FencedError, ProtocolPanic, StoreUnsafe
+from shale.errors import CorruptionError, FencedError, ProtocolPanic
 from shale.service.exit_codes import ExitCode, daemon_exit_code, worst_error
 from shale.service.shutdown import Stop
 from shale.telemetry.events import Event
@@ -29,8 +29,6 @@ def log_failure(log: EventLog, error: BaseException, *, started: bool) -> int:
     match worst:
         case ProtocolPanic():
             log.critical(Event.PROTOCOL_PANIC, invariant=worst.invariant, state=worst.state, exit_code=int(code))
-        case StoreUnsafe():
-            log.error(Event.STORE_UNSAFE, error=worst, exit_code=int(code))
         case FencedError():
             # Who was fenced has said so, once.
             log.info(Event.SHUTDOWN_DONE, reason="fenced", error=str(worst), exit_code=int(code))

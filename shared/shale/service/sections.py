@@ -81,7 +81,6 @@ class StoreSection(Section):
     access_key_id: SecretStr | None = None
     secret_access_key: SecretStr | None = None
     session_token: SecretStr | None = None
-    allow_http: bool = Field(default=False, description="Allow an endpoint without TLS.")
     request_timeout: PositiveSeconds = 30.0
     connect_timeout: PositiveSeconds = 5.0
     preflight: bool = Field(default=True, description="Prove conditional writes at start.")

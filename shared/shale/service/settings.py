@@ -52,6 +52,10 @@ class DaemonSettings(BaseSettings):
     cpu_threads: int = Field(default=2, ge=1, le=256, description="Threads for work on blocks of rows.")
     config: tuple[Path, ...] = Field(default=(), description="Configuration files; later ones win.")
 
+    def needs_conditional_update(self) -> bool:
+        """Whether the store must prove conditional updates; a daemon that does without boundary files says no."""
+        return True
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import anyio
 
 from shale.env import Env
-from shale.errors import UnavailableError
 from shale.service.sections import StoreSection
 from shale.store.connect import connect
 from shale.store.location import Location
 from shale.store.options import StoreOptions
+from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
 from shale.telemetry.metrics import Metrics
 
@@ -28,15 +28,17 @@ def store_options(section: StoreSection) -> StoreOptions:
         request_timeout_s=section.request_timeout,
         connect_timeout_s=section.connect_timeout,
         config=config,
-        client={"allow_http": "true"} if section.allow_http else {},
     )
 
 
 @contextlib.asynccontextmanager
 async def open_proven_store(
-    location: Location, section: StoreSection, env: Env, metrics: Metrics, *, role: str
+    location: Location, section: StoreSection, env: Env, metrics: Metrics, *, role: str, needs_update: bool
 ) -> AsyncIterator[RetryingStore]:
     """The store of a daemon; it is closed when the block ends, whatever happened.
+
+    Args:
+        needs_update: whether conditional updates are needed; not if boundary files are off.
 
     Raises:
         UnavailableError: no answer within ``start_timeout``.
@@ -44,10 +46,10 @@ async def open_proven_store(
     """
     store = connect(location.store_url, env, metrics, store_options(section), component=role)
     try:
-        with anyio.move_on_after(section.start_timeout) as scope:
-            await store.head(f"{location.path}/")
-        if scope.cancelled_caught:
-            raise UnavailableError(f"{store.url}: no answer within {section.start_timeout:g} s")
+        if section.preflight:
+            await require_safe_store(
+                store, env, needs_update=needs_update, metrics=metrics, deadline_s=section.start_timeout
+            )
         yield store
     finally:
         with anyio.CancelScope(shield=True):

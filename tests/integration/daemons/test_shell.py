@@ -145,3 +145,20 @@ def test_hup_reads_the_settings_again(tmp_path: Path) -> None:
         time.sleep(0.5)
         assert metric(daemon.get("/metrics", port=port)[1], "shale_config_last_reload_success") == 0
         assert daemon.stop() == 0
+
+
+def test_an_unreachable_store_is_69(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    args = ("--url", "s3://bucket/orders", "--set", f"store.endpoint=http://127.0.0.1:{port}")
+    env = {"AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_REGION": "us-east-1"}
+    with running(IDLE, *args, "--set", "store.start_timeout=2s", log=tmp_path / "log", env=env) as daemon:
+        assert daemon.process.wait(40) == 69
+        assert "s3://bucket" in daemon.lines("daemon.failed")[0]["error"]
+
+
+def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with running(IDLE, "--url", f"file://{tmp_path}/file/orders", log=tmp_path / "log") as daemon:
+        assert daemon.process.wait(40) != 0
+        assert str(tmp_path / "file") in daemon.lines("daemon.failed")[0]["error"]
