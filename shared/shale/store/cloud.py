@@ -6,20 +6,17 @@ report our own committed conditional put as a conflict, so repeating is the busi
 parts of a multipart upload, which cannot collide, are repeated inside obstore.
 """
 
-import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 import obstore
 from obstore.exceptions import BaseError, NotModifiedError
-from obstore.store import AzureStore, GCSStore, S3Store
 
-from shale.errors import CorruptionError, InvalidRequestError, NotFoundError
-from shale.store import cloud_errors
+from shale.errors import CorruptionError, NotFoundError
+from shale.store import cloud_backend, cloud_errors
+from shale.store.cloud_values import etag_of, head_of, http_etag, meta_of, mode_of, whole
 from shale.store.failures import RequestFailed
 from shale.store.handover import Handover
 from shale.store.location import parse_store_url
@@ -29,19 +26,15 @@ from shale.store.port import (
     OVERWRITE,
     UNCHANGED,
     Buffer,
-    Create,
     ETag,
     Got,
     ObjectMeta,
     PutMode,
     Unchanged,
-    Update,
 )
 
 T = TypeVar("T")
 
-_BACKENDS: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-_ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": (), "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")}
 _LIST_PAGE = 1000
 
 
@@ -56,11 +49,9 @@ class CloudStore:
         options = options if options is not None else StoreOptions()
         self._url = parse_store_url(url)
         self._options = options
-        try:
-            self._once: Any = _backend(self._url, options, {"max_retries": 0})
-            self._patient: Any = _backend(self._url, options, _part_retries(options))
-        except (BaseError, ValueError) as error:
-            raise InvalidRequestError(f"{self._url}: {cloud_errors.first_line(error)}") from error
+        self._once = cloud_backend.sends_once(self._url, options)
+        self._patient = cloud_backend.repeats(self._url, options)
+        self._by_generation = self._url.startswith("gs:")
         self._limiter: anyio.CapacityLimiter | None = None
         self._running: set[object] = set()
 
@@ -76,14 +67,14 @@ class CloudStore:
 
     async def get(self, key: str) -> Got | None:
         """See ``ObjectStore``."""
-        return await self._call("get", key, lambda: _whole(obstore.get(self._once, key)))
+        return await self._call("get", key, lambda: self._whole(obstore.get(self._once, key)))
 
     async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
         """See ``ObjectStore``."""
 
         def work() -> Got | Unchanged:
             try:
-                return _whole(obstore.get(self._once, key, options={"if_none_match": etag}))
+                return self._whole(obstore.get(self._once, key, options={"if_none_match": http_etag(etag)}))
             except NotModifiedError:
                 return UNCHANGED
 
@@ -98,8 +89,8 @@ class CloudStore:
                 "get_range", key, lambda: memoryview(obstore.get_range(self._once, key, start=start, end=end))
             )
         except RequestFailed as error:
-            # A range that begins after the end is an error for the store; so may be many other things.
-            if "416" not in str(error):
+            # A range that begins after the end is an error, for S3 by its status, for Azure by obstore's words.
+            if "416 " not in str(error) and "Wanted range" not in str(error):
                 raise
             data = memoryview(b"")
         if data is None or len(data) == end - start:
@@ -118,7 +109,7 @@ class CloudStore:
 
         def work() -> ObjectMeta:
             answer = obstore.get(self._once, key, options={"head": True})
-            return _meta(answer.meta, _attributes(answer.attributes))
+            return head_of(answer, by_generation=self._by_generation)
 
         return await self._call("head", key, work)
 
@@ -132,12 +123,12 @@ class CloudStore:
     ) -> ETag | None:
         """See ``ObjectStore``.  What is sent is a copy if the buffer is mutable: a thread may outlive its caller."""
         body = joined(data)
+        how = mode_of(mode, by_generation=self._by_generation)
+        names = dict(attributes or {})
 
         def work() -> ETag | None:
-            answer = obstore.put(
-                self._once, key, body, mode=_mode(mode), attributes=dict(attributes or {}), use_multipart=False
-            )
-            return answer["e_tag"]
+            answer = obstore.put(self._once, key, body, mode=how, attributes=names, use_multipart=False)
+            return etag_of(answer, by_generation=self._by_generation)
 
         return await self._write("put", key, work)
 
@@ -170,7 +161,8 @@ class CloudStore:
 
         def work() -> Sequence[ObjectMeta]:
             pages = obstore.list(self._once, prefix.rstrip("/") or None, chunk_size=_LIST_PAGE)
-            return sorted((_meta(found) for page in pages for found in page), key=lambda meta: meta.key)
+            metas = (meta_of(found, by_generation=self._by_generation) for page in pages for found in page)
+            return sorted(metas, key=lambda meta: meta.key)
 
         return [*(await self._call("list", prefix, work) or ())]
 
@@ -189,6 +181,9 @@ class CloudStore:
         with anyio.move_on_after(self._options.request_timeout_s, shield=True):
             while self._running:  # noqa: ASYNC110 - threads, which may outlive this loop, cannot set its events
                 await anyio.sleep(0.005)
+
+    def _whole(self, answer: Any) -> Got:
+        return whole(answer, by_generation=self._by_generation)
 
     async def _call(self, op: str, key: str, work: Callable[[], T]) -> T | None:
         """Run one request in a thread.  ``None``: there is no such object."""
@@ -221,68 +216,6 @@ class CloudStore:
                 self._running.discard(token)
 
         return await anyio.to_thread.run_sync(counted, limiter=self._limiter, abandon_on_cancel=True)
-
-
-def _backend(url: str, options: StoreOptions, retry_config: Mapping[str, Any]) -> Any:
-    scheme, _, bucket = url.partition("://")
-    client: dict[str, Any] = {
-        "timeout": f"{options.request_timeout_s:g}s",
-        "connect_timeout": f"{options.connect_timeout_s:g}s",
-    }
-    if _is_plain_http(scheme, options.config):
-        client["allow_http"] = True
-    return _BACKENDS[scheme](
-        bucket, config=dict(options.config), client_options=client | dict(options.client), retry_config=retry_config
-    )
-
-
-def _is_plain_http(scheme: str, config: Mapping[str, str]) -> bool:
-    """Who names an ``http://`` endpoint wants it.
-
-    obstore reads the provider's variables itself, but client options of ours hide its AWS_ALLOW_HTTP.
-    """
-    named = [value for name, value in config.items() if "endpoint" in name.lower()]
-    named += [os.environ[name] for name in _ENDPOINTS[scheme] if name in os.environ]
-    return any(urlsplit(endpoint).scheme == "http" for endpoint in named)
-
-
-def _part_retries(options: StoreOptions) -> dict[str, Any]:
-    """The policy of docs/protocol.md 0.3, as far as obstore can follow it."""
-    policy = options.retry
-    return {
-        "max_retries": 1_000_000 if policy.retries_max is None else policy.retries_max,
-        "retry_timeout": timedelta(days=1),
-        "backoff": {
-            "init_backoff": timedelta(seconds=policy.first_delay_s),
-            "max_backoff": timedelta(seconds=policy.delay_cap_s),
-            "base": 2,
-        },
-    }
-
-
-def _mode(mode: PutMode) -> Any:
-    match mode:
-        case Create():
-            return "create"
-        case Update(etag=etag):
-            return {"e_tag": etag}
-        case _:
-            return "overwrite"
-
-
-def _meta(found: Any, attributes: Mapping[str, str] | None = None) -> ObjectMeta:
-    modified_ms = int(found["last_modified"].timestamp() * 1000)
-    return ObjectMeta(found["path"], found["size"], modified_ms, found["e_tag"], attributes)
-
-
-def _attributes(found: Mapping[str, str]) -> dict[str, str]:
-    """User metadata; the names of standard headers come along, and begin with a capital letter."""
-    return {name: value for name, value in found.items() if not name[:1].isupper()}
-
-
-def _whole(answer: Any) -> Got:
-    data = memoryview(answer.bytes())
-    return Got(data, _meta(answer.meta, _attributes(answer.attributes)))
 
 
 async def _regrouped(parts: AsyncIterable[Buffer], size: int) -> AsyncIterator[bytes]:

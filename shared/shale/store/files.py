@@ -19,7 +19,7 @@ _IOV_MAX = 1024
 
 def etag_of(status: os.stat_result) -> ETag:
     """Inode, mtime in microseconds and size, in hexadecimal, as SlateDB's local store has it."""
-    return f"{status.st_ino:x}-{status.st_mtime_ns // 1000:x}-{status.st_size:x}"
+    return f'"{status.st_ino:x}-{status.st_mtime_ns // 1000:x}-{status.st_size:x}"'
 
 
 def meta_of(key: str, status: os.stat_result) -> ObjectMeta:

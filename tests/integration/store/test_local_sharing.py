@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import obstore
+import obstore.store
 import pytest
 
 from shale.env import Env
@@ -87,10 +89,29 @@ async def test_the_etag_is_slatedbs(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     etag = await store.put("db/a", b"abc")
     status = (tmp_path / "db/a").stat()
-    assert etag == f"{status.st_ino:x}-{status.st_mtime_ns // 1000:x}-3"
+    assert etag == f'"{status.st_ino:x}-{status.st_mtime_ns // 1000:x}-3"'
     (tmp_path / "db/a").write_bytes(b"changed by another program")
     with pytest.raises(ShaleError):
         await store.put("db/a", b"", mode=Update(etag or ""))
+
+
+async def test_rusts_local_store_sees_the_same(tmp_path: Path) -> None:
+    """SlateDB's local store is the one that obstore carries."""
+    ours, theirs = LocalStore(tmp_path), obstore.store.LocalStore(tmp_path)
+    etag = await ours.put("db/wal/1.sst", b"1", mode=CREATE)
+    (tmp_path / "db/wal/2.sst#1").write_bytes(b"half")
+    assert obstore.head(theirs, "db/wal/1.sst")["e_tag"] == etag
+    assert [found["path"] for page in obstore.list(theirs, "db") for found in page] == ["db/wal/1.sst"]
+    with pytest.raises(obstore.exceptions.AlreadyExistsError):
+        obstore.put(theirs, "db/wal/1.sst", b"2", mode="create")
+    obstore.put(theirs, "db/wal/3.sst", b"3", mode="create")
+    with pytest.raises(AlreadyExists):
+        await ours.put("db/wal/3.sst", b"", mode=CREATE)
+    meta = await ours.head("db/wal/3.sst")
+    assert meta is not None
+    assert meta.etag == obstore.head(theirs, "db/wal/3.sst")["e_tag"]
+    await ours.put("db/wal/3.sst", b"33", mode=Update(meta.etag or ""))
+    assert bytes(obstore.get(theirs, "db/wal/3.sst").bytes()) == b"33"
 
 
 async def test_empty_folders_go_with_their_last_object(tmp_path: Path) -> None:
