@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shale.engine.batch import WriteBatch
     from shale.engine.db import Db
+    from shale.engine.db_reader import DbReader
     from shale.engine.options import DbOptions, FlushType
+    from shale.engine.reader_options import ReaderOptions
     from shale.engine.write_handle import WriteHandle
     from shale.env import Env
     from shale.errors import (
@@ -30,11 +32,13 @@ _HOMES = {
     "CorruptionError": "shale.errors",
     "Db": "shale.engine.db",
     "DbOptions": "shale.engine.options",
+    "DbReader": "shale.engine.db_reader",
     "Env": "shale.env",
     "FencedError": "shale.errors",
     "FlushType": "shale.engine.options",
     "InvalidRequestError": "shale.errors",
     "NotFoundError": "shale.errors",
+    "ReaderOptions": "shale.engine.reader_options",
     "Row": "shale.types",
     "ShaleError": "shale.errors",
     "UnavailableError": "shale.errors",
@@ -48,11 +52,13 @@ __all__ = [
     "CorruptionError",
     "Db",
     "DbOptions",
+    "DbReader",
     "Env",
     "FencedError",
     "FlushType",
     "InvalidRequestError",
     "NotFoundError",
+    "ReaderOptions",
     "Row",
     "ShaleError",
     "UnavailableError",

@@ -5,8 +5,6 @@ task group of whoever owns the handle.  Without that task lookups stay plain and
 """
 
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 
 import anyio
 
@@ -44,7 +42,8 @@ class HotPath:
         """Load the kernel now; takes up to a second, or some more if it was never compiled on this machine."""
         from shale.kernels.choice import load_kernels
 
-        if load_kernels() and find_spec("shale.kernels.lookup") is not None:
-            lookup = import_module("shale.kernels.lookup")
+        if load_kernels():
+            from shale.kernels import lookup
+
             self.lookup_many = lookup.lookup_many
             self.lookup = lookup.lookup

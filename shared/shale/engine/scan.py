@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shale.engine.scan_sources import visible_source
-from shale.kernels.rows import I64, U8, Rows
+from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, KeyRange, Row
 
 if TYPE_CHECKING:
@@ -18,10 +18,26 @@ if TYPE_CHECKING:
     from shale.iter.source import RowSource
 
 
+_ROWS_AT_ONCE = 512
+"""Rows that become objects together: more of them push each other out of the CPU's caches."""
+
+
 class Scan:
     """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing."""
 
-    __slots__ = ("_key_range", "_left", "_max_seq", "_prefix", "_rows", "_settle", "_source", "_use", "_view")
+    __slots__ = (
+        "_at",
+        "_chunk",
+        "_key_range",
+        "_left",
+        "_max_seq",
+        "_prefix",
+        "_rows",
+        "_settle",
+        "_source",
+        "_use",
+        "_view",
+    )
 
     def __init__(
         self,
@@ -52,6 +68,8 @@ class Scan:
         self._left = limit
         self._source: RowSource | None = None
         self._rows: Iterator[Row] = iter(())
+        self._chunk: Rows = EMPTY_ROWS
+        self._at = 0
 
     def __aiter__(self) -> "Scan":
         return self
@@ -59,22 +77,27 @@ class Scan:
     async def __anext__(self) -> Row:
         for row in self._rows:
             return row
-        while (rows := await self.columns()) is not None:
-            self._rows = iter(rows_to_list(rows))
-            for row in self._rows:
-                return row
+        self._rows = iter(await self._next_rows())
+        for row in self._rows:
+            return row
         raise StopAsyncIteration
+
+    async def _next_rows(self) -> list[Row]:
+        """Some rows as objects; none at the end."""
+        if self._at >= len(self._chunk):
+            self._chunk, self._at = await self.columns() or EMPTY_ROWS, 0
+        start, self._at = self._at, self._at + _ROWS_AT_ONCE
+        return rows_to_list(self._chunk.slice(start, min(self._at, len(self._chunk))))
 
     async def batches(self, size: int) -> AsyncIterator[list[Row]]:
         """Lists of ``size`` rows; the last may be shorter."""
         batch = list(self._rows)
         self._rows = iter(())
-        while (rows := await self.columns()) is not None:
-            batch += rows_to_list(rows)
-            whole = len(batch) - len(batch) % size
-            for start in range(0, whole, size):
-                yield batch[start : start + size]
-            batch = batch[whole:]
+        while rows := await self._next_rows():
+            batch += rows
+            while len(batch) >= size:
+                yield batch[:size]
+                del batch[:size]
         if batch:
             yield batch
 
@@ -116,9 +139,11 @@ class Scan:
 
 def rows_to_list(rows: Rows) -> list[Row]:
     """Rows as objects."""
+    if not len(rows):
+        return []
     columns = (
-        pieces(rows.key_bytes, rows.key_offsets),
-        pieces(rows.val_bytes, rows.val_offsets),
+        byte_strings(rows.key_bytes, rows.key_offsets),
+        byte_strings(rows.val_bytes, rows.val_offsets),
         rows.seq.tolist(),
         _stamps(rows, rows.create_ts, FLAG_CREATE_TS),
         _stamps(rows, rows.expire_ts, FLAG_EXPIRE_TS),
@@ -126,10 +151,15 @@ def rows_to_list(rows: Rows) -> list[Row]:
     return list(map(tuple.__new__, repeat(Row), zip(*columns, strict=False)))
 
 
-def pieces(data: U8, offsets: I64) -> list[bytes]:
-    """The byte strings between offsets."""
-    first = int(offsets[0])
-    blob = data[first : offsets[-1]].tobytes()
+def byte_strings(data: U8, offsets: I64) -> list[bytes]:
+    """The strings between offsets.  Where all have one length numpy cuts them, several times as fast."""
+    first, last = int(offsets[0]), int(offsets[-1])
+    lengths = offsets[1:] - offsets[:-1]
+    length = int(lengths[0])
+    if length and bool((lengths == length).all()):
+        strings: list[bytes] = np.ascontiguousarray(data[first:last]).view(f"V{length}").tolist()
+        return strings
+    blob = data[first:last].tobytes()
     bounds = (offsets - first).tolist()
     return [blob[start:end] for start, end in pairwise(bounds)]
 

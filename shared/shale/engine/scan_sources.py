@@ -14,9 +14,8 @@ from shale.types import KeyRange, Tree
 if TYPE_CHECKING:
     from shale.engine.read_view import ReadView
 
-_ROW_BYTES = 256
-"""What a row takes in an SST, roughly: a scan with a limit does not read much further than it needs."""
-_SHORT_READ_BYTES = 64 * 1024
+_ROWS_SPARE = 64
+"""A source is asked for so many rows beyond its even share of what a limited scan needs."""
 
 
 def visible_source(
@@ -62,15 +61,11 @@ def _merged(
 def _tree_sources(
     view: "ReadView", part: KeyRange, tree: Tree, *, prefix: bytes | None, limit: int | None
 ) -> list[RowSource]:
-    read_ahead_bytes = view.options.read_ahead_bytes
+    l0 = [view_ for view_ in tree.l0 if not view_.effective_range.intersect(part).is_empty]
     options = SourceOptions(max_seq=view.manifest.last_l0_seq, prefix=prefix, read_ahead=view.options.read_ahead)
-    if limit is not None and limit * _ROW_BYTES < read_ahead_bytes:
-        read_ahead_bytes = min(read_ahead_bytes, max(_SHORT_READ_BYTES, limit * _ROW_BYTES))
-        options["read_ahead"] = None
-    sources: list[RowSource] = [
-        SstSource(view.reader, l0, part, read_ahead_bytes, **options)
-        for l0 in tree.l0
-        if not l0.effective_range.intersect(part).is_empty
-    ]
+    if limit is not None:
+        options["rows_wanted"] = limit // (len(l0) + len(tree.compacted) or 1) + _ROWS_SPARE
+    read_ahead_bytes = view.options.read_ahead_bytes
+    sources: list[RowSource] = [SstSource(view.reader, view_, part, read_ahead_bytes, **options) for view_ in l0]
     sources += [RunSource(view.reader, run, part, read_ahead_bytes, **options) for run in tree.compacted]
     return sources

@@ -16,6 +16,8 @@ from shale.kernels.rules import Rules
 if TYPE_CHECKING:
     from shale.iter.fused_kernel import KernelFuse
 
+WORTH_ROWS = 128
+"""So many are handed out rather than kept back while more is read: a scan may want no more."""
 INLINE_ROWS_MAX = 2048
 """Less is merged on the spot: a thread hop costs as much."""
 
@@ -34,6 +36,7 @@ class Fused:
         self._begun = False
         self._kernel: KernelFuse | None = None
         self._plain: Rows | None = None
+        self._is_starved = False
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
@@ -67,12 +70,15 @@ class Fused:
         from shale.iter.fused_kernel import Step
 
         while True:
+            if self._is_starved:
+                self._is_starved = False
+                kernel.feed(await self._inputs[kernel.starved].next())
             run = kernel.run
             step = run() if kernel.room.rows <= INLINE_ROWS_MAX else await self._env.cpu.run(run)
             if step is Step.STARVED:
-                source = self._inputs[kernel.starved]
-                kernel.feed(await source.next())
-                continue
+                self._is_starved = True
+                if kernel.settled < WORTH_ROWS:
+                    continue
             rows = kernel.take()
             if len(rows):
                 return rows

@@ -63,6 +63,11 @@ class KernelFuse:
         """The source that used up its chunk."""
         return int(self._state[kernel.SOURCE])
 
+    @property
+    def settled(self) -> int:
+        """Rows of the output that nothing to come can change."""
+        return int(self._state[kernel.SETTLED])
+
     def begin(self, source: int, rows: Rows) -> None:
         """Give a source its first chunk."""
         live = int(self._state[kernel.LIVE])

@@ -114,12 +114,19 @@ class SstReader:
         slot = self.slot(sst)
         return await self.rows(slot, await self.load(slot), first, last)
 
-    async def rows(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> Rows:
-        """See ``blocks``.  What is read here is not cached: scans would push out what lookups need."""
+    async def rows(self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = False) -> Rows:
+        """See ``blocks``.
+
+        Args:
+            slot: the SST.
+            meta: its metadata.
+            first, last: which blocks.
+            keep: put what is read into the cache.  Long scans do not: they would push out what lookups need.
+        """
         compression = slot.sst.info.compression
-        kept = _kept_blocks(slot, meta, first, last)
-        if kept is not None:
-            data, offsets = kept
+        if keep or (slot.meta is meta and None not in slot.images[first:last]):
+            data: Buffer
+            data, offsets = _joined(await self.images(slot, meta, first, last))
             compression = Compression.NONE
         else:
             offsets = meta.index.offsets[first : last + 1]
@@ -143,16 +150,8 @@ class SstReader:
         return data
 
 
-def _kept_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> tuple[Buffer, I64] | None:
-    """The blocks as if they stood in an uncompressed file, if all of them are in memory."""
-    if slot.meta is not meta:
-        return None
-    parts: list[bytes] = []
-    for image in slot.images[first:last]:
-        if image is None:
-            return None
-        parts.append(image)
-        parts.append(zlib.crc32(image).to_bytes(4, "big"))
-    slot.touched[first:last] = b"\x01" * (last - first)
-    sizes = [len(image) + 4 for image in parts[::2]]
-    return b"".join(parts), np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
+def _joined(images: Sequence[bytes]) -> tuple[Buffer, I64]:
+    """Decoded blocks as they would stand in an uncompressed file, and where they begin there."""
+    offsets = np.zeros(len(images) + 1, np.int64)
+    np.cumsum([len(image) + 4 for image in images], out=offsets[1:])
+    return b"".join(part for image in images for part in (image, zlib.crc32(image).to_bytes(4, "big"))), offsets

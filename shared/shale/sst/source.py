@@ -16,6 +16,10 @@ from shale.sst.slot import SstSlot
 from shale.types import EVERYTHING, U64_MAX, KeyRange, SortedRun, SstView
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
+_SHORT_READ_BYTES = 8 * 1024
+_KEPT_READ_BYTES = 512 * 1024
+_ROW_BYTES = 256
+"""What a row takes where the SST does not say how many it has."""
 
 
 class SourceOptions(TypedDict, total=False):
@@ -24,6 +28,7 @@ class SourceOptions(TypedDict, total=False):
     max_seq: int
     prefix: bytes | None
     read_ahead: ReadAhead | None
+    rows_wanted: int | None
 
 
 class ViewsSource:
@@ -39,6 +44,7 @@ class ViewsSource:
         max_seq: int = U64_MAX,
         prefix: bytes | None = None,
         read_ahead: ReadAhead | None = None,
+        rows_wanted: int | None = None,
     ) -> None:
         """Make no request yet.
 
@@ -50,16 +56,19 @@ class ViewsSource:
             max_seq: rows above are left out.
             prefix: what all keys in the range begin with; SSTs whose filters exclude it are not read.
             read_ahead: where the next read is started while the caller works on the last one; ``None``: it is not.
+            rows_wanted: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
         """
         self._reader = reader
         self._pending = [
             (view, visible) for view in views if not (visible := view.effective_range.intersect(key_range)).is_empty
         ]
         self._pending.reverse()
-        self._read_ahead_bytes = read_ahead_bytes
+        self._read_bytes = read_ahead_bytes
+        self._read_bytes_max = read_ahead_bytes
         self._max_seq = max_seq
         self._prefix = prefix
         self._read_ahead = read_ahead
+        self._rows_wanted = rows_wanted
         self._next_fetch: Fetch[Rows | None] | None = None
         self._window: _Window | None = None
 
@@ -71,13 +80,18 @@ class ViewsSource:
         """
         fetch, self._next_fetch = self._next_fetch, None
         rows = await fetch.wait() if fetch is not None else await self._read()
-        if rows is not None and self._read_ahead is not None and not self._is_done:
+        if rows is not None and self._read_ahead is not None and not self._is_done and self._reads_on:
             self._next_fetch = self._read_ahead.start(self._read)
         return rows
 
     @property
     def _is_done(self) -> bool:
         return not self._pending and (self._window is None or self._window.is_done)
+
+    @property
+    def _reads_on(self) -> bool:
+        """Whether the next read is worth starting before anybody asks for it."""
+        return self._read_bytes == self._read_bytes_max
 
     async def _read(self) -> Rows | None:
         """Read on until a window has rows in range."""
@@ -90,10 +104,15 @@ class ViewsSource:
                 meta = await self._reader.load(slot)
                 if self._prefix is None or meta.filters.may_contain_prefix(self._prefix):
                     self._window = _Window(slot, meta, visible)
+                    if self._rows_wanted is not None:
+                        wanted = max(_SHORT_READ_BYTES, self._rows_wanted * _row_bytes(slot, meta))
+                        self._read_bytes, self._rows_wanted = min(wanted, self._read_bytes_max), None
                 continue
             window = self._window
-            first, last = window.advance(self._read_ahead_bytes)
-            rows = await self._reader.rows(window.slot, window.meta, first, last)
+            first, last = window.advance(self._read_bytes)
+            keep = self._read_bytes <= _KEPT_READ_BYTES
+            rows = await self._reader.rows(window.slot, window.meta, first, last, keep=keep)
+            self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
             rows = rows_up_to(rows_in_range(rows, window.visible), self._max_seq)
             if len(rows):
                 return rows
@@ -147,6 +166,11 @@ class _Window:
         first = self._next
         self._next = span_end(self.meta.index.offsets, first, self._last, size_bytes)
         return first, self._next
+
+
+def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
+    rows = meta.stats.num_rows if meta.stats is not None else 0
+    return slot.sst.info.data_len // rows + 1 if rows else _ROW_BYTES
 
 
 def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
