@@ -1,0 +1,53 @@
+"""Comparing what was loaded with what readers give back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import shale
+
+
+@dataclass(slots=True)
+class Comparison:
+    """How a scan relates to the rows that were loaded."""
+
+    rows: int = 0
+    equal: int = 0
+    unknown_keys: int = 0
+    repeated_keys: int = 0
+
+
+async def compare_scan(url: str, expected: Mapping[bytes, bytes]) -> Comparison:
+    """Read every row through a reader with its own checkpoint and compare it."""
+    result = Comparison()
+    previous: bytes | None = None
+    async with shale.DbReader.open(url) as reader:
+        async for rows in reader.scan().batches(4096):
+            for row in rows:
+                result.rows += 1
+                result.repeated_keys += row.key == previous
+                previous = row.key
+                value = expected.get(row.key)
+                result.unknown_keys += value is None
+                result.equal += value == row.value
+    return result
+
+
+async def slatedb_scan(directory: str, path: str, expected: Mapping[bytes, bytes]) -> Comparison | None:
+    """The same through the SlateDB package; ``None`` if it is not installed."""
+    try:
+        from slatedb import uniffi
+    except ImportError:
+        return None
+    store = uniffi.ObjectStore.resolve(f"file://{directory}")
+    reader = await uniffi.DbReaderBuilder(path, store).build()
+    result = Comparison()
+    try:
+        iterator = await reader.scan_prefix(b"")
+        while (row := await iterator.next()) is not None:
+            result.rows += 1
+            value = expected.get(bytes(row.key))
+            result.unknown_keys += value is None
+            result.equal += value == bytes(row.value)
+    finally:
+        await reader.shutdown()
+    return result
