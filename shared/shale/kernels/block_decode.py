@@ -6,7 +6,6 @@ Every length is checked against the block before it is used.  The plain twin is 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.columns import (
     CREATE_TS,
@@ -19,6 +18,7 @@ from shale.kernels.columns import (
     VAL_OFFSETS,
 )
 from shale.kernels.crc32 import crc32
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import (
     copy,
     copy_loose,
@@ -53,7 +53,7 @@ OUT_ROWS = 2
 _VARINT_BAD = -1
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@helper
 def _read_varint(at: int, end: int) -> int:
     """Value << 3 | bytes used, or -1 if it runs past ``end`` or over 32 bits."""
     value = 0
@@ -69,7 +69,7 @@ def _read_varint(at: int, end: int) -> int:
     return _VARINT_BAD
 
 
-@njit("int64(int64, int64, int64, int64, int64, int64, int64[::1], int64, int64, int64[::1])", cache=True, nogil=True)
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64[::1], int64, int64, int64[::1])")
 def decode_blocks(
     data: int,
     offsets: int,

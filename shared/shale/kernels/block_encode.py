@@ -7,7 +7,6 @@ A block that is not full stays open at the end of the output and the next call g
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.columns import (
     CREATE_TS,
@@ -21,6 +20,7 @@ from shale.kernels.columns import (
     VAL_OFFSETS,
 )
 from shale.kernels.crc32 import crc32
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import (
     copy,
     copy_loose,
@@ -84,7 +84,7 @@ def restarts_max(target: int) -> int:
     return target // 192 + 2
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@helper
 def shared_len(left: int, right: int, most: int) -> int:
     """Length of the common prefix of two byte strings that both have ``most`` bytes."""
     at = 0
@@ -98,7 +98,7 @@ def shared_len(left: int, right: int, most: int) -> int:
     return at
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@helper
 def _varint_size(value: int) -> int:
     size = 1
     while value >= 0x80:
@@ -107,7 +107,7 @@ def _varint_size(value: int) -> int:
     return size
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@helper
 def _put_varint(at: int, value: int) -> int:
     while value >= 0x80:
         store_u8(at, value & 0x7F | 0x80)
@@ -117,12 +117,12 @@ def _put_varint(at: int, value: int) -> int:
     return at + 1
 
 
-@njit("boolean(int64, int64)", cache=True, nogil=True)
+@helper
 def _descends(seqs: int, row: int) -> bool:
     return load_u64(seqs + 8 * row) < load_u64(seqs + 8 * row - 8)
 
 
-@njit("void(int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+@kernel("void(int64[::1], int64, int64, int64, int64)")
 def end_block(state: Any, out: int, restarts: int, table: int, has_checksums: int) -> None:
     """Write offsets, count and checksum of the open block and note it in the table of blocks."""
     at = out + state[AT]
@@ -150,10 +150,8 @@ def end_block(state: Any, out: int, restarts: int, table: int, has_checksums: in
     state[MERGES] = 0
 
 
-@njit(
-    "int64(int64[::1], int64, int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)",
-    cache=True,
-    nogil=True,
+@kernel(
+    "int64(int64[::1], int64, int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)"
 )
 def encode_blocks(
     columns: Any,

@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.columns import address_of
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import load_u8, load_u64, store_u8
 from shale.kernels.rows import U8, U64
 
 
-@njit("boolean(int64, int64, int64, uint64)", cache=True, nogil=True)
+@helper
 def may_contain(bits: int, size: int, probes: int, hash64: Any) -> bool:
     """Whether something with this hash may have been added to the ``size`` bytes at ``bits``."""
     modulus = np.uint64(8 * size)
@@ -27,7 +27,7 @@ def may_contain(bits: int, size: int, probes: int, hash64: Any) -> bool:
     return True
 
 
-@njit("void(int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@kernel("void(int64, int64, int64, int64, int64)")
 def _build(hashes: int, count: int, probes: int, bits: int, size: int) -> None:
     modulus = np.uint64(8 * size)
     # Sums stay below twice the modulus (when it exceeds the number of probes), so one subtraction replaces a division.

@@ -8,8 +8,9 @@ polynomial 0xEDB88320.
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from shale.kernels.jit import helper
 from shale.kernels.memory import load_u8, load_u64
 
 POLYNOMIAL = 0xEDB88320
@@ -31,7 +32,7 @@ def _tables() -> Any:
 _TABLES = _tables()
 
 
-@njit("uint64(uint64, int64, int64)", cache=True, nogil=True)
+@helper
 def update_by_tables(state: Any, address: int, size: int) -> Any:
     """Advance the inverted checksum over ``size`` bytes, 8 at a time."""
     low = np.uint64(0xFF)
@@ -50,7 +51,7 @@ def update_by_tables(state: Any, address: int, size: int) -> Any:
     return state
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@helper
 def crc32_by_tables(address: int, size: int) -> Any:
     """The checksum of ``size`` bytes, on any CPU."""
     return np.int64(update_by_tables(np.uint64(0xFFFFFFFF), address, size) ^ np.uint64(0xFFFFFFFF))
@@ -142,7 +143,7 @@ if CPU_MULTIPLIES:
 
         return types.uint64(types.uint64, types.int64, types.int64), build
 
-    @njit("int64(int64, int64)", cache=True, nogil=True)
+    @helper
     def crc32(address: int, size: int) -> Any:
         """The checksum of ``size`` bytes."""
         state = np.uint64(0xFFFFFFFF)

@@ -10,7 +10,6 @@ The plain twin is ``shale.iter.plain``; docs/protocol.md 7.1 and 7.2 have the ru
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.columns import (
     COLUMNS,
@@ -24,6 +23,7 @@ from shale.kernels.columns import (
     VAL_BYTES,
     VAL_OFFSETS,
 )
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import (
     copy,
     copy_loose,
@@ -85,7 +85,7 @@ HEAD_LOW = COLUMNS + 5
 SOURCE_WORDS = COLUMNS + 6
 
 
-@njit("uint64(int64, int64)", cache=True, nogil=True)
+@helper
 def word_of(key: int, size: int) -> Any:
     """The first eight bytes, or fewer and zeros, as a number that compares like them."""
     if size >= 8:
@@ -96,7 +96,7 @@ def word_of(key: int, size: int) -> Any:
     return word
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+@helper
 def compare_bytes(left: int, left_len: int, right: int, right_len: int) -> int:
     """Negative, zero or positive, as byte strings compare."""
     most = min(left_len, right_len)
@@ -114,7 +114,7 @@ def compare_bytes(left: int, left_len: int, right: int, right_len: int) -> int:
     return left_len - right_len
 
 
-@njit("void(int64[:, ::1], int64)", cache=True, nogil=True)
+@helper
 def _load_head(sources: Any, source: int) -> None:
     place = sources[source, KEY_OFFSETS] + 8 * sources[source, AT]
     start = load_i64(place)
@@ -126,7 +126,7 @@ def _load_head(sources: Any, source: int) -> None:
     sources[source, HEAD_LOW] = np.int64(word_of(key + 8, size - 8)) if size > 8 else 0
 
 
-@njit("boolean(int64[:, ::1], int64, int64)", cache=True, nogil=True)
+@helper
 def _comes_before(sources: Any, left: int, right: int) -> Any:
     """By key, then newest first, then the earlier source."""
     one, other = np.uint64(sources[left, HEAD_HIGH]), np.uint64(sources[right, HEAD_HIGH])
@@ -148,7 +148,7 @@ def _comes_before(sources: Any, left: int, right: int) -> Any:
     return left < right
 
 
-@njit("void(int64[:, ::1], int64[::1], int64, int64)", cache=True, nogil=True)
+@kernel("void(int64[:, ::1], int64[::1], int64, int64)")
 def insert(sources: Any, order: Any, place: int, live: int) -> None:
     """Move the source at ``place``, whose head is new, behind all of the ``live`` ones that come before it."""
     source = order[place]
@@ -159,11 +159,7 @@ def insert(sources: Any, order: Any, place: int, live: int) -> None:
     order[place] = source
 
 
-@njit(
-    "int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64)",
-    cache=True,
-    nogil=True,
-)
+@kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64)")
 def fuse(
     sources: Any, order: Any, rules: Any, state: Any, out: Any, rows_max: int, keys_max: int, values_max: int
 ) -> int:

@@ -8,10 +8,11 @@ without kernels (``ReadView._try_versions``).
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from shale.kernels.bloom import may_contain
 from shale.kernels.fuse import compare_bytes
+from shale.kernels.jit import helper, kernel
 from shale.kernels.lookup_block import IN_BLOCK, PAST_BLOCK, find_in_block
 from shale.kernels.lookup_layout import (
     ABSENT,
@@ -53,7 +54,7 @@ from shale.kernels.siphash import siphash13
 _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 
 
-@njit("boolean(int64, int64, int64)", cache=True)
+@helper
 def _begins_by(view: int, key: int, key_len: int) -> Any:
     """Whether the view's range begins at or before the key."""
     size = load_i64(view + 8 * VIEW_START_LEN)
@@ -63,7 +64,7 @@ def _begins_by(view: int, key: int, key_len: int) -> Any:
     return order < 0 or (order == 0 and load_i64(view + 8 * VIEW_START_EXCLUDED) == 0)
 
 
-@njit("boolean(int64, int64, int64)", cache=True)
+@helper
 def _ends_before(view: int, key: int, key_len: int) -> Any:
     """Whether the view's range ends before the key."""
     size = load_i64(view + 8 * VIEW_END_LEN)
@@ -73,7 +74,7 @@ def _ends_before(view: int, key: int, key_len: int) -> Any:
     return order < 0 or (order == 0 and load_i64(view + 8 * VIEW_END_INCLUDED) == 0)
 
 
-@njit("int64(int64, int64, int64, int64, boolean)", cache=True)
+@helper
 def _count_separators(slot: int, blocks: int, key: int, key_len: int, equal: Any) -> int:
     """How many separators are below the key, or also equal to it."""
     index = load_i64(slot + 8 * SLOT_INDEX)
@@ -91,7 +92,7 @@ def _count_separators(slot: int, blocks: int, key: int, key_len: int, equal: Any
     return low
 
 
-@njit("int64(int64, int64, int64, uint64, int64)", cache=True)
+@helper
 def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     blocks = load_i64(slot + 8 * SLOT_BLOCKS)
     last = _count_separators(slot, blocks, key, key_len, True)
@@ -115,12 +116,12 @@ def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> i
     return ABSENT
 
 
-@njit("void(int64, int64)", cache=True)
+@helper
 def _count(out: int, word: int) -> None:
     store_i64(out + 8 * word, load_i64(out + 8 * word) + 1)
 
 
-@njit("int64(int64, int64, uint64, int64, int64, int64)", cache=True)
+@helper
 def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
     """``lookup`` of a key at an address."""
     hash64 = np.uint64(0)
@@ -162,13 +163,13 @@ def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, 
     return ABSENT
 
 
-@njit(types.int64(_BYTES, types.uint64, types.int64, types.int64, types.int64), cache=True)
+@kernel(types.int64(_BYTES, types.uint64, types.int64, types.int64, types.int64), nogil=False)
 def lookup(key: Any, max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
     """Find the newest row of a key at or below ``max_seq``; see ``lookup_layout``."""
     return find(data_of(key), len(key), max_seq, level_table, n_levels, out)
 
 
-@njit("void(int64, int64, int64, uint64, int64, int64, int64, int64)", cache=True)
+@kernel("void(int64, int64, int64, uint64, int64, int64, int64, int64)", nogil=False)
 def lookup_many(
     keys: int, key_offsets: int, count: int, max_seq: Any, level_table: int, n_levels: int, out: int, statuses: int
 ) -> None:

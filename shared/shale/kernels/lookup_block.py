@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.block_encode import shared_len
+from shale.kernels.jit import helper
 from shale.kernels.lookup_layout import (
     CORRUPT,
     OUT_CREATE_TS,
@@ -29,7 +29,7 @@ _EQUAL = 0
 _GREATER = 1
 
 
-@njit("UniTuple(int64, 2)(int64, int64)", cache=True)
+@helper
 def _read_varint(at: int, end: int) -> Any:
     """The value and where it ends; -1 if it runs past ``end`` or over 32 bits."""
     value = 0
@@ -43,7 +43,7 @@ def _read_varint(at: int, end: int) -> Any:
     return -1, at
 
 
-@njit("UniTuple(int64, 4)(int64, int64)", cache=True)
+@helper
 def _read_head(at: int, end: int) -> Any:
     """Shared, suffix and value length of a row of version 2, and where its suffix begins; shared is -1 if broken."""
     if at + 3 <= end:
@@ -58,7 +58,7 @@ def _read_head(at: int, end: int) -> Any:
     return shared, suffix, size, at
 
 
-@njit("UniTuple(int64, 2)(int64, int64, int64, int64, int64)", cache=True)
+@helper
 def _compare(suffix: int, suffix_len: int, key: int, key_len: int, shared: int) -> Any:
     """How a row's key, whose first ``shared`` bytes are the key's, compares; and the bytes that they share."""
     common = shared_len(suffix, key + shared, min(suffix_len, key_len - shared))
@@ -70,7 +70,7 @@ def _compare(suffix: int, suffix_len: int, key: int, key_len: int, shared: int) 
     return (_LESS if load_u8(suffix + common) < load_u8(key + matched) else _GREATER), matched
 
 
-@njit("int64(int64, int64, int64, int64, int64, int64, int64, int64)", cache=True)
+@helper
 def _answer(image: int, end: int, tail: int, value: int, value_len: int, version: int, seq: int, out: int) -> int:
     """Report the row whose seq stands at ``tail``."""
     flags = load_u8(tail + 8)
@@ -106,7 +106,7 @@ def _answer(image: int, end: int, tail: int, value: int, value_len: int, version
     return IN_BLOCK
 
 
-@njit("int64(int64, int64, int64, int64, int64, uint64, int64)", cache=True)
+@helper
 def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     low, high = 0, count
     while low < high:  # the last restart below the key: versions of the key may begin before an equal one
@@ -150,7 +150,7 @@ def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
     return NOT_IN_BLOCK
 
 
-@njit("int64(int64, int64, int64, int64, int64, uint64, int64)", cache=True)
+@helper
 def _find_v1(image: int, end: int, count: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     if image + 4 > end or load_u16be(image) != 0:
         return CORRUPT
@@ -196,7 +196,7 @@ def _find_v1(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
     return NOT_IN_BLOCK
 
 
-@njit("int64(int64, int64, int64, int64, int64, uint64, int64)", cache=True)
+@helper
 def find_in_block(image: int, size: int, version: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     """Find the newest row of a key at or below ``max_seq``.
 

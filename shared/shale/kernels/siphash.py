@@ -6,19 +6,19 @@ The plain twin is ``shale.format.siphash``.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.columns import address_of
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import load_i64, load_u8, load_u64, store_u64
 from shale.kernels.rows import U64, Rows
 
 
-@njit("uint64(uint64, uint64)", cache=True, nogil=True)
+@helper
 def _rotate(word: Any, bits: Any) -> Any:
     return word << bits | word >> (np.uint64(64) - bits)
 
 
-@njit("UniTuple(uint64, 4)(uint64, uint64, uint64, uint64)", cache=True, nogil=True)
+@helper
 def _mix(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
     v0 += v1
     v2 += v3
@@ -33,7 +33,7 @@ def _mix(v0: Any, v1: Any, v2: Any, v3: Any) -> Any:
     return v0, v1, v2, v3
 
 
-@njit("uint64(int64, int64)", cache=True, nogil=True)
+@helper
 def siphash13(address: int, size: int) -> Any:
     """The hash of ``size`` bytes."""
     v0 = np.uint64(0x736F6D6570736575)
@@ -58,7 +58,7 @@ def siphash13(address: int, size: int) -> Any:
     return v0 ^ v1 ^ v2 ^ v3
 
 
-@njit("void(int64, int64, int64, int64)", cache=True, nogil=True)
+@kernel("void(int64, int64, int64, int64)")
 def _hash_all(key_bytes: int, key_offsets: int, count: int, hashes: int) -> None:
     for row in range(count):
         start = load_i64(key_offsets + 8 * row)

@@ -8,7 +8,6 @@ The first 16 bytes behind what all keys share are sorted byte by byte, from the 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from shale.kernels.block_encode import shared_len
 from shale.kernels.columns import (
@@ -24,13 +23,14 @@ from shale.kernels.columns import (
     column_addresses,
 )
 from shale.kernels.fuse import compare_bytes, word_of
+from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import copy, load_i64, load_u8, load_u64, store_i64, store_u8, store_u64
 from shale.kernels.rows import I64, Rows
 
 _WORD_BYTES = 8
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@helper
 def _shared_by_all(key_bytes: int, key_offsets: int, count: int) -> int:
     first = key_bytes + load_i64(key_offsets)
     shared = load_i64(key_offsets + 8) - load_i64(key_offsets)
@@ -41,7 +41,7 @@ def _shared_by_all(key_bytes: int, key_offsets: int, count: int) -> int:
     return shared
 
 
-@njit("boolean(int64[::1], int64, int64)", cache=True, nogil=True)
+@helper
 def _precedes(columns: Any, left: int, right: int) -> Any:
     """Whether row ``left`` comes before row ``right``."""
     key_bytes, offsets = columns[KEY_BYTES], columns[KEY_OFFSETS]
@@ -58,7 +58,7 @@ def _precedes(columns: Any, left: int, right: int) -> Any:
     return one > other if one != other else left > right
 
 
-@njit("void(int64[::1], int64[::1], int64, int64, int64)", cache=True, nogil=True)
+@helper
 def _sink(columns: Any, order: Any, start: int, root: int, count: int) -> None:
     """One step of heap sort over ``order[start : start + count]``."""
     while 2 * root + 1 < count:
@@ -71,7 +71,7 @@ def _sink(columns: Any, order: Any, start: int, root: int, count: int) -> None:
         root = child
 
 
-@njit("void(int64[::1], int64[::1], int64, int64)", cache=True, nogil=True)
+@helper
 def _sort_in_full(columns: Any, order: Any, start: int, end: int) -> None:
     count = end - start
     for root in range(count // 2 - 1, -1, -1):
@@ -81,7 +81,7 @@ def _sort_in_full(columns: Any, order: Any, start: int, end: int) -> None:
         _sink(columns, order, start, 0, last)
 
 
-@njit("int64[::1](int64[::1], int64)", cache=True, nogil=True)
+@kernel("int64[::1](int64[::1], int64)")
 def _order_rows(columns: Any, count: int) -> Any:
     order, other = np.empty(count, np.int64), np.empty(count, np.int64)
     words, spare = np.empty((count, 2), np.uint64), np.empty((count, 2), np.uint64)
@@ -126,7 +126,7 @@ def _order_rows(columns: Any, count: int) -> Any:
     return order
 
 
-@njit("void(int64[::1], int64, int64[::1], int64[::1])", cache=True, nogil=True)
+@kernel("void(int64[::1], int64, int64[::1], int64[::1])")
 def _take(columns: Any, count: int, order: Any, out: Any) -> None:
     keys_at = 0
     values_at = 0

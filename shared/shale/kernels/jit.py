@@ -1,0 +1,64 @@
+"""The decorator of kernels: compiled once, for one signature, and kept on disk.
+
+Numba's cache asks only whether the file of a function has changed, not those of the kernels it calls, whose code is
+compiled into it.  Ours asks whether any kernel file has, so that an update in place never runs yesterday's code.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+
+def _digest_of_kernels() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_DIGEST = _digest_of_kernels()
+
+
+def _stamped(locator: Any) -> Any:
+    """The same place on disk, with the state of all kernels for a stamp."""
+    return type(locator.__name__, (locator,), {"get_source_stamp": lambda _self: _DIGEST})
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]  # numba has no types
+    _locator_classes = tuple(map(_stamped, CompileResultCacheImpl._locator_classes))
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _KernelCacheImpl
+
+
+helper: Callable[[Callable[..., Any]], Any] = njit(nogil=True)
+"""The decorator of functions that only kernels call: compiled into each of them."""
+
+
+def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function for one signature, or load it from the cache.
+
+    Where nothing can be written (no cache directory, read-only code, no home) it is compiled anew in each process.
+
+    Args:
+        signature: numba's.
+        nogil: release the interpreter lock while it runs: not worth it for a call of a microsecond.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher = njit(nogil=nogil)(function)
+        if config.DISABLE_JIT:
+            return dispatcher
+        with suppress(RuntimeError):  # no place for a cache
+            dispatcher._cache = _KernelCache(function)
+        dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return dispatcher
+
+    return decorate
