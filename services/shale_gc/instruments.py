@@ -1,0 +1,80 @@
+"""The collector's metrics (docs/operations.md 1.5 and 1.6)."""
+
+from shale.telemetry.error_types import error_type_of
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest
+from shale_gc.options import Task
+from shale_gc.planner import Cutoff
+
+
+class GcInstruments:
+    """All of them; a child is bound when its task first runs."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def ended(self, task: Task, *, seconds: float, now_ms: int) -> None:
+        """A pass ended well."""
+        self._metrics.counter("slatedb_gc_runs_total", resource=task, result="ok").inc()
+        self._metrics.histogram("slatedb_gc_run_duration_seconds", resource=task).observe(seconds)
+        self._metrics.gauge("slatedb_gc_last_success_timestamp_seconds", resource=task).set(now_ms / 1000)
+
+    def failed(self, task: Task, error: BaseException, *, seconds: float) -> None:
+        """A pass ended in an error."""
+        self._metrics.counter("slatedb_gc_runs_total", resource=task, result="error").inc()
+        self._metrics.histogram("slatedb_gc_run_duration_seconds", resource=task).observe(seconds)
+        self.error(task, error)
+
+    def error(self, task: Task, error: BaseException) -> None:
+        """A pass, or one deletion in it, failed."""
+        self._metrics.counter("slatedb_gc_errors_total", resource=task, error_type=error_type_of(error)).inc()
+
+    def planned(self, task: Task, count: int) -> None:
+        """A plan would delete that many objects, dry runs included."""
+        self._metrics.gauge("slatedb_gc_candidates", resource=task).set(count)
+
+    def deleted(self, task: Task, size: int) -> None:
+        """One object is gone, or one parent detached."""
+        self._metrics.counter("slatedb_gc_deleted_objects_total", resource=task).inc()
+        if size:
+            self._metrics.counter("slatedb_gc_deleted_bytes_total", resource=task).inc(size)
+
+    def pending(self, delta: int) -> None:
+        """Deletions that are due and not done."""
+        self._metrics.gauge("slatedb_gc_pending_deletes").inc(delta)
+
+    def versions(self, task: Task, count: int) -> None:
+        """So many versions exist."""
+        self._metrics.gauge("slatedb_gc_versions", resource=task).set(count)
+
+    def cutoff(self, cutoff: Cutoff) -> None:
+        """The terms for SSTs."""
+        terms = {
+            "min_age": cutoff.min_age_ms,
+            "compactions": cutoff.compactions_ms,
+            "newest_l0": cutoff.newest_l0_ms,
+            "final": cutoff.final_ms,
+        }
+        for term, value_ms in terms.items():
+            self._metrics.gauge("slatedb_gc_cutoff_timestamp_seconds", term=term).set(value_ms / 1000)
+
+    def detached(self) -> None:
+        """A parent was released."""
+        self._metrics.counter("slatedb_gc_detached_clones_total").inc()
+
+    def expired(self, count: int) -> None:
+        """So many checkpoints were removed."""
+        self._metrics.counter("slatedb_checkpoint_operations_total", component="gc", op="expire", result="ok").inc(
+            count
+        )
+
+    def checkpoints(self, manifest: Manifest, now_ms: int) -> None:
+        """What the latest manifest lists."""
+        states = {"active": 0, "expired": 0, "no_expiry": 0}
+        for checkpoint in manifest.checkpoints:
+            state = "no_expiry" if not checkpoint.expire_s else "expired" if checkpoint.is_expired(now_ms) else "active"
+            states[state] += 1
+        for state, count in states.items():
+            self._metrics.gauge("slatedb_checkpoints", state=state).set(count)
+        oldest_s = min((checkpoint.create_s for checkpoint in manifest.checkpoints), default=0)
+        self._metrics.gauge("slatedb_checkpoint_oldest_timestamp_seconds").set(oldest_s)

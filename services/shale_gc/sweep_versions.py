@@ -1,0 +1,60 @@
+"""Old manifests and old compactions files: the boundary first, the files after."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shale.errors import LatestRecordMissing, ManifestMissing
+from shale.protocol.versioned import VersionMeta
+from shale.protocol.versioned_store import VersionedStore
+from shale_gc.database import Database
+from shale_gc.passes import Pass
+from shale_gc.planner import VersionPlan, plan_compactions_gc, plan_manifest_gc
+
+_LISTINGS_MAX = 3
+
+
+async def sweep_manifests(database: Database, this: Pass) -> None:
+    """Delete manifests that nobody can need.
+
+    Raises:
+        LatestRecordMissing: there is no manifest, so there is no database.
+        ManifestMissing: the newest one keeps vanishing before it can be read.
+    """
+    versions, pinned = await _list_with_pins(database)
+
+    def plan() -> VersionPlan:
+        return plan_manifest_gc(versions, pinned=pinned, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
+
+    await _sweep(database.manifests, versions, plan, this)
+
+
+async def sweep_compactions(database: Database, this: Pass) -> None:
+    """Delete all old compactions files but the newest."""
+    versions = await database.compactions.list_versions()
+
+    def plan() -> VersionPlan:
+        return plan_compactions_gc(versions, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
+
+    await _sweep(database.compactions, versions, plan, this)
+
+
+async def _sweep(
+    store: VersionedStore[Any], versions: Sequence[VersionMeta], plan: Callable[[], VersionPlan], this: Pass
+) -> None:
+    this.instruments.versions(this.task, len(versions))
+    planned = plan()
+    gone = await this.carry_out(planned.doomed, store.delete, boundary=planned.boundary, advance=store.advance_boundary)
+    this.instruments.versions(this.task, len(versions) - gone)
+
+
+async def _list_with_pins(database: Database) -> tuple[list[VersionMeta], frozenset[int]]:
+    """A listing, and what the newest manifest of that very listing pins."""
+    for _ in range(_LISTINGS_MAX):
+        versions = await database.manifests.list_versions()
+        if not versions:
+            raise LatestRecordMissing(f"no manifest below {database.root or '/'}")
+        latest = await database.manifests.read(versions[-1].id)
+        if latest is not None:
+            return versions, frozenset(checkpoint.manifest_id for checkpoint in latest.checkpoints)
+        # Another collector was faster, so there are newer ones.
+    raise ManifestMissing(versions[-1].id)
