@@ -1,0 +1,65 @@
+"""Small databases for tests of reading: SSTs in a memory store, and a store that notes its requests."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.kernels.rows import rows_from_entries
+from shale.sst.builder import build_sst
+from shale.sst.cache import BlockCache
+from shale.sst.options import SstOptions
+from shale.sst.paths import SstPaths
+from shale.sst.reader import SstReader
+from shale.store.memory import MemoryStore
+from shale.types import Entry, KeyRange, Sst, SstView, Ulid
+
+ROOT = "db"
+
+
+def quiet_env() -> Env:
+    return Env(SystemClock(), Random(1), InlineCpu())
+
+
+class CountingStore(MemoryStore):
+    """Notes every range read as ``(key, start, end)``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[tuple[str, int, int]] = []
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        self.reads.append((key, start, end))
+        return await super().get_range(key, start, end)
+
+
+class Shelf:
+    """A store with SSTs in it, and the reader over them."""
+
+    def __init__(self, *, cache_bytes: int = 1 << 20, **options: Any) -> None:
+        self.store = CountingStore()
+        self.options = SstOptions(**{"block_size_bytes": 1024, "min_filter_keys": 0, **options})
+        self.reader = self.new_reader(cache_bytes)
+        self._count = 0
+
+    def new_reader(self, cache_bytes: int) -> SstReader:
+        policies = self.options.filter_policies
+        return SstReader(self.store, SstPaths(ROOT), BlockCache(cache_bytes), quiet_env(), filter_policies=policies)
+
+    async def sst(self, entries: Sequence[Entry]) -> Sst:
+        """Store rows, in order, as an SST."""
+        data, info = build_sst(rows_from_entries(entries), self.options)
+        self._count += 1
+        sst = Sst(id=Ulid.from_parts(1_700_000_000_000 + self._count, self._count), info=info)
+        await self.store.put(SstPaths(ROOT).key(sst.id), data)
+        return sst
+
+    async def view(self, entries: Sequence[Entry], visible: KeyRange | None = None) -> SstView:
+        """The same, seen through a window."""
+        sst = await self.sst(entries)
+        return SstView(id=sst.id, sst=sst, visible_range=visible)
+
+
+def in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """By key, then newest first."""
+    return sorted(entries, key=lambda entry: (entry.key, -entry.seq))

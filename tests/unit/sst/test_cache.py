@@ -1,0 +1,130 @@
+"""The cache stays within its bytes, keeps what is used, and forgets without a trace."""
+
+import anyio
+import pytest
+
+from shale.sst.cache import BlockCache
+from shale.sst.slot import SstSlot
+from shale.types import Entry
+from tests.unit.engine.reading import Shelf
+
+ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
+
+
+async def loaded(shelf: Shelf) -> SstSlot:
+    """A slot whose metadata is in memory."""
+    slot = shelf.reader.slot(await shelf.sst(ROWS))
+    await shelf.reader.load(slot)
+    return slot
+
+
+async def read(shelf: Shelf, slot: SstSlot, block: int) -> None:
+    await shelf.reader.images(slot, await shelf.reader.load(slot), block, block + 1)
+
+
+def test_blocks_are_read_once_while_there_is_room() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        slot = await loaded(shelf)
+        for _ in range(3):
+            for block in range(len(slot.images)):
+                await read(shelf, slot, block)
+        assert len(shelf.store.reads) == 1 + len(slot.images)
+        assert shelf.reader.cache.stats.block_misses == len(slot.images)
+        assert shelf.reader.cache.stats.block_hits == 2 * len(slot.images)
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("capacity", [0, 3_000, 8_000, 30_000])
+def test_never_more_than_the_capacity(capacity: int) -> None:
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=capacity)
+        slots = [await loaded(shelf) for _ in range(3)]
+        for block in range(40):
+            for slot in slots:
+                await read(shelf, slot, block)
+                assert shelf.reader.cache.used_bytes <= capacity
+        kept = sum(len(image) for slot in slots for image in slot.images if image is not None)
+        assert kept <= capacity
+
+    anyio.run(run)
+
+
+def test_what_is_used_stays() -> None:
+    """One block is used again and again while the others pass by; the kernel marks uses the same way."""
+
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=24_000)
+        slot = await loaded(shelf)
+        for block in range(1, 40):
+            await read(shelf, slot, 0)
+            await read(shelf, slot, block)
+        assert slot.images[0] is not None
+        assert slot.images[1] is None
+        reads = [start for _, start, _ in shelf.store.reads]
+        assert reads.count(0) == 1
+
+    anyio.run(run)
+
+
+def test_a_forgotten_sst_leaves_nothing() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        cache = shelf.reader.cache
+        one, other = await loaded(shelf), await loaded(shelf)
+        await read(shelf, other, 0)
+        before = (cache.used_bytes, len(cache))
+        await read(shelf, one, 3)
+        cache.forget(other)
+        cache.forget(other)
+        assert other.meta is None
+        assert not other.words.any()
+        cache.forget(one)
+        assert (cache.used_bytes, len(cache)) == (0, 0)
+        await read(shelf, other, 0)
+        cache.forget(other)
+        assert before[0] > 0
+
+    anyio.run(run)
+
+
+def test_metadata_goes_with_its_blocks() -> None:
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=12_000)
+        slot = await loaded(shelf)
+        await read(shelf, slot, 0)
+        for _ in range(4):
+            other = await loaded(shelf)
+            for block in range(8):
+                await read(shelf, other, block)
+        assert slot.meta is None
+        assert slot.images == []
+
+    anyio.run(run)
+
+
+def test_a_cache_serves_several_databases() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        cache = BlockCache(1 << 20)
+        readers = [shelf.new_reader(0) for _ in range(2)]
+        sst = await shelf.sst(ROWS)
+        for reader in readers:
+            reader.cache = cache
+            await reader.meta(sst)
+        assert len(cache) == 2
+
+    anyio.run(run)
+
+
+def test_callers_at_the_same_time_share_one_request() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        sst = await shelf.sst(ROWS)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(shelf.reader.meta, sst)
+        assert len(shelf.store.reads) == 1
+
+    anyio.run(run)

@@ -1,0 +1,128 @@
+"""Sources of scans: requests, windows and read-ahead."""
+
+import anyio
+import numpy as np
+import pytest
+
+from shale.errors import ClosedError, CorruptionError
+from shale.iter.source import drain
+from shale.kernels.rows import concat_rows, entries_from_rows
+from shale.sst.read_ahead import ReadAhead
+from shale.sst.source import RunSource, SstSource, span_end
+from shale.types import Entry, KeyRange, RunId, SortedRun, excluded, included
+from tests.unit.engine.reading import Shelf
+
+ROWS = [Entry(b"k%05d" % key, bytes(100), key + 1, 0) for key in range(2000)]
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "end"),
+    [
+        pytest.param(0, 1, 1, id="one block at least"),
+        pytest.param(0, 100, 1, id="exactly one"),
+        pytest.param(0, 101, 2, id="rounded up"),
+        pytest.param(2, 10**9, 5, id="not beyond the last"),
+        pytest.param(4, 1, 5, id="the last"),
+    ],
+)
+def test_spans(first: int, size: int, end: int) -> None:
+    assert span_end(np.arange(6) * 100, first, 5, size) == end
+
+
+@pytest.mark.parametrize("read_bytes", [1, 5_000, 70_000, 10**7])
+def test_one_request_for_each_read_ahead(read_bytes: int) -> None:
+    """At most one request for each ``read_ahead_bytes`` of data, and one for the metadata."""
+
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        source = SstSource(shelf.reader, view, read_ahead_bytes=read_bytes)
+        assert entries_from_rows(concat_rows(await drain(source))) == ROWS
+        blocks = len((await shelf.reader.meta(view.sst)).index)
+        assert len(shelf.store.reads) <= 1 + min(blocks, -(-view.sst.info.data_len // read_bytes))
+        assert await source.next() is None
+
+    anyio.run(run)
+
+
+def test_a_range_reads_only_its_blocks() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        part = KeyRange(included(b"k00500"), excluded(b"k00510"))
+        rows = concat_rows(await drain(SstSource(shelf.reader, view, part)))
+        assert entries_from_rows(rows) == ROWS[500:510]
+        assert sum(end - start for _, start, end in shelf.store.reads[1:]) < 4096
+        beyond = SstSource(shelf.reader, view, KeyRange.half_open(b"l", None))
+        assert await beyond.next() is None
+        assert len(shelf.store.reads) == 2
+
+    anyio.run(run)
+
+
+def test_a_run_continues_a_key_in_the_next_sst() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        versions = [Entry(b"k", bytes(300), seq, 0) for seq in range(60, 0, -1)]
+        rows = [Entry(b"a", b"", 1, 0), *versions, Entry(b"z", b"", 2, 0)]
+        views = [await shelf.view(part) for part in (rows[:20], rows[20:40], rows[40:])]
+        run_ = SortedRun(id=RunId(0), ssts=tuple(views))
+        assert entries_from_rows(concat_rows(await drain(RunSource(shelf.reader, run_)))) == rows
+        one = KeyRange(included(b"k"), included(b"k"))
+        source = RunSource(shelf.reader, run_, one, max_seq=30)
+        assert entries_from_rows(concat_rows(await drain(source))) == versions[30:]
+
+    anyio.run(run)
+
+
+def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        async with anyio.create_task_group() as tasks:
+            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
+            assert await source.next() is not None
+            before = len(shelf.store.reads)
+            await anyio.sleep(0.01)
+            assert len(shelf.store.reads) == before + 1
+            rows = await drain(source)
+            assert len(rows) > 10
+
+    anyio.run(run)
+
+
+def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        async with anyio.create_task_group() as tasks:
+            read_ahead = ReadAhead(tasks)
+            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
+            await source.next()
+            await anyio.sleep(0.01)
+            await shelf.store.delete(shelf.reader.slot(view.sst).path)
+            await source.next()
+            with pytest.raises(CorruptionError, match="gone"):
+                await source.next()
+            read_ahead.close()
+            other = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
+            with pytest.raises((ClosedError, CorruptionError)):
+                await drain(other)
+
+    anyio.run(run)
+
+
+def test_a_wanted_number_of_rows_is_not_much_overshot() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        source = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), rows_wanted=100)
+        rows = await source.next()
+        assert rows is not None
+        assert 90 <= len(rows) <= 200
+        again = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), rows_wanted=100)
+        reads = len(shelf.store.reads)
+        assert await again.next() is not None
+        assert len(shelf.store.reads) == reads  # short reads are kept
+
+    anyio.run(run)
