@@ -194,8 +194,12 @@ class Simulation:
             self._run_loop(self.loop.time() + _CLOSING_S)
             for task in tasks:
                 task.cancel()
-        self.loop.create_task(self.loop.shutdown_asyncgens())
-        self._run_loop(self.loop.time() + _CLOSING_S)
+        # The loop stops whenever the last process ends, so one run may be too short for what is left to do.
+        generators = self.loop.create_task(self.loop.shutdown_asyncgens())
+        for _ in range(_CLOSING_ROUNDS):
+            if generators.done():
+                break
+            self._run_loop(self.loop.time() + _CLOSING_S)
         self.loop.close()
         self._stack.close()
 
