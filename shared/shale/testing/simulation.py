@@ -98,6 +98,7 @@ class Simulation:
         self._stack = ExitStack()
         self._until: Callable[[], bool] | None = None
         self._actions_pending = 0
+        self._is_closing = False
 
     def __enter__(self) -> Self:
         self._stack.enter_context(deterministic_cancellation())
@@ -147,6 +148,8 @@ class Simulation:
 
         def act() -> None:
             self._actions_pending -= 1
+            if self._is_closing:
+                return
             action()
             self.note_end()
 
@@ -185,6 +188,7 @@ class Simulation:
 
     def close(self) -> None:
         """End every process, so that nothing is left pending; nothing more is sent to the store."""
+        self._is_closing = True
         self._rules.clear()
         self._on_death.clear()
         tasks = [task for process in self.processes if (task := process.close()) is not None]
