@@ -5,6 +5,7 @@ compiled into it.  Ours asks whether any kernel file has, so that an update in p
 """
 
 import hashlib
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,9 +25,19 @@ def _digest_of_kernels() -> str:
 _DIGEST = _digest_of_kernels()
 
 
+def _ensure_cache_path(locator: Any) -> None:
+    """Make sure of a place to read from: images bring a filled cache that nobody may write to."""
+    path = Path(locator.get_cache_path())
+    with suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
+    if not path.is_dir() or not (os.access(path, os.W_OK) or any(path.iterdir())):
+        raise OSError(f"no cache of kernels at {path}")
+
+
 def _stamped(locator: Any) -> Any:
     """The same place on disk, with the state of all kernels for a stamp."""
-    return type(locator.__name__, (locator,), {"get_source_stamp": lambda _self: _DIGEST})
+    replaced = {"get_source_stamp": lambda _self: _DIGEST, "ensure_cache_path": _ensure_cache_path}
+    return type(locator.__name__, (locator,), replaced)
 
 
 class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]  # numba has no types
@@ -35,6 +46,11 @@ class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]  # numba h
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, if this place can be written."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
 
 
 helper: Callable[[Callable[..., Any]], Any] = njit(nogil=True)
