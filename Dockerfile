@@ -1,0 +1,96 @@
+# One image, several commands: `shale writer`, `shale compactor`, `shale gc`, `shale <noun> <verb>`.
+#
+#   docker build -t shale:local .                       the daemons and the command line
+#   docker build --target store -t shale-store:local .  the S3 server of the local stack (not durable)
+#
+# BASE_IMAGE is any glibc image with Python >= 3.11 as `python`; releases pin it by digest.
+# KERNEL_CPU and KERNEL_FEATURES choose the machine code that is compiled into the image; a processor without these
+# features needs other values (for arm64: KERNEL_CPU=generic KERNEL_FEATURES=+neon,+crc).
+ARG BASE_IMAGE=python:3.12-slim
+ARG SEAWEEDFS_IMAGE=chrislusf/seaweedfs:4.44
+
+
+# --- everything that is installed, by hash ---------------------------------------------------------------------------
+FROM ${BASE_IMAGE} AS builder
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
+WORKDIR /src
+COPY requirements.lock requirements-dev.lock ./
+# The installer is pinned in the lock as well; it stays in this stage.
+RUN --mount=type=cache,target=/root/.cache \
+    awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements-dev.lock > installer.lock \
+    && python -m venv /opt/installer \
+    && /opt/installer/bin/pip install --quiet --require-hashes --no-deps -r installer.lock \
+    && python -m venv --without-pip /opt/venv
+RUN --mount=type=cache,target=/root/.cache \
+    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
+COPY pyproject.toml README.md* ./
+COPY shared shared
+COPY services services
+RUN --mount=type=cache,target=/root/.cache \
+    test -f README.md || echo Shale > README.md; \
+    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps .
+
+
+# --- an S3 server for the local stack: atomic, in memory -------------------------------------------------------------
+FROM builder AS store-builder
+RUN --mount=type=cache,target=/root/.cache \
+    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --constraints requirements-dev.lock 'moto[s3,server]'
+
+
+FROM ${BASE_IMAGE} AS store
+ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+COPY --from=store-builder /opt/venv /opt/venv
+USER 10001:10001
+EXPOSE 8333
+HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8333/moto-api/', timeout=2)"]
+ENTRYPOINT ["python", "-m", "shale.testing.s3_server", "8333", "--host", "0.0.0.0", "--bucket", "shale"]
+
+
+# --- the same place, kept by SeaweedFS: STORE_TARGET=store-seaweedfs docker compose up --------------------------------
+FROM ${SEAWEEDFS_IMAGE} AS store-seaweedfs
+ENV S3_BUCKET=shale AWS_ACCESS_KEY_ID=shale AWS_SECRET_ACCESS_KEY=shale-local
+EXPOSE 8333
+HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=3 \
+    CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8333/healthz"]
+CMD ["mini", "-dir=/data"]
+
+
+# --- the daemons -----------------------------------------------------------------------------------------------------
+FROM ${BASE_IMAGE} AS runtime
+ARG VERSION=0
+ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
+ARG BASE_IMAGE
+ARG KERNEL_CPU=x86-64-v3
+ARG KERNEL_FEATURES=+64bit,+avx,+avx2,+bmi,+bmi2,+cmov,+cx16,+cx8,+f16c,+fma,+fxsr,+lzcnt,+mmx,+movbe,+pclmul,+popcnt,+sahf,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3,+xsave
+LABEL org.opencontainers.image.title="Shale" \
+      org.opencontainers.image.description="Storage engine and daemons for databases that live in an object store" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${BASE_IMAGE}"
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONFAULTHANDLER=1 \
+    MALLOC_ARENA_MAX=2 \
+    NUMBA_CPU_NAME=${KERNEL_CPU} \
+    NUMBA_CPU_FEATURES=${KERNEL_FEATURES} \
+    NUMBA_CACHE_DIR=/opt/kernels \
+    SHALE_REVISION=${REVISION} \
+    SHALE_ADMIN__HOST=0.0.0.0 \
+    SHALE_WRITER__HTTP__HOST=0.0.0.0
+COPY --from=builder /opt/venv /opt/venv
+# Kernels are compiled once, here, and only read later.
+RUN python -c "from shale.kernels.choice import load_kernels; assert load_kernels()" \
+    && chmod -R a+rX /opt/kernels \
+    && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
+USER 10001:10001
+WORKDIR /
+STOPSIGNAL SIGTERM
+EXPOSE 8080 6379 9464
+HEALTHCHECK --interval=2s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
+ENTRYPOINT ["shale"]
+CMD ["--help"]
