@@ -28,6 +28,9 @@ def check_step(base: Manifest, new: Manifest, mutation: Mutation) -> None:
         assert new.writer_epoch == base.writer_epoch, f"{mutation}: only a writer claims writer_epoch"
     if mutation.role != "compactor":
         assert new.compactor_epoch == base.compactor_epoch, f"{mutation}: only a compactor claims compactor_epoch"
+    if mutation.role in {"writer", "compactor"}:
+        dropped = [str(entry.id) for entry in base.checkpoints if new.checkpoint(entry.id) is None]
+        assert not dropped, f"{mutation}: a {mutation.role} dropped the checkpoints {dropped}"
     for prefix in sorted({name for manifest in (base, new) for name, _ in manifest.trees()}):
         old_tree, new_tree = base.tree_of(prefix), new.tree_of(prefix)
         if mutation.role == "writer":

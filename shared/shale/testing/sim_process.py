@@ -104,7 +104,7 @@ class SimProcess:
         self.network.hook(Moment.BEFORE, op, key_part, lambda: self.freeze(seconds), skip=skip)
 
     def freeze_after(self, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
-        """Freeze when the first matching request has taken effect, before its answer is heard."""
+        """Freeze when the first matching request has taken effect, not met a conflict, before its answer is heard."""
         self.network.hook(Moment.AFTER, op, key_part, lambda: self.freeze(seconds), skip=skip)
 
     def kill_before(self, op: str, key_part: str, *, skip: int = 0) -> None:

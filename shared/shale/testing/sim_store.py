@@ -186,7 +186,8 @@ class SimStore:
         outcome = self._outcome(request)
         if answer is None:
             return
-        self._run_hooks(Moment.AFTER, request)
+        if not isinstance(outcome, ShaleError):
+            self._run_hooks(Moment.AFTER, request)
         self._disturb()
         if request.fault is Fault.AFTER:
             outcome = UnavailableError(f"{request.op} {request.key}: injected loss of the answer")

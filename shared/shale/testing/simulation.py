@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any, Protocol, Self
 
+from shale.errors import ShaleError
 from shale.store.memory import MemoryStore
 from shale.store.port import PutMode
 from shale.telemetry.metrics import Metrics
@@ -211,6 +212,17 @@ class Simulation:
     def running(self) -> list[SimProcess]:
         """Processes that neither ended nor were killed."""
         return [process for process in self.processes if process.is_running]
+
+    def check_errors(self, *expected: type[ShaleError]) -> None:
+        """Require that every process that ended with an error ended with one of these.
+
+        A check in the code under test may stop a mistake before it reaches the store; that is a finding as well.
+        """
+        for process in self.processes:
+            if process.error is not None and not isinstance(process.error, expected):
+                raise SimulationError(
+                    f"seed {self.seed}: {process.name} ended with {process.error!r}\n{self.history.tail()}"
+                ) from process.error
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """What is in the store, by key."""

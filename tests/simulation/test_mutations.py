@@ -1,0 +1,200 @@
+"""The net holds: real code broken on purpose is found out by the simulation.
+
+Each mutation replaces one rule of the protocol by a plausible mistake; the seeds are tried in order until one of them
+ends with a violation.  A mutation that survives its seeds means that the simulation checks nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shale.protocol import rebase
+from shale.protocol.boundary import Boundary
+from shale.testing.simulation import Simulation, SimulationError
+from shale.testing.swarm import SimOptions
+from shale.types import Manifest, Tree
+from tests.simulation import toy
+from tests.simulation.test_manifest_updates import everybody
+
+SEEDS_MAX = 1000
+
+
+def first_seed_that_fails(scenario: Callable[[int], object]) -> int:
+    """The number of the seed that found the mistake."""
+    for seed in range(SEEDS_MAX):
+        try:
+            scenario(seed)
+        except AssertionError:  # a SimulationError is one, too
+            return seed
+    pytest.fail(f"{SEEDS_MAX} seeds found nothing")
+
+
+def sleepers(seed: int) -> None:
+    """Contenders that freeze for long and short, and a collector."""
+    acks = toy.Acknowledged()
+    with Simulation(seed, options=SimOptions(freeze=0.01, freeze_s=7200, latency_s=0.1)) as sim:
+        sim.watch(toy.toy_rules())
+        for name in "abc":
+            sim.start(toy.contender, name, acks=acks, rounds=15, pause_s=100.0, probe_max_staleness_s=1e9)
+        gc = sim.start(toy.collector, "gc")
+        sim.run(hours=20, until=lambda: len(acks.effects) == 45)
+        gc.kill()
+        sim.check_errors()
+        acks.check(toy.final_value(sim))
+
+
+def sleepers_without_boundaries(seed: int) -> None:
+    """The same with boundaries off, where only the age of proofs protects."""
+    acks = toy.Acknowledged()
+    off: dict[str, Any] = {"boundary_files_enabled": False}
+    with Simulation(seed, options=SimOptions(freeze=0.01, freeze_s=7200, latency_s=0.1)) as sim:
+        sim.watch(toy.toy_rules(boundaries=False))
+        for name in "abc":
+            sim.start(toy.contender, name, acks=acks, rounds=15, pause_s=100.0, **off)
+        gc = sim.start(toy.collector, "gc", **off)
+        sim.run(hours=20, until=lambda: len(acks.effects) == 45)
+        gc.kill()
+        sim.check_errors()
+        acks.check(toy.final_value(sim, **off))
+
+
+def crowded(seed: int) -> None:
+    everybody(seed, SimOptions(latency_s=0.5), minutes=10)
+
+
+@pytest.mark.parametrize("scenario", [sleepers, sleepers_without_boundaries, crowded])
+def test_the_unbroken_code_passes(scenario: Callable[[int], object]) -> None:
+    """A net that catches everything would be as useless."""
+    for seed in range(5):
+        scenario(seed)
+
+
+def test_no_boundary_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def accepting(_boundary: Boundary, _file_id: int) -> None:
+        return
+
+    monkeypatch.setattr(Boundary, "check", accepting)
+    first_seed_that_fails(sleepers)
+
+
+def test_boundary_checked_before_the_create(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check must come after: the collector may advance in between."""
+    from shale.protocol.versioned_store import VersionedStore
+
+    original = VersionedStore.commit
+
+    async def early(store: Any, base_id: int | None, value: Any) -> Any:
+        boundary = store._boundary
+        await boundary.check((base_id or 0) + 1)
+
+        async def nothing(_file_id: int) -> None:
+            return
+
+        boundary.check = nothing
+        try:
+            return await original(store, base_id, value)
+        finally:
+            del boundary.check
+
+    monkeypatch.setattr(VersionedStore, "commit", early)
+    first_seed_that_fails(sleepers)
+
+
+def test_a_cached_boundary_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Boundary._read
+
+    async def cached(boundary: Any) -> Any:
+        return (boundary._cached, True) if boundary._cached is not None else await original(boundary)
+
+    monkeypatch.setattr(Boundary, "_read", cached)
+    first_seed_that_fails(sleepers)
+
+
+def test_no_limit_on_the_age_of_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shale.protocol.sequenced import SequencedFiles
+
+    monkeypatch.setattr(SequencedFiles, "_is_fresh", lambda _files, confirmed_at: confirmed_at is not None)
+    first_seed_that_fails(sleepers_without_boundaries)
+
+
+def test_delete_before_advance(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def later(_store: object, _target: int) -> None:
+        return
+
+    monkeypatch.setattr("shale.protocol.versioned_store.VersionedStore.advance_boundary", later)
+    first_seed_that_fails(sleepers)
+
+
+def test_the_latest_is_collected_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = toy.VersionedStore.advance_boundary
+
+    async def too_far(store: Any, target: int) -> None:
+        await original(store, target + 1)
+
+    monkeypatch.setattr("shale.protocol.versioned_store.VersionedStore.advance_boundary", too_far)
+    first_seed_that_fails(sleepers)
+
+
+def test_the_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_all_l0(*, writer: Tree, compactor: Tree) -> Tree:
+        return replace(compactor, l0=writer.l0)
+
+    monkeypatch.setattr(rebase, "merge_trees", keep_all_l0)
+    first_seed_that_fails(crowded)
+
+
+@pytest.mark.parametrize(
+    ("rule", "side"), [("rebase_writer", "local"), ("rebase_writer", "remote"), ("rebase_compactor", "local")]
+)
+def test_one_side_of_a_tree_wins(monkeypatch: pytest.MonkeyPatch, rule: str, side: str) -> None:
+    """The tree of one side is kept as it is, so the work of the other one is lost."""
+    original = getattr(rebase, rule)
+
+    def one_sided(local: Manifest, remote: Manifest) -> Manifest:
+        winner = {"local": local, "remote": remote}[side]
+        merged: Manifest = replace(original(local, remote), tree=winner.tree)
+        return merged
+
+    monkeypatch.setattr(rebase, rule, one_sided)
+    first_seed_that_fails(crowded)
+
+
+@pytest.mark.parametrize("rule", ["rebase_writer", "rebase_compactor"])
+def test_local_state_overwrites_the_newer_version(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    def no_rebase(local: Manifest, _remote: Manifest) -> Manifest:
+        return local
+
+    monkeypatch.setattr(rebase, rule, no_rebase)
+    first_seed_that_fails(crowded)
+
+
+@pytest.mark.parametrize("rule", ["rebase_writer", "rebase_compactor"])
+def test_checkpoints_of_others_are_dropped(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    """A checkpoint that its owner was promised must not vanish, or its SSTs are collected under it."""
+    original = getattr(rebase, rule)
+
+    def forgetful(local: Manifest, remote: Manifest) -> Manifest:
+        merged: Manifest = replace(original(local, remote), checkpoints=local.checkpoints)
+        return merged
+
+    monkeypatch.setattr(rebase, rule, forgetful)
+    first_seed_that_fails(crowded)
+
+
+def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shale.protocol.transactional import Fenceable
+
+    monkeypatch.setattr(Fenceable, "check_epoch", lambda _owner: None)
+    first_seed_that_fails(everybody)
+
+
+def test_a_violation_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_rebase(local: Manifest, _remote: Manifest) -> Manifest:
+        return local
+
+    monkeypatch.setattr(rebase, "rebase_writer", no_rebase)
+    seed = first_seed_that_fails(crowded)
+    with pytest.raises(SimulationError, match=f"seed {seed} "):
+        crowded(seed)
