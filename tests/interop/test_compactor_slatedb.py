@@ -12,6 +12,7 @@ import pytest
 from slatedb import uniffi as slate
 
 from shale.engine.db import Db
+from shale.engine.options import FlushType
 from shale.env import Env
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -166,7 +167,7 @@ def test_both_compactors_take_turns(tmp_path):
                             async with db.batch() as b:
                                 for key, value in batch:
                                     b.delete(key) if value is None else b.put(key, value)
-                            await db.flush()
+                            await db.flush(FlushType.MEMTABLE)
                         await until(house.settled)
                     assert {row.key: row.value async for row in db.scan()} == house.model
         await house.assert_rust_reads_everything()
