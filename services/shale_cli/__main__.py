@@ -1,0 +1,63 @@
+"""``shale``: one command for processes and for questions about a database.
+
+A process command hands the rest of the command line to its daemon, which reads its own settings.  Everything else is
+a typer application, loaded only then; global options may stand anywhere before ``--``.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+PROCESSES = {"writer": "shale_writer", "compactor": "shale_compactor", "gc": "shale_gc"}
+"""Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
+
+GLOBAL_VALUES = {
+    "--url", "-u", "--store", "--path", "-p", "--config", "--output", "-o", "--key-format", "--timeout", "--color",
+}  # fmt: skip
+GLOBAL_FLAGS = {"--verbose", "-v", "--quiet", "-q"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (docs/operations.md 12)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in PROCESSES:
+        return run_process(given[0], given[1:])
+    if given and given[0] == "demo":
+        from shale_cli.demo.__main__ import main as demo
+
+        sys.argv = ["shale demo", *given[1:]]
+        return demo()
+    from shale_cli.app import run
+
+    return run(global_options_first(given))
+
+
+def run_process(name: str, arguments: Sequence[str]) -> int:
+    """Become the daemon ``name``."""
+    module = importlib.import_module(f"{PROCESSES[name]}.__main__")
+    code: int = module.main(arguments)
+    return code
+
+
+def global_options_first(arguments: Sequence[str]) -> list[str]:
+    """Move global options to the front, where typer wants them: ``shale kv get k -u URL`` is how people write."""
+    front: list[str] = []
+    rest: list[str] = []
+    left = list(arguments)
+    while left:
+        argument = left.pop(0)
+        if argument == "--":
+            rest += [argument, *left]
+            break
+        name, equals, _ = argument.partition("=")
+        if name in GLOBAL_FLAGS or (equals and name.startswith("--") and name in GLOBAL_VALUES):
+            front.append(argument)
+        elif argument in GLOBAL_VALUES and left:
+            front += [argument, left.pop(0)]
+        else:
+            rest.append(argument)
+    return front + rest
+
+
+if __name__ == "__main__":
+    sys.exit(main())

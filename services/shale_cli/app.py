@@ -1,0 +1,70 @@
+"""The typer application: global options, and one module for every noun."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from shale_cli import compactions, doctor, healthcheck, helping, kv, manifest, up
+from shale_cli.output import Format, KeyFormat, Output, default_format
+from shale_cli.session import GlobalOptions
+
+app = typer.Typer(
+    name="shale",
+    help="Key-value databases that live entirely in an object store.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog="Processes, each with its own --help: writer, compactor, gc.  The main job on real data: demo.",
+)
+app.add_typer(kv.app, name="kv")
+app.add_typer(manifest.app, name="manifest")
+app.add_typer(compactions.app, name="compactions")
+app.add_typer(helping.app, name="help")
+app.command("doctor")(doctor.doctor)
+app.command("healthcheck")(healthcheck.healthcheck)
+app.command("up")(up.up)
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", "-u", help="The database: s3://bucket/path, file:///data/orders, gs://, az://."),
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="The store alone, with --path.")] = None,
+    path: Annotated[str | None, typer.Option("--path", "-p", help="The database's path in the store.")] = None,
+    config: Annotated[list[str] | None, typer.Option(help="A configuration file (TOML or YAML); repeatable.")] = None,
+    output: Annotated[
+        Format | None, typer.Option("--output", "-o", help="Default: table on a terminal, else json.")
+    ] = None,
+    key_format: Annotated[
+        KeyFormat, typer.Option(help="How keys and values are written here and in tables.")
+    ] = KeyFormat.UTF8,
+    timeout: Annotated[str | None, typer.Option(help="Give up after this time, for example 10s.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log lines on stderr.")] = False,
+) -> None:
+    """Global options; they may also stand behind the noun and the verb."""
+    context.obj = GlobalOptions(
+        url=url,
+        store=store,
+        path=path,
+        config=tuple(config or ()),
+        timeout=timeout,
+        verbose=verbose,
+        output=Output(output or default_format(sys.stdout), key_format, quiet),
+    )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code."""
+    try:
+        app(list(arguments), prog_name="shale")
+    except SystemExit as ending:
+        return ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    return 0

@@ -1,0 +1,59 @@
+"""``shale compactions``: what is being compacted, was, and will be."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shale_cli.session import Session, run
+
+if TYPE_CHECKING:
+    from shale.types import Compactions
+
+app = typer.Typer(help="Versions of the compactions file.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List the stored versions, oldest first."""
+
+    async def work(session: Session) -> None:
+        from shale.protocol.compactions_store import CompactionsStore
+        from shale_cli.versions import list_versions
+
+        await list_versions(session, "compactions", CompactionsStore)
+
+    run(context, work)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    file_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A version; the latest by default.")] = None,
+) -> None:
+    """Show a version: every compaction with its sources, status and worker."""
+
+    async def work(session: Session) -> None:
+        from shale.protocol.compactions_store import CompactionsStore
+        from shale_cli.versions import show_version
+
+        await show_version(session, "compactions", CompactionsStore, file_id, _describe)
+
+    run(context, work)
+
+
+def _describe(compactions: "Compactions") -> tuple[dict[str, Any], list[tuple[str, object]]]:
+    from shale_cli.plain import plain
+
+    data: dict[str, Any] = plain(compactions)
+    return data, list(_rows(compactions))
+
+
+def _rows(compactions: "Compactions") -> Iterator[tuple[str, object]]:
+    yield "compactor_epoch", compactions.compactor_epoch
+    for entry in compactions.entries:
+        sources = [*(f"L0 {view}" for view in entry.spec.l0_view_ids), *(f"SR {run}" for run in entry.spec.sorted_runs)]
+        destination = getattr(entry.spec, "destination", None)
+        target = "nothing" if destination is None else f"SR {destination}"
+        worker = f"  by {entry.worker.worker_id}" if entry.worker is not None else ""
+        yield str(entry.id), f"{entry.status.name.lower()}  {', '.join(sources)} -> {target}{worker}"

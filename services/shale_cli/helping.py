@@ -1,0 +1,37 @@
+"""``shale help``: what does not belong to one command."""
+
+import typer
+
+app = typer.Typer(help="Topics.", no_args_is_help=True, rich_markup_mode=None)
+
+_MEANINGS = {
+    "OK": "done, or a graceful stop",
+    "ERROR": "unexpected exception",
+    "USAGE": "wrong arguments",
+    "NOT_FOUND": "the database, object, checkpoint or job is not there",
+    "NEGATIVE": "a check failed",
+    "DATA": "corruption, or an unknown format version",
+    "UNAVAILABLE": "the store cannot be reached, or at the start of a daemon: no database there yet",
+    "PANIC": "an invariant of the protocol broke; nothing more was written",
+    "TEMPFAIL": "conflict or timeout, or a shutdown was incomplete; try again",
+    "NOPERM": "the credentials were refused",
+    "CONFIG": "the configuration is invalid",
+    "FENCED": "another writer or compactor took over",
+    "STORE_UNSAFE": "the store fails the conditional-write check",
+    "INTERRUPTED": "stopped by Ctrl-C, or by a second SIGINT",
+    "TERMINATED": "a second SIGTERM, or killed before handlers were there",
+}
+
+
+@app.callback()
+def _topics() -> None:
+    """Topics."""
+
+
+@app.command("exit-codes")
+def exit_codes(context: typer.Context) -> None:
+    """List the exit codes of every command and daemon."""
+    from shale.service.exit_codes import ExitCode
+
+    items = [{"code": code.value, "name": code.name, "meaning": _MEANINGS[code.name]} for code in ExitCode]
+    context.obj.output.listing("exit_codes", items, ("code", "name", "meaning"))

@@ -1,0 +1,173 @@
+"""What a command works with, and how it ends: settings, the outside world, one line for what went wrong."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from shale_cli.output import Output
+
+if TYPE_CHECKING:
+    import typer
+
+    from shale.env import Env
+    from shale.store.location import Location
+    from shale.store.options import StoreOptions
+    from shale.store.retry import RetryingStore
+
+RETRIES_MAX = 5
+"""A command gives up after some seconds and says why, where a daemon insists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalOptions:
+    """What was said before the noun."""
+
+    url: str | None = None
+    store: str | None = None
+    path: str | None = None
+    config: tuple[str, ...] = ()
+    timeout: str | None = None
+    verbose: bool = False
+    output: Output
+
+    @property
+    def names_a_place(self) -> bool:
+        """Whether the command line says where the database is."""
+        return self.url is not None or self.store is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One command's view of the world."""
+
+    location: "Location"
+    store_options: "StoreOptions"
+    env: "Env"
+    output: Output
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments that name the database to ``Db.open`` and ``DbReader.open``.
+
+        Raises:
+            InvalidRequestError: only a store was named.
+        """
+        from shale.errors import InvalidRequestError
+
+        if not self.location.path:
+            raise InvalidRequestError(f"{self.location.store_url}: names a store, not a database in it: add --path")
+        return {"store": self.location.store_url, "path": self.location.path, "store_options": self.store_options}
+
+    @asynccontextmanager
+    async def open_store(self) -> AsyncIterator["RetryingStore"]:
+        """The store itself, for commands below the engine."""
+        from shale.store.connect import connect
+
+        store = connect(self.location.store_url, self.env, None, self.store_options)
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+Work = Callable[[Session], Awaitable[int | None]]
+
+
+def run(context: "typer.Context", work: Work) -> None:
+    """Do the work of a command and end the process with its code: 0, or what ``work`` returned, or the error's."""
+    raise SystemExit(execute(context.obj, work))
+
+
+def execute(options: GlobalOptions, work: Work) -> int:
+    """Run ``work``; every error of ours becomes one line on stderr and the code of docs/operations.md 12."""
+    from shale.errors import ShaleError
+    from shale.service.exit_codes import ExitCode, command_exit_code, worst_error
+
+    try:
+        return _work_to_the_end(options, work)
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.ERROR
+    except (ShaleError, BaseExceptionGroup) as error:
+        worst = worst_error(error)
+        if not isinstance(worst, ShaleError):
+            raise
+        for line in getattr(worst, "problems", (str(worst),)):
+            complain(line)
+        return _settings_code(options, worst) or command_exit_code(worst)
+
+
+def _work_to_the_end(options: GlobalOptions, work: Work) -> int:
+    import anyio
+
+    session, timeout_s = _load(options)
+    code = anyio.run(_bounded, session, work, timeout_s) or 0
+    sys.stdout.flush()
+    return code
+
+
+def complain(line: str) -> None:
+    """One line for people, on stderr."""
+    sys.stderr.write(f"shale: {line}\n")
+
+
+async def _bounded(session: Session, work: Work, timeout_s: float | None) -> int | None:
+    import anyio
+
+    from shale.errors import UnavailableError
+
+    with anyio.move_on_after(timeout_s):
+        return await work(session)
+    raise UnavailableError(f"{session.location.url}: not done after {timeout_s:g} s")
+
+
+def _load(options: GlobalOptions) -> tuple[Session, float | None]:
+    """Read settings as a daemon would, from the command line, the environment and files."""
+    from shale.engine.settings_values import parse_duration_s
+    from shale.env import Env
+    from shale.service.settings import load
+    from shale.service.store_start import store_options
+    from shale_cli.settings import CommandSettings
+
+    timeout_s = None if options.timeout is None else parse_duration_s(options.timeout, name="--timeout")
+    if options.verbose:
+        from shale.telemetry.log_output import configure_logging
+
+        configure_logging(level="debug", format_="auto", full_keys=False)
+    settings = load(CommandSettings, _command_line(options)).settings
+    chosen = store_options(settings.store)
+    retry = replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True)
+    return (
+        Session(
+            location=settings.database.location(),
+            store_options=replace(chosen, retry=retry),
+            env=Env.system(),
+            output=options.output,
+        ),
+        timeout_s,
+    )
+
+
+def _command_line(options: GlobalOptions) -> list[str]:
+    named = {"--url": options.url, "--store": options.store, "--path": options.path}
+    pairs = [f"{name}={value}" for name, value in named.items() if value is not None]
+    return pairs + [f"--config={file}" for file in options.config]
+
+
+def _settings_code(options: GlobalOptions, error: BaseException) -> int | None:
+    """Settings are the configuration's fault (78), unless the command line is to blame (2)."""
+    from shale.service.exit_codes import ExitCode
+    from shale.service.settings import SettingsError
+
+    if not isinstance(error, SettingsError):
+        return None
+    nowhere = not options.names_a_place and not any(name in os.environ for name in ("SHALE_URL", "SHALE_STORE"))
+    on_the_line = all("option --" in problem for problem in error.problems)
+    return ExitCode.USAGE if on_the_line or nowhere else ExitCode.CONFIG

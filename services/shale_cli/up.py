@@ -1,0 +1,31 @@
+"""``shale up``: writer, compactor and gc of one database as child processes, for one's own machine."""
+
+from typing import Annotated
+
+import typer
+
+from shale_cli.session import GlobalOptions, Session, run
+
+
+def up(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="Port of the writer's network interface; 0 takes a free one.")] = 8080,
+    admin_port: Annotated[
+        int, typer.Option(help="Admin port of the writer; compactor and gc take the next two; 0 takes free ones.")
+    ] = 9464,
+) -> None:
+    """Run the three daemons until Ctrl-C, or until one of them ends, which ends the others.
+
+    What the daemons log goes to stderr.  Settings in the environment and in --config files reach all of them.
+    """
+    options: GlobalOptions = context.obj
+
+    async def work(session: Session) -> int:
+        from shale_cli.stack import plan_stack, run_stack
+
+        place = session.place
+        where = [f"--store={place['store']}", f"--path={place['path']}"]
+        where += [f"--config={file}" for file in options.config]
+        return await run_stack(plan_stack(where, port=port, admin_port=admin_port), session)
+
+    run(context, work)
