@@ -49,8 +49,8 @@ class Session:
     output: Output
 
     @property
-    def place(self) -> dict[str, Any]:
-        """The arguments that name the database to ``Db.open`` and ``DbReader.open``.
+    def path(self) -> str:
+        """The database's path in its store.
 
         Raises:
             InvalidRequestError: only a store was named.
@@ -59,7 +59,12 @@ class Session:
 
         if not self.location.path:
             raise InvalidRequestError(f"{self.location.store_url}: names a store, not a database in it: add --path")
-        return {"store": self.location.store_url, "path": self.location.path, "store_options": self.store_options}
+        return self.location.path
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The arguments that name the database to ``Db.open`` and ``DbReader.open``; raises like ``path``."""
+        return {"store": self.location.store_url, "path": self.path, "store_options": self.store_options}
 
     @asynccontextmanager
     async def open_store(self) -> AsyncIterator["RetryingStore"]:
@@ -141,7 +146,7 @@ def _load(options: GlobalOptions) -> tuple[Session, float | None]:
         from shale.telemetry.log_output import configure_logging
 
         configure_logging(level="debug", format_="auto", full_keys=False)
-    settings = load(CommandSettings, _command_line(options)).settings
+    settings = load(CommandSettings, command_line(options)).settings
     chosen = store_options(settings.store)
     retry = replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True)
     return (
@@ -155,7 +160,8 @@ def _load(options: GlobalOptions) -> tuple[Session, float | None]:
     )
 
 
-def _command_line(options: GlobalOptions) -> list[str]:
+def command_line(options: GlobalOptions) -> list[str]:
+    """The global options as a daemon takes them: what was not said is left to environment and files, there as here."""
     named = {"--url": options.url, "--store": options.store, "--path": options.path}
     pairs = [f"{name}={value}" for name, value in named.items() if value is not None]
     return pairs + [f"--config={file}" for file in options.config]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shale_cli.session import GlobalOptions, Session, run
+from shale_cli.session import GlobalOptions, Session, command_line, run
 
 
 def up(
@@ -23,9 +23,7 @@ def up(
     async def work(session: Session) -> int:
         from shale_cli.stack import plan_stack, run_stack
 
-        place = session.place
-        where = [f"--store={place['store']}", f"--path={place['path']}"]
-        where += [f"--config={file}" for file in options.config]
-        return await run_stack(plan_stack(where, port=port, admin_port=admin_port), session)
+        session.output.note(f"starting writer, compactor and gc of {session.path} in {session.location.store_url}")
+        return await run_stack(plan_stack(command_line(options), port=port, admin_port=admin_port), session)
 
     run(context, work)

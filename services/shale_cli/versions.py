@@ -22,7 +22,7 @@ async def list_versions(session: Session, noun: str, open_versions: "StoreClass[
         LatestRecordMissing: there is none.
     """
     async with session.open_store() as store:
-        found = await open_versions(store, session.place["path"], session.env).list_versions()
+        found = await open_versions(store, session.path, session.env).list_versions()
     if not found:
         raise _none(session, noun)
     items = [
@@ -55,7 +55,7 @@ async def show_version(
     from shale.errors import NotFoundError
 
     async with session.open_store() as store:
-        versions = open_versions(store, session.place["path"], session.env)
+        versions = open_versions(store, session.path, session.env)
         if file_id is None:
             latest = await versions.try_read_latest()
             if latest is None:

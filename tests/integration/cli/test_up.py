@@ -1,0 +1,82 @@
+"""``shale up``: three daemons, one command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.test_commands import ENVIRONMENT, shale
+
+WAIT_S = 60
+
+
+@contextmanager
+def running(url: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
+    """The stack on free ports, once all of it is ready; and where its processes are, by name."""
+    command = [sys.executable, "-m", "shale_cli", "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
+        try:
+            assert child.stdout is not None
+            lines = [json.loads(child.stdout.readline()) for _ in range(3)]
+            yield child, {line["process"]: line for line in lines}
+        finally:
+            if child.poll() is None:
+                child.terminate()
+
+
+def is_alive(pid: object) -> bool:
+    try:
+        os.kill(int(str(pid)), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_and_down(tmp_path: Path, number: signal.Signals) -> None:
+    url = f"file://{tmp_path}/db"
+    with running(url) as (child, processes):
+        assert list(processes) == ["writer", "compactor", "gc"]
+        request = urllib.request.Request(f"{processes['writer']['data']}/v1/kv/a", data=b"1", method="PUT")
+        with urllib.request.urlopen(request, timeout=WAIT_S) as reply:
+            assert reply.status in (200, 201, 204)
+        for process in processes.values():
+            admin = str(process["admin"]).removeprefix("http://")
+            assert shale("healthcheck", "--admin", admin).returncode == 0
+        child.send_signal(number)
+        _, errors = child.communicate(timeout=WAIT_S)
+        assert child.returncode == 0, errors.decode()
+        assert not any(is_alive(process["pid"]) for process in processes.values())
+    assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
+
+
+def test_one_death_ends_all(tmp_path: Path) -> None:
+    with running(f"file://{tmp_path}/db") as (child, processes):
+        os.kill(int(str(processes["compactor"]["pid"])), signal.SIGKILL)
+        _, errors = child.communicate(timeout=WAIT_S)
+        assert child.returncode == 128 + signal.SIGKILL
+        assert b"compactor ended with exit code 137" in errors
+        assert not any(is_alive(process["pid"]) for process in processes.values())
+
+
+def test_a_healthcheck_of_nobody() -> None:
+    result = shale("healthcheck", "--admin", "127.0.0.1:1")
+    assert result.returncode == 4
+    assert b"127.0.0.1:1/readyz" in result.stderr
+
+
+@pytest.mark.parametrize("process", ["writer", "compactor", "gc"])
+def test_processes_are_commands(process: str) -> None:
+    result = shale(process, "--help")
+    assert result.returncode == 0
+    assert f"shale {process}".encode() in result.stdout
+    refused = shale(process, "--url", "nonsense")
+    assert (refused.returncode, refused.stdout) == (78, b"")
+    assert refused.stderr.count(b"\n") == 1
