@@ -1,0 +1,222 @@
+"""The compose stack on a real engine: ``make compose-check`` (docs/operations.md 7, not in the default suite).
+
+Checks: everything is healthy within 60 s; rows written before a hard kill of each daemon are read after it; Prometheus
+has every target up; ``down`` takes at most 15 s.  ``BASE_IMAGE`` chooses the base of the images.  Where no registry can
+be reached, ``PROMETHEUS_BINARIES=/usr/bin`` makes an image of the ``prometheus`` and ``promtool`` found there.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PROJECT = "shale-check"
+DAEMONS = ("writer", "compactor", "gc")
+SERVICES = ("store", *DAEMONS, "prometheus")
+ROWS = 2000
+HEALTHY_S, DOWN_S, SCRAPED_S = 60.0, 15.0, 60.0
+
+
+class CheckError(Exception):
+    """What the stack does differently from what it should."""
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stdout.flush()
+
+
+class Engine:
+    """The container engine and its compose, with the environment of one stack."""
+
+    def __init__(self) -> None:
+        # Debian's client builds with BuildKit without a plug-in; another one may come first on PATH.
+        self.docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else "docker"
+        plugin = subprocess.run([self.docker, "compose", "version"], capture_output=True, check=False).returncode == 0
+        self._compose = [self.docker, "compose"] if plugin else ["docker-compose"]
+        self.port, self.prometheus_port = _free_port(), _free_port()
+        self.env = {
+            **os.environ,
+            "DOCKER_BUILDKIT": "1",
+            "COMPOSE_PROJECT_NAME": PROJECT,
+            "SHALE_PORT": str(self.port),
+            "PROMETHEUS_PORT": str(self.prometheus_port),
+        }
+
+    def run(self, *args: str, quiet: bool = True) -> str:
+        """Run a command of the engine and return what it prints."""
+        return self._call([self.docker, *args], quiet=quiet)
+
+    def compose(self, *args: str) -> str:
+        """Run a command of compose."""
+        return self._call([*self._compose, *args], quiet=True)
+
+    def _call(self, command: list[str], *, quiet: bool) -> str:
+        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=quiet, text=True, check=False)
+        if done.returncode != 0:
+            raise CheckError(
+                f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout or ''}{done.stderr or ''}"
+            )
+        return done.stdout or ""
+
+    def health(self, service: str) -> str:
+        """The state of a service's container, and its health."""
+        container = self.compose("ps", "-q", service).strip()
+        if not container:
+            return "absent"
+        state = json.loads(self.run("inspect", container))[0]["State"]
+        return str(state.get("Health", {}).get("Status", state["Status"]))
+
+
+def build(engine: Engine) -> None:
+    """Build the images of the stack."""
+    base = ["--build-arg", f"BASE_IMAGE={os.environ['BASE_IMAGE']}"] if "BASE_IMAGE" in os.environ else []
+    for target, image in (("runtime", "shale:local"), ("store", "shale-store:local")):
+        start = time.monotonic()
+        engine.run("build", *base, "--target", target, "-t", image, ".")
+        size = int(json.loads(engine.run("inspect", image))[0]["Size"])
+        _say(f"built {image} in {time.monotonic() - start:.0f} s, {size / 1e6:.0f} MB")
+    binaries = os.environ.get("PROMETHEUS_BINARIES")
+    if binaries is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("prometheus", "promtool"):
+            shutil.copy(Path(binaries) / name, folder)
+        lines = (
+            f"FROM {os.environ.get('BASE_IMAGE', 'python:3.12-slim')}",
+            "COPY prometheus promtool /bin/",
+            "RUN mkdir /prometheus && chown 65534:65534 /prometheus",
+            "USER 65534:65534",
+            'ENTRYPOINT ["/bin/prometheus"]',
+        )
+        Path(folder, "Dockerfile").write_text("\n".join(lines) + "\n")
+        engine.run("build", "-t", "shale-prometheus:local", folder)
+    engine.env["PROMETHEUS_IMAGE"] = "shale-prometheus:local"
+
+
+def wait_until(what: str, limit_s: float, look: Callable[[], str | None]) -> float:
+    """Look until there is nothing to complain about; how long it took."""
+    start = time.monotonic()
+    while (complaint := look()) is not None:
+        if time.monotonic() - start > limit_s:
+            raise CheckError(f"{what}: after {limit_s:.0f} s {complaint}")
+        time.sleep(0.5)
+    return time.monotonic() - start
+
+
+def unhealthy(engine: Engine, services: tuple[str, ...]) -> str | None:
+    """Who is not healthy, if anybody."""
+    states = {service: engine.health(service) for service in services}
+    bad = {service: state for service, state in states.items() if state != "healthy"}
+    return str(bad) if bad else None
+
+
+def call(engine: Engine, path: str, body: Any) -> bytes:
+    """A call of the writer."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{engine.port}{path}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return bytes(answer.read())
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def write_rows(engine: Engine, batch: int) -> None:
+    """Write one batch, durably."""
+    ops = [["put", _b64(b"%d/%06d" % (batch, row)), _b64(b"value %d" % row)] for row in range(ROWS)]
+    call(engine, "/v1/batch", {"ops": ops})
+
+
+def check_rows(engine: Engine, batches: int) -> None:
+    """Read everything back."""
+    *lines, end = (json.loads(line) for line in call(engine, "/v1/scan", {}).splitlines())
+    keys = [base64.b64decode(line["key"]) for line in lines]
+    wanted = [b"%d/%06d" % (batch, row) for batch in range(batches) for row in range(ROWS)]
+    if keys != wanted or not end.get("end"):
+        raise CheckError(f"{len(keys)} rows came back instead of {len(wanted)}")
+
+
+def targets_down(engine: Engine) -> str | None:
+    """The scrape targets that are not up, if any."""
+    url = f"http://127.0.0.1:{engine.prometheus_port}/api/v1/targets"
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            targets = json.load(answer)["data"]["activeTargets"]
+    except OSError as error:
+        return str(error)
+    states = {target["labels"]["process"]: (target["health"], target["lastError"]) for target in targets}
+    down = {process: state for process, state in states.items() if state[0] != "up"}
+    return str(down) if down or set(states) != set(DAEMONS) else None
+
+
+def check(engine: Engine) -> None:
+    """Run the stack through everything."""
+    start = time.monotonic()
+    engine.compose("up", "-d", "--no-build")
+    wait_until("up", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+    healthy_s = time.monotonic() - start
+    _say(f"all {len(SERVICES)} services healthy after {healthy_s:.1f} s")
+    if healthy_s > HEALTHY_S:
+        raise CheckError(f"up took {healthy_s:.0f} s; at most {HEALTHY_S:.0f}")
+    write_rows(engine, 0)
+    for batch, daemon in enumerate(DAEMONS, start=1):
+        engine.compose("kill", "-s", "KILL", daemon)
+        engine.compose("up", "-d", "--no-build", daemon)
+        back_s = wait_until(f"{daemon} after its kill", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+        check_rows(engine, batch)
+        write_rows(engine, batch)
+        _say(f"{daemon} killed and healthy again after {back_s:.1f} s; {batch * ROWS} rows read back")
+    check_rows(engine, len(DAEMONS) + 1)
+    up_s = wait_until("Prometheus", SCRAPED_S, lambda: targets_down(engine))
+    _say(f"Prometheus has all {len(DAEMONS)} targets up after {up_s:.1f} s")
+
+
+def main() -> int:
+    """Build, check, take down; 0 if everything held."""
+    engine = Engine()
+    try:
+        build(engine)
+        try:
+            check(engine)
+        except CheckError:
+            for service in SERVICES:
+                with contextlib.suppress(CheckError):
+                    sys.stderr.write(engine.compose("logs", "--tail=15", service))
+            raise
+        finally:
+            start = time.monotonic()
+            engine.compose("down", "-v", "-t", "10")
+            down_s = time.monotonic() - start
+            _say(f"down after {down_s:.1f} s")
+        if down_s > DOWN_S:
+            raise CheckError(f"down took {down_s:.0f} s; at most {DOWN_S:.0f}")
+    except CheckError as error:
+        sys.stderr.write(f"compose check failed: {error}\n")
+        return 1
+    _say("everything held")
+    return 0
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
