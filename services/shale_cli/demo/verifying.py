@@ -38,16 +38,18 @@ async def slatedb_scan(directory: str, path: str, expected: Mapping[bytes, bytes
         from slatedb import uniffi
     except ImportError:
         return None
-    store = uniffi.ObjectStore.resolve(f"file://{directory}")
-    reader = await uniffi.DbReaderBuilder(path, store).build()
+    store = uniffi.ObjectStore.resolve("file:///")
+    reader = await uniffi.DbReaderBuilder(f"{directory}/{path}".lstrip("/"), store).build()
     result = Comparison()
     try:
-        iterator = await reader.scan_prefix(b"")
-        while (row := await iterator.next()) is not None:
-            result.rows += 1
-            value = expected.get(bytes(row.key))
-            result.unknown_keys += value is None
-            result.equal += value == bytes(row.value)
+        everything = uniffi.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
+        iterator = await reader.scan(everything)
+        while rows := await iterator.next_batch(1024):
+            for row in rows:
+                result.rows += 1
+                value = expected.get(bytes(row.key))
+                result.unknown_keys += value is None
+                result.equal += value == bytes(row.value)
     finally:
         await reader.shutdown()
     return result

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from shale.testing.s3_server import s3_server
+from tests.integration.store.servers import s3_server
 
+ROOT = Path(__file__).parents[3]
 RUNS = 5
 SOAK_RUNS = 200
 
@@ -29,10 +30,21 @@ asyncio.run(main())
 """
 
 
+def s3_environment(url: str) -> dict[str, str]:
+    """How the cloud's own tools are told about a server."""
+    return {
+        "AWS_ENDPOINT": url,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+    }
+
+
 def run_program(url: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM, url],
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "shared"), **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -54,6 +66,5 @@ def test_on_a_directory(runs: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(SOAK_RUNS, marks=pytest.mark.soak)])
 def test_on_s3(runs: int) -> None:
-    with s3_server() as server:
-        server.create_bucket("ends")
-        assert_runs_end_well(runs, lambda number: f"s3://ends/db{number // 20}", server.environment())
+    with s3_server("ends") as url:
+        assert_runs_end_well(runs, lambda number: f"s3://ends/db{number // 20}", s3_environment(url))
