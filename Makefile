@@ -17,13 +17,15 @@ help: ## this list
 
 install: $(INSTALLED) ## everything into .venv, by hash
 
-# The installer is itself pinned in the lock; pip only ever installs that one package.
+# The installer is itself pinned in the lock; pip only ever installs that one package.  Kernels are compiled once, into
+# the cache beside their sources, so that no test and no daemon waits for the compiler.
 $(INSTALLED): pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv --without-pip $(VENV)
 	awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements-dev.lock > $(VENV)/installer.lock
 	$(PYTHON) -m pip --quiet --python $(BIN)/python install --require-hashes --no-deps -r $(VENV)/installer.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-dev.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -c "from shale.kernels.choice import load_kernels; load_kernels()"
 	touch $@
 
 demo: install ## the main job on real data: three daemons, a killed and a fenced writer, every row back

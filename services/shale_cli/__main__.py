@@ -25,8 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and given[0] == "demo":
         from shale_cli.demo.__main__ import main as demo
 
-        sys.argv = ["shale demo", *given[1:]]
-        return demo()
+        return demo(given[1:])
     from shale_cli.app import run
 
     return run(global_options_first(given))
