@@ -63,6 +63,8 @@ class Acceptor:
         self.wal = wal
         self.write_ops = 0
         self.write_batches = 0
+        self.deletes = 0
+        self.batch_rows = 0
         self.on_freeze: Callable[[], None] = _nothing
         self.on_tables: Callable[[], None] = _nothing
         self.on_rows: Callable[[], None] = _nothing
@@ -136,6 +138,7 @@ class Acceptor:
         self.last_seq = seq = self.last_seq + 1
         self.table.delete(key, seq, now)
         self.write_ops += 1
+        self.deletes += 1
         if self.table.size_bytes >= self._attention_bytes:
             self._attend()
         return WriteHandle(seq, now, self._durability)
@@ -157,6 +160,7 @@ class Acceptor:
         table.index.update(zip(rows.keys, range(first, first + count), strict=True))
         table.size_bytes += size + count * ROW_OVERHEAD_BYTES
         self.write_ops += count
+        self.batch_rows += count
         self.write_batches += 1
         if table.size_bytes >= self._attention_bytes:
             self._attend()

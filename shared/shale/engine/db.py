@@ -37,7 +37,17 @@ class Db:
         self._stores = stores
         self.gets = 0
         self.scans = 0
-        writer.instruments.export_requests({"get": lambda: self.gets, "scan": lambda: self.scans})
+        accept = writer.acceptor
+        writer.instruments.export_requests(
+            {
+                "get": lambda: self.gets,
+                "scan": lambda: self.scans,
+                "put": lambda: accept.write_ops - accept.deletes - accept.batch_rows,
+                "delete": lambda: accept.deletes,
+                "write": lambda: accept.write_batches,
+                "flush": lambda: writer.flushes,
+            }
+        )
 
     @classmethod
     def open(

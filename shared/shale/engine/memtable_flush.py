@@ -32,6 +32,7 @@ class MemtableFlusher:
         *,
         sst_key: Callable[[Ulid], str],
         last_flushed_wal_id: Callable[[], int],
+        want_durable: Callable[[], None],
     ) -> None:
         """Wire it up.
 
@@ -40,6 +41,7 @@ class MemtableFlusher:
             uploader: makes SSTs.
             sst_key: where an SST of ours is.
             last_flushed_wal_id: the durable end of the WAL.
+            want_durable: asks for a WAL flush.
         """
         self._acceptor = parts.acceptor
         self._manifest = parts.manifest
@@ -50,6 +52,7 @@ class MemtableFlusher:
         self._uploader = uploader
         self._sst_key = sst_key
         self._last_flushed_wal_id = last_flushed_wal_id
+        self._want_durable = want_durable
         self._signal = Signal()
         self._last_allocated_ms = 0
         self._stall: str | None = None
@@ -176,6 +179,7 @@ class MemtableFlusher:
         """Commit the tables that are ready; whether there were any."""
         ready = retirable(self._acceptor.frozen, self._progress.durable_seq, wal_enabled=self._options.wal_enabled)
         if not ready:
+            self._hurry_wal()
             return False
         wal_id = self._last_flushed_wal_id()
         try:
@@ -191,6 +195,12 @@ class MemtableFlusher:
         self._progress.durable_through(last_seq)
         self._progress.flushed_through(last_seq)
         return True
+
+    def _hurry_wal(self) -> None:
+        """An uploaded table that waits for the WAL must not wait for a timer that may not exist."""
+        frozen = self._acceptor.frozen
+        if frozen and frozen[0].state is UploadState.UPLOADED and frozen[0].last_seq > self._progress.durable_seq:
+            self._want_durable()
 
     def _forget(self, ready: list[FrozenTable]) -> Callable[[], None]:
         """Drops tables in the very moment in which reads find their rows in L0."""

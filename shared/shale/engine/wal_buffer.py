@@ -42,6 +42,12 @@ class UnwrittenFile:
         return stretch.log.seqs[stretch.end - 1]
 
     @property
+    def first_create_ts(self) -> int:
+        """Commit time of the oldest row, in milliseconds."""
+        stretch = self.stretches[0]
+        return stretch.log.create_ts[stretch.start]
+
+    @property
     def row_count(self) -> int:
         """How many rows it has."""
         return sum(stretch.end - stretch.start for stretch in self.stretches)

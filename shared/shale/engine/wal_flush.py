@@ -94,9 +94,10 @@ class WalFlusher:
             await self._parts.manifest.refresh()
         assert file.id == self.last_flushed_wal_id + 1, "WAL files are written in order"
         self.last_flushed_wal_id = file.id
+        waited_ms = self._env.clock.now_ms() - file.first_create_ts
         self._buffer.written()
         last_seq = file.last_seq
-        self._parts.instruments.wal_flushed(len(data))
+        self._parts.instruments.wal_flushed(len(data), waited_ms / 1000)
         log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=len(data))
         self._parts.progress.durable_through(last_seq)
         self._parts.acceptor.wal_written()

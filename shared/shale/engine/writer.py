@@ -1,6 +1,6 @@
 """The parts of a writer, wired together and run: what ``Db`` is a front of."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from shale.engine.l0_upload import L0Uploader
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
 from shale.engine.open import Claim, claim_database
-from shale.engine.options import DbOptions, FlushType
+from shale.engine.options import DbOptions, FlushType, MergeOperator
 from shale.engine.pressure import Pressure
 from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
@@ -70,6 +70,7 @@ class Writer:
         self.progress.durable_seq = self.progress.flushed_seq = state.last_l0_seq
         self.host = TaskHost(f"shale writer of {root}")
         self.is_closed = False
+        self.flushes = 0
         self.clock = DbClock(env, state.last_l0_clock_tick)
         table = Memtable()
         buffer = WalBuffer(claim.fence_id + 1, table) if options.wal_enabled else None
@@ -107,9 +108,10 @@ class Writer:
         sst_options = _sst_options(options)
         self.flusher = MemtableFlusher(
             parts,
-            L0Uploader(store, sst_options, options.merge_operator, env),
+            L0Uploader(store, sst_options, self._counting(options.merge_operator), env),
             sst_key=partial(sst_key, root),
             last_flushed_wal_id=self.last_flushed_wal_id,
+            want_durable=self._want_durable,
         )
         self.reader = SstReader(
             store,
@@ -170,6 +172,7 @@ class Writer:
             ShaleError: the writer failed first.
         """
         seq = self.acceptor.last_seq
+        self.flushes += 1
         self.instruments.flush_requested()
         if kind is FlushType.WAL:
             if self.wal is None:
@@ -220,6 +223,17 @@ class Writer:
     def publish(self) -> None:
         """Let reads see the manifest and the memtables as they are now."""
         self.view = self._new_view(self.view)
+
+    def _counting(self, operator: MergeOperator | None) -> MergeOperator | None:
+        if operator is None:
+            return None
+        folded = partial(self.instruments.operands_folded, "flush")
+
+        def counting(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+            folded(len(operands))
+            return operator(key, existing, operands)
+
+        return counting
 
     def _new_view(self, previous: ReadView | None) -> ReadView:
         tables = [self.acceptor.table, *(frozen.table for frozen in reversed(self.acceptor.frozen))]
@@ -277,8 +291,11 @@ class Writer:
 
     def _start_memtable_flush(self) -> None:
         self.acceptor.freeze()
+        # The manifest must not name rows that the WAL does not have.
+        self._want_durable()
+
+    def _want_durable(self) -> None:
         if self.wal is not None:
-            # The manifest must not name rows that the WAL does not have.
             self.wal.request()
 
     async def _flush_at_close(self, kind: FlushType) -> None:

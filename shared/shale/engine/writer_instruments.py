@@ -5,8 +5,6 @@ from collections.abc import Callable
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
-_READS = ("get", "scan")
-
 
 class WriterInstruments:
     """What the parts of a writer count.  Events of the hot path are plain numbers, read before a scrape."""
@@ -18,7 +16,7 @@ class WriterInstruments:
         self.wal_flush_requested = metrics.counter("slatedb_wal_flush_requests_total").inc
         self.wal_replay_seconds = metrics.histogram("slatedb_wal_replay_duration_seconds").observe
         self.wal_replayed = metrics.counter("slatedb_wal_replayed_objects_total").inc
-        self.durable_seconds = metrics.histogram("slatedb_db_durable_commit_duration_seconds").observe
+        self._durable_seconds = metrics.histogram("slatedb_db_durable_commit_duration_seconds").observe
         self.table_frozen = metrics.counter("slatedb_memtable_flush_freezes_total").inc
         self.flush_requested = metrics.counter("slatedb_memtable_flush_flush_requests_total").inc
         self.l0_uploaded = metrics.counter("slatedb_memtable_flush_l0_uploads_total").inc
@@ -39,9 +37,10 @@ class WriterInstruments:
             for name in ("l0_ssts", "segment_max_l0_ssts", "sorted_runs", "sst_views", "ssts", "external_dbs")
         }
 
-    def wal_flushed(self, size_bytes: int) -> None:
-        """A WAL file has become durable."""
+    def wal_flushed(self, size_bytes: int, waited_s: float) -> None:
+        """A WAL file has become durable; its oldest row had to wait that long."""
         self._wal_flushes()
+        self._durable_seconds(max(waited_s, 0.0))
         self._wal_bytes(size_bytes)
 
     def l0_flushed(self, tables: int, size_bytes: int) -> None:

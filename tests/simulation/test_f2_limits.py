@@ -1,0 +1,159 @@
+"""Rows F2.6b, F2.17, F2.18 and F2.23: full L0s, no WAL, tables cut by replay, and a claim without a fence."""
+
+import anyio
+import pytest
+
+from shale.errors import ClosedError, FencedError
+from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.sim_process import SimProcess
+from shale.testing.simulation import Simulation
+from tests.simulation.conftest import simulated
+from tests.simulation.neighbours import lifter
+from tests.simulation.row_model import RowModel, Told
+from tests.simulation.writers import final_rows, open_db, put, wal_ids, writer
+
+TIGHT = {"l0_sst_size_bytes": 400, "max_unflushed_bytes": 2000, "l0_max_ssts": 3, "l0_max_ssts_per_key": 3}
+
+
+@simulated
+@pytest.mark.parametrize("close", ["memtable", "wal"])
+@pytest.mark.parametrize("interval", ["100ms", None])
+def test_f2_17_l0_full_and_nobody_compacts(seed: int, close: str, interval: str | None) -> None:
+    """Callers wait at the limit, the manifest stays small, closing is possible, and then nothing is lost."""
+
+    async def story(process: SimProcess, model: RowModel) -> int:
+        db = await open_db(process, flush_interval=interval, **TIGHT)
+        written = 0
+
+        async def load() -> None:
+            nonlocal written
+            while True:
+                await put(db, model, process.name, b"%04d" % written, process.rng.randbytes(40))
+                written += 1
+
+        async def load_until_closed() -> None:
+            with pytest.raises(ClosedError):
+                await load()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(load_until_closed)
+            await anyio.sleep(100)
+            stalled_at = written
+            assert db.unflushed_bytes >= 2000
+            assert len(db.manifest.tree.l0) == 3
+            versions = db.manifest_id
+            await anyio.sleep(500)
+            assert (written, db.manifest_id) == (stalled_at, versions)
+            await db.close(close)
+        last = max(attempt.seq for attempt in model.attempts)
+        model.durable_through(process.name, last)
+        return stalled_at
+
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        process = sim.start(story, "w", role="writer", model=model)
+        sim.run(hours=1)
+        assert process.error is None, process.error
+        assert process.result > 10
+        model.check(final_rows(sim))
+
+
+@simulated
+def test_f2_17_a_compactor_relieves_the_pressure(seed: int) -> None:
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        process = sim.start(writer, "w", role="writer", model=model, rounds=80, pause_s=0.01, **TIGHT)
+        sim.start(lifter, "compactor", role="compactor", rounds=400)
+        sim.run(hours=1)
+        assert process.error is None, process.error
+        model.check(final_rows(sim))
+
+
+@simulated
+def test_f2_18_without_a_wal_only_flushed_rows_survive(seed: int) -> None:
+    async def story(process: SimProcess, model: RowModel) -> None:
+        db = await open_db(process, wal_enabled=False)
+        for number in range(20):
+            await put(db, model, process.name, b"%d" % (number % 7), b"%d" % number)
+            if number == 12:
+                await db.flush()
+                model.durable_through(process.name, db.durable_seq)
+        assert db.durable_seq == 13
+        for attempt in model.attempts:
+            if attempt.told is Told.UNKNOWN:
+                attempt.told = Told.FAILED
+        process.kill()
+        await anyio.sleep(1)
+
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        sim.start(story, "w", role="writer", model=model)
+        sim.run(hours=1)
+        assert wal_ids(sim.memory) == [1], "the fence is written all the same"
+        assert sim.objects("db/wal/")["db/wal/00000000000000000001.sst"] == b""
+        model.check(final_rows(sim))
+
+
+@simulated
+def test_f2_6b_killed_after_the_first_replayed_table_was_flushed(seed: int) -> None:
+    """Its stamp is what it contains, not the end of the WAL: the next writer replays the rest."""
+
+    async def fill(process: SimProcess, model: RowModel) -> None:
+        async with open_db(process, flush_interval=None, l0_sst_size_bytes=5000) as db:
+            for number in range(15):
+                await put(db, model, process.name, b"%02d" % number, bytes(60))
+                if number % 3 == 2:
+                    await db.flush("wal")
+            model.durable_through(process.name, db.last_seq)
+            process.kill()
+            await anyio.sleep(1)
+
+    with Simulation(seed) as sim:
+        rules = DatabaseRules(sim, "db")
+        sim.watch(rules)
+        model = RowModel()
+        sim.start(fill, "first", role="writer", model=model)
+        sim.run(hours=1)
+        victim = sim.start(writer, "victim", role="writer", model=model, rounds=0, l0_sst_size_bytes=150)
+        victim.kill_after("put", "/manifest/", skip=1)
+        sim.run(hours=1)
+        assert victim.is_killed
+        assert rules.manifests.latest.last_l0_seq > 0
+        model.check(final_rows(sim))
+
+
+@simulated
+def test_f2_23_an_epoch_claimed_without_a_fence(seed: int) -> None:
+    """The writer notices within a poll; what it put into the WAL until then is replayed."""
+
+    async def tool(process: SimProcess) -> None:
+        manifests = ManifestStore(process.store, "db", process.env, process.metrics)
+        await FenceableManifest.claim(await manifests.load(), WRITER)
+
+    async def story(process: SimProcess, model: RowModel) -> float:
+        db = await open_db(process, flush_interval=None)
+
+        async def load() -> None:
+            for number in range(10_000):
+                await put(db, model, process.name, b"%d" % (number % 5), b"%d" % number)
+                await db.flush("wal")
+                model.durable_through(process.name, db.durable_seq)
+                await anyio.sleep(0.1)
+
+        with pytest.raises(FencedError):
+            await load()
+        return process.clock.monotonic_s()
+
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        process = sim.start(story, "w", role="writer", model=model)
+        sim.run(seconds=10 + sim.rng.random())
+        sim.start(tool, "tool", role="writer")
+        sim.run(minutes=10)
+        assert process.result < 13
+        model.check(final_rows(sim))
