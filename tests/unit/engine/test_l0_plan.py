@@ -1,0 +1,100 @@
+"""What flushes may do to a manifest: gates, order of retirement, fields."""
+
+from dataclasses import replace
+
+import pytest
+
+from shale.engine.frozen_table import FrozenTable, UploadState
+from shale.engine.l0_plan import deepest_overlap, retirable, stall_reason, with_flushed
+from shale.engine.memtable import Memtable
+from shale.errors import InvalidClockTick, ProtocolPanic
+from shale.format.sequence_tracker import SequenceTracker
+from shale.types import Manifest, Seq, Sst, SstInfo, SstView, Tree, Ulid, WalId
+
+
+def sst(number: int, first: bytes = b"a", last: bytes | None = b"z") -> Sst:
+    return Sst(id=Ulid.from_parts(number, 0), info=SstInfo(first_entry=first, last_entry=last))
+
+
+def view(number: int, first: bytes = b"a", last: bytes | None = b"z") -> SstView:
+    return SstView.identity(sst(number, first, last))
+
+
+def frozen(
+    last_seq: int, *, tick: int | None = None, state: UploadState = UploadState.UPLOADED, **changes
+) -> FrozenTable:
+    table = FrozenTable(
+        table=Memtable(),
+        first_seq=last_seq - 1,
+        last_seq=last_seq,
+        last_tick=last_seq * 10 if tick is None else tick,
+        replay_after_wal_id=last_seq // 2,
+        size_bytes=100,
+        state=state,
+        sst=sst(last_seq),
+    )
+    for name, value in changes.items():
+        setattr(table, name, value)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("views", "depth"),
+    [
+        pytest.param([], 0, id="nothing"),
+        pytest.param([view(1, b"a", b"c"), view(2, b"d", b"f")], 1, id="side by side"),
+        pytest.param([view(1, b"a", b"c"), view(2, b"c", b"f")], 2, id="one key in common"),
+        pytest.param([view(1), view(2, b"b", b"c"), view(3, b"d", b"e")], 2, id="two inside one"),
+        pytest.param([view(1, b"m", None), view(2, b"n", b"o")], 2, id="an old file without a last key"),
+    ],
+)
+def test_deepest_overlap(views: list[SstView], depth: int) -> None:
+    assert deepest_overlap(views) == depth
+
+
+@pytest.mark.parametrize(
+    ("count", "reserved", "overlapping", "reason"),
+    [
+        pytest.param(7, 0, True, None, id="room for one"),
+        pytest.param(7, 1, True, "num_ssts", id="a flush on its way counts"),
+        pytest.param(8, 0, False, "num_ssts", id="full"),
+        pytest.param(3, 0, False, None, id="apart"),
+        pytest.param(3, 0, True, "num_ssts_per_key", id="all on one key"),
+    ],
+)
+def test_gates(count: int, reserved: int, overlapping: bool, reason: str | None) -> None:
+    views = tuple(view(n) if overlapping else view(n, b"%d" % n, b"%d" % n) for n in range(count))
+    per_key = 3 if count == 3 else 99
+    assert stall_reason(Tree(l0=views), reserved, l0_max_ssts=8, l0_max_ssts_per_key=per_key) == reason
+
+
+def test_only_a_prefix_that_is_uploaded_and_durable_retires() -> None:
+    tables = [frozen(2), frozen(4), frozen(6, state=UploadState.UPLOADING), frozen(8)]
+    assert retirable(tables, 8, wal_enabled=True) == tables[:2]
+    assert retirable(tables, 3, wal_enabled=True) == tables[:1]
+    assert retirable(tables, 0, wal_enabled=False) == tables[:2]
+
+
+def test_fields_after_a_flush() -> None:
+    base = Manifest(tree=Tree(l0=(view(1),)), last_l0_seq=Seq(1), next_wal_sst_id=WalId(2))
+    tables = [frozen(4, tracked=((3, 100),)), frozen(6, sst=None), frozen(8, tracked=((7, 130), (8, 160)))]
+    flushed = with_flushed(base, tables, last_flushed_wal_id=9)
+    assert [v.id.ms for v in flushed.tree.l0] == [8, 4, 1]
+    assert (flushed.replay_after_wal_id, flushed.next_wal_sst_id) == (4, 10)
+    assert (flushed.last_l0_seq, flushed.recent_snapshot_min_seq, flushed.last_l0_clock_tick) == (8, 8, 80)
+    assert SequenceTracker.decode(flushed.sequence_tracker).points == [(3, 100), (8, 160)]
+
+
+def test_impossible_flushes_are_refused() -> None:
+    base = Manifest(last_l0_seq=Seq(5), last_l0_clock_tick=50)
+    with pytest.raises(ProtocolPanic, match="last_l0_seq"):
+        with_flushed(base, [frozen(5, tick=60)], last_flushed_wal_id=1)
+    with pytest.raises(InvalidClockTick):
+        with_flushed(base, [frozen(6, tick=49)], last_flushed_wal_id=1)
+
+
+def test_a_replay_point_never_goes_back() -> None:
+    base = Manifest(replay_after_wal_id=WalId(7), next_wal_sst_id=WalId(8))
+    flushed = with_flushed(base, [frozen(4)], last_flushed_wal_id=3)
+    assert (flushed.replay_after_wal_id, flushed.next_wal_sst_id) == (7, 8)
+    assert replace(flushed, tree=base.tree).checkpoints == base.checkpoints
