@@ -23,6 +23,9 @@ _QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _TIMEOUT = re.compile(r"TimedOut|kind: Timeout|operation timed out")
+_CREATE_LOST = re.compile(r"BlobAlreadyExists|ContainerAlreadyExists")
+"""What Azure says, with status 409, where others say 412.  Every other 409 means: nothing was decided, ask again."""
+
 _THROTTLE_STATUS = {"429", "503"}
 _AUTH_STATUS = {"401", "403"}
 
@@ -33,6 +36,8 @@ def translated(error: BaseException, url: str, op: str, key: str) -> ShaleError:
     where = f"{url}: {op} {key}"
     status = found.group(1) if (found := _STATUS.search(text)) else ""
     if isinstance(error, AlreadyExistsError):
+        if status == "409" and not _CREATE_LOST.search(text):
+            return RequestFailed(f"{where}: the store is busy with another write of the same key", ErrorType.THROTTLE)
         return AlreadyExists(f"{key} exists")
     if isinstance(error, PreconditionError):
         return Precondition(f"{key} is gone or of another version")

@@ -60,15 +60,15 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
 
 def read_exactly(fd: int, start: int, size: int) -> Buffer:
     """``size`` bytes from ``start``; fewer only if the file ends."""
-    data = bytearray(size)
-    view = memoryview(data)
-    done = 0
-    while done < size:
-        count = os.preadv(fd, [view[done:]], start + done)
-        if count == 0:
-            return view[:done]
-        done += count
-    return data
+    data = os.pread(fd, size, start)
+    if len(data) == size or not data:
+        return data
+    pieces = [data]
+    done = len(data)
+    while done < size and (data := os.pread(fd, size - done, start + done)):
+        pieces.append(data)
+        done += len(data)
+    return b"".join(pieces)
 
 
 def read_cached(fd: int, start: int, size: int) -> Buffer | None:

@@ -28,7 +28,6 @@ from shale.store.port import (
     Overwrite,
     PutMode,
     Unchanged,
-    Update,
 )
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -100,20 +99,15 @@ class RetryingStore:
         if isinstance(mode, Overwrite):
             return await self._insist("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
         stamped = {**(attributes or {}), PUT_ID: str(self._env.ids.ulid())}
-        retry = 0
-        while True:
-            try:
-                return await self._insist("put", lambda: self._attempt(key, data, mode, stamped))
-            except (AlreadyExists, Precondition) as conflict:
-                if not self._sends_attributes:
-                    raise
-                found = await self.head(key)
-                if found is not None and (found.attributes or {}).get(PUT_ID) == stamped[PUT_ID]:
-                    return found.etag
-                if not _nothing_was_decided(mode, conflict, found):
-                    raise
-            await anyio.sleep(self._policy.delay_s(retry))
-            retry += 1
+        try:
+            return await self._insist("put", lambda: self._attempt(key, data, mode, stamped))
+        except (AlreadyExists, Precondition):
+            if not self._sends_attributes:
+                raise
+            found = await self.head(key)
+            if found is None or (found.attributes or {}).get(PUT_ID) != stamped[PUT_ID]:
+                raise
+            return found.etag
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
         """See ``ObjectStore``.  A stream can be read once only, so it is repeated as a whole only if it is small."""
@@ -200,18 +194,6 @@ class RetryingStore:
         if self._auth_logged_s is None or now_s - self._auth_logged_s >= AUTH_LOG_INTERVAL_S:
             self._auth_logged_s = now_s
             log.error(Event.STORE_AUTH_FAILED, op=op, error=error)
-
-
-def _nothing_was_decided(mode: PutMode, conflict: ShaleError, found: ObjectMeta | None) -> bool:
-    """Whether a conflict was only the store's "somebody else is writing, try again" (HTTP 409).
-
-    It arrives as ``AlreadyExists`` for every kind of put, and leaves the key as it was.
-    """
-    if not isinstance(conflict, AlreadyExists):
-        return False
-    if isinstance(mode, Update):
-        return found is not None and found.etag == mode.etag
-    return found is None
 
 
 def _exhausted(url: str, op: str, retries: int, error: ShaleError) -> UnavailableError:

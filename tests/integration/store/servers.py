@@ -18,9 +18,9 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 
 
 @contextmanager
-def s3_server(bucket: str) -> Iterator[str]:
+def s3_server(bucket: str, *options: str) -> Iterator[str]:
     """Run the S3 server of ``shale.testing`` on a free port; yields its URL."""
-    with _child([sys.executable, "-m", "shale.testing.s3_server", "0", "--bucket", bucket]) as child:
+    with _child([sys.executable, "-m", "shale.testing.s3_server", "0", "--bucket", bucket, *options]) as child:
         assert child.stdout is not None
         url = child.stdout.readline().decode().strip()
         assert url.startswith("http://"), "the server did not start"

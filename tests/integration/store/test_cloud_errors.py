@@ -11,7 +11,7 @@ from shale.errors import AccessDenied, InvalidRequestError, NotFoundError, Shale
 from shale.store.cloud import CloudStore
 from shale.store.failures import NotSupported, RequestFailed
 from shale.store.options import StoreOptions
-from shale.store.port import CREATE
+from shale.store.port import CREATE, OVERWRITE, PutMode, Update
 from shale.telemetry.error_types import ErrorType
 from tests.integration.store.servers import free_port, s3_server
 
@@ -119,6 +119,15 @@ async def test_what_a_status_means(
     assert isinstance(error, class_)
     if isinstance(error, RequestFailed):
         assert error.error_type is error_type
+
+
+@pytest.mark.parametrize("mode", [CREATE, OVERWRITE, Update('"abc"')], ids=["create", "overwrite", "update"])
+async def test_a_store_that_is_busy_with_the_key_decided_nothing(
+    moody_server: str, status: list[int], mode: PutMode
+) -> None:
+    status.append(409)
+    with pytest.raises(RequestFailed, match="busy"):
+        await bucket(moody_server).put("db/a", b"1", mode=mode)
 
 
 async def test_a_store_without_conditional_puts(moody_server: str, status: list[int]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.store.servers import s3_server
 
-RUNS = 30
+RUNS = 15
 
 PROGRAM = """
 import asyncio, sys

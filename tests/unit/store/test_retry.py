@@ -13,7 +13,7 @@ from shale.store import retry
 from shale.store.faults import Fault, FaultPlan, FaultyStore, Request, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
-from shale.store.port import CREATE, PUT_ID, Got, Update
+from shale.store.port import CREATE, PUT_ID, Got, ObjectMeta, Update
 from shale.store.retry import RetryingStore
 
 pytestmark = pytest.mark.anyio
@@ -123,28 +123,19 @@ async def test_each_logical_put_has_its_own_id(pauses: list[float]) -> None:
     assert first.attributes[PUT_ID] != second.attributes[PUT_ID]
 
 
-class Grumpy(MemoryStore):
-    """Answers the first puts with what S3 sends while another writer is busy (409)."""
+async def test_an_object_that_vanished_meanwhile_was_a_conflict(pauses: list[float]) -> None:
+    """A writer that lost must not win because the winner's file was collected before we looked again."""
 
-    def __init__(self, times: int) -> None:
-        super().__init__()
-        self.times = times
+    class Collected(MemoryStore):
+        async def head(self, key: str) -> ObjectMeta | None:
+            await self.delete(key)
+            return None
 
-    async def put(self, key, data, *, mode, attributes=None):  # type: ignore[no-untyped-def]
-        if self.times:
-            self.times -= 1
-            raise AlreadyExists("409 ConditionalRequestConflict")
-        return await super().put(key, data, mode=mode, attributes=attributes)
-
-
-async def test_a_409_is_asked_again(pauses: list[float]) -> None:
-    inner = Grumpy(2)
-    store = RetryingStore(inner, Env.system())
-    etag = await store.put("k", b"1", mode=CREATE)
-    assert etag is not None
-    inner.times = 2
-    assert await store.put("k", b"2", mode=Update(etag)) != etag
-    assert len(pauses) == 4
+    memory = Collected()
+    await memory.put("k", b"winner", attributes={PUT_ID: "someone"})
+    with pytest.raises(AlreadyExists):
+        await RetryingStore(memory, Env.system()).put("k", b"loser", mode=CREATE)
+    assert await memory.list("") == []
 
 
 async def test_denied_credentials_are_retried_unless_told_otherwise(pauses: list[float]) -> None:
