@@ -73,5 +73,7 @@ def resolve(
     root = where if where is not None else path
     if root is None:
         raise InvalidRequestError("a store was named, but no path in it")
+    if "://" in root:
+        raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
     url = parse_store_url(store) if isinstance(store, str) else store
     return Where(url, normalize_path(root), wal, options)

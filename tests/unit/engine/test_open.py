@@ -1,0 +1,213 @@
+"""Opening for writing: what is created, what is refused, what replaces what (docs/protocol.md 4.1, 4.2, 4.15)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import shale
+from shale.env import Env
+from shale.errors import (
+    CorruptionError,
+    InvalidDbState,
+    InvalidRequestError,
+    InvalidVersion,
+    SegmentExtractorMismatch,
+    WalDisabled,
+)
+from shale.format.manifest import decode_manifest, encode_manifest
+from shale.format.names import deleting_key, destroyed_key, manifest_key
+from shale.store.memory import MemoryStore
+from shale.types import Checkpoint, Manifest, ManifestId, Segment, Tree
+
+
+def run(story: Callable[[MemoryStore], Awaitable[None]]) -> None:
+    anyio.run(story, MemoryStore())
+
+
+def open_db(store: MemoryStore, **settings: Any) -> Any:
+    return shale.Db.open("db", store=store, **{"flush_interval": 0, **settings})
+
+
+async def keys(store: MemoryStore) -> list[str]:
+    return [meta.key for meta in await store.list("db/")]
+
+
+def test_a_fresh_database_is_two_manifests_and_a_fence() -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store)
+        assert await keys(store) == [manifest_key("db", 1), manifest_key("db", 2), "db/wal/00000000000000000001.sst"]
+        first, second = [decode_manifest((await store.get(manifest_key("db", n))).data) for n in (1, 2)]
+        assert first == Manifest()
+        assert (second.writer_epoch, second.next_wal_sst_id) == (1, 1)
+        await db.close()
+        # The end of the WAL is persisted once more at a clean close.
+        assert db.manifest_id == 3
+        assert db.manifest.next_wal_sst_id == 2
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "error"),
+    [
+        pytest.param(Manifest(initialized=False), InvalidDbState, id="half-built clone"),
+        pytest.param(Manifest(segment_extractor_name="p4"), SegmentExtractorMismatch, id="segmented"),
+        pytest.param(
+            Manifest(segments=(Segment(prefix=b"a", tree=Tree()),), segment_extractor_name="p"),
+            SegmentExtractorMismatch,
+            id="with segments",
+        ),
+    ],
+)
+def test_databases_that_are_refused(manifest: Manifest, error: type[Exception]) -> None:
+    async def story(store: MemoryStore) -> None:
+        await store.put(manifest_key("db", 1), encode_manifest(manifest))
+        before = await keys(store)
+        with pytest.raises(error, match="db"):
+            await open_db(store)
+        assert await keys(store) == before
+
+    run(story)
+
+
+@pytest.mark.parametrize("marker", [destroyed_key("db"), deleting_key("db")])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_destroyed_database_is_refused_even_where_nothing_is_left(marker: str, exists: bool) -> None:
+    async def story(store: MemoryStore) -> None:
+        if exists:
+            await (await open_db(store)).close()
+        await store.put(marker, b"")
+        before = await keys(store)
+        with pytest.raises(InvalidDbState, match="destroyed"):
+            await open_db(store)
+        assert await keys(store) == before
+
+    run(story)
+
+
+def test_nothing_is_created_where_a_database_was_expected() -> None:
+    async def story(store: MemoryStore) -> None:
+        with pytest.raises(InvalidDbState, match="no database"):
+            await open_db(store, create_if_missing=False)
+        assert await keys(store) == []
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        pytest.param(b"\x00\x09" + bytes(40), InvalidVersion, id="newer version"),
+        pytest.param(encode_manifest(Manifest())[:-7], CorruptionError, id="truncated"),
+        pytest.param(b"", CorruptionError, id="empty"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_named_and_nothing_is_written(data: bytes, error: type[Exception]) -> None:
+    async def story(store: MemoryStore) -> None:
+        await store.put(manifest_key("db", 3), data)
+        with pytest.raises(error) as caught:
+            await open_db(store)
+        assert manifest_key("db", 3) in str(caught.value)
+        assert await keys(store) == [manifest_key("db", 3)]
+
+    run(story)
+
+
+def test_what_others_own_survives_a_writer() -> None:
+    """Checkpoints made by anybody are copied by every manifest that the writer writes."""
+    checkpoint = Checkpoint(id=UUID(int=7), manifest_id=ManifestId(1), expire_s=2**32 - 1, create_s=5, name="mine")
+
+    async def story(store: MemoryStore) -> None:
+        await store.put(manifest_key("db", 1), encode_manifest(Manifest(checkpoints=(checkpoint,))))
+        async with open_db(store) as db:
+            await db.put(b"k", b"v")
+            await db.flush("memtable")
+            assert db.manifest.checkpoints == (checkpoint,)
+
+    run(story)
+
+
+def test_a_second_writer_replaces_the_first_and_keeps_its_rows() -> None:
+    async def story(store: MemoryStore) -> None:
+        first = await open_db(store)
+        await (await first.put(b"a", b"1")).durable()
+        unflushed = await first.put(b"b", b"2")
+        second = await open_db(store)
+        with pytest.raises(shale.FencedError):
+            await unflushed.durable()
+        assert isinstance(first.problem, shale.FencedError)
+        assert await first.failed() is first.problem
+        for call in (first.put(b"c", b""), first.get(b"a"), first.flush()):
+            with pytest.raises(shale.FencedError):
+                await call
+        before = await keys(store)
+        with pytest.raises(shale.FencedError):
+            await first.close()
+        assert await keys(store) == before
+        assert [row.key async for row in second.scan()] == [b"a"]
+        await second.close()
+
+    run(story)
+
+
+def test_without_a_wal() -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store, wal_enabled=False)
+        handle = await db.put(b"k", b"v")
+        with pytest.raises(WalDisabled):
+            await db.flush("wal")
+        assert db.durable_seq == 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(handle.durable)
+            await anyio.lowlevel.checkpoint()
+            await db.flush()
+        assert db.durable_seq == 1
+        assert db.manifest.replay_after_wal_id == 1
+        await db.put(b"at close", b"v")
+        await db.close()
+        assert [key for key in await keys(store) if "/wal/" in key] == ["db/wal/00000000000000000001.sst"]
+        async with open_db(store) as again:
+            assert [row.key async for row in again.scan()] == [b"at close", b"k"]
+
+    run(story)
+
+
+def test_wal_in_a_store_of_its_own() -> None:
+    async def story(store: MemoryStore) -> None:
+        other = MemoryStore()
+        async with open_db(store, wal_store=other) as db:
+            await (await db.put(b"k", b"v")).durable()
+            await db.close("wal")
+        assert [meta.size > 0 for meta in await other.list("db/wal/")] == [False, True]
+        assert not [key for key in await keys(store) if "/wal/" in key]
+        async with open_db(store, wal_store=other) as db:
+            assert await db.get(b"k") == b"v"
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        ((), {}),
+        (("memory:///a",), {"store": "memory:///"}),
+        (("a",), {"path": "b", "store": "memory:///"}),
+        (("nonsense",), {}),
+        (("memory:///a",), {"flush_intervall": 1}),
+        (("memory:///a",), {"options": shale.DbOptions(), "flush_interval": 1}),
+    ],
+)
+def test_impossible_arguments_fail_before_anything_is_touched(arguments: tuple[str, ...], settings: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        shale.Db.open(*arguments, **settings)
+
+
+def test_names_of_the_library_load_on_demand() -> None:
+    assert {"Db", "WriteBatch", "FencedError"} <= set(dir(shale))
+    assert shale.Env is Env
+    with pytest.raises(AttributeError, match="nonsense"):
+        shale.nonsense  # noqa: B018
