@@ -21,6 +21,6 @@ class ExecutorOptions:
     sst: SstOptions = field(default_factory=SstOptions)
     max_sst_size_bytes: int = 256 * MIB
     max_subcompactions: int = 4
-    max_active_ranges: int = 4
-    memory_bytes: int = 96 * MIB
+    max_active_ranges: int = 2
+    memory_bytes: int = 64 * MIB
     metadata_cache_bytes: int = 32 * MIB

@@ -22,7 +22,7 @@ from shale.types import Sst, Ulid
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
 
-_PARTS_IN_FLIGHT = 4
+_PARTS_IN_FLIGHT = 2
 
 
 class RunWriter:

@@ -127,6 +127,7 @@ class CompactorSettings(DaemonSettings):
                 ),
                 max_sst_size_bytes=worker.max_sst_size,
                 max_subcompactions=worker.max_subcompactions,
+                max_active_ranges=self.cpu_threads,
                 memory_bytes=worker.memory_bytes,
             ),
             embedded_worker=self.embedded_worker and section.worker is not None,
