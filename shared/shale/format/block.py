@@ -77,7 +77,7 @@ def _decode(image: np.ndarray, offsets: I64, *, version: int, at: I64, has_check
     spare = KEY_BYTES_SPARE + 16 * size
     rows_limit = size // _ROW_BYTES_MIN + 1
     rows_max = min(rows_limit, _rows_guess(image, offsets, version, _CRC_SIZE if has_checksums else 0))
-    keys_max = max(size, 1 << 16)
+    keys_max = max(size // 2, 1 << 16)
     out = np.zeros(3, np.int64)
     while True:
         buffers = ColumnBuffers(rows_max, keys_max, size)

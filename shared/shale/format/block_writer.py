@@ -162,7 +162,7 @@ class PlainBlocks:
 class KernelBlocks:
     """Many blocks per call.  Without compression the blocks stay where the kernel writes them."""
 
-    PART_BYTES = 4 << 20
+    PART_BYTES = 1 << 20
 
     def __init__(self, options: BlockOptions, written: WrittenBlocks, previous: bytes | None) -> None:
         from shale.kernels import block_encode

@@ -36,7 +36,8 @@ class Room:
 
 ROOM_FIRST = Room(512, 32 << 10, 128 << 10)
 """Little at first, since a scan may want no more."""
-ROOM_MAX = Room(32 << 10, 2 << 20, 8 << 20)
+ROOM_MAX = Room(16 << 10, 1 << 20, 3 << 20)
+"""Small enough that a chunk is still in the CPU's cache when it is encoded."""
 _GROWTH = 4
 
 
