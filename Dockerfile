@@ -28,7 +28,10 @@ COPY shared shared
 COPY services services
 RUN --mount=type=cache,target=/root/.cache \
     test -f README.md || echo Shale > README.md; \
-    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps .
+    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps . \
+    # The packages' own tests, and the second backend of zstandard, which CPython never loads.
+    && find /opt/venv/lib -type d -name tests -path '*/site-packages/n*' -prune -exec rm -r {} + \
+    && find /opt/venv/lib -name '_cffi*.so' -path '*/zstandard/*' -delete
 
 
 # --- an S3 server for the local stack: atomic, in memory -------------------------------------------------------------
@@ -83,14 +86,15 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_ADMIN__HOST=0.0.0.0 \
     SHALE_WRITER__HTTP__HOST=0.0.0.0
 COPY --from=builder /opt/venv /opt/venv
-# Kernels are compiled once, here, and only read later.
-RUN python -c "from shale.kernels.choice import load_kernels; assert load_kernels()" \
+# Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
+RUN PYTHONDONTWRITEBYTECODE= python -c "import shale_writer.app, shale_compactor.app, shale_gc.app, shale_cli.app; \
+        from shale.kernels.choice import load_kernels; assert load_kernels()" \
     && chmod -R a+rX /opt/kernels \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
 USER 10001:10001
 WORKDIR /
 STOPSIGNAL SIGTERM
 EXPOSE 8080 6379 9464
-HEALTHCHECK --interval=2s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
 ENTRYPOINT ["shale"]
 CMD ["--help"]
