@@ -7,6 +7,7 @@ memory.  The schemas nest to a fixed depth, so depth needs no counter.
 
 from enum import IntEnum
 from struct import Struct
+from struct import error as struct_error
 from typing import TypeVar
 from uuid import UUID
 
@@ -21,9 +22,10 @@ _U32 = Struct("<I")
 _I32 = Struct("<i")
 _U64 = Struct("<Q")
 _I64 = Struct("<q")
-_ID_PARTS = (0, 1)
-"""Slots of ``Ulid`` and ``Uuid``: the high and the low 64 bits."""
 
+_ULID = Struct("<QQ")
+_SLOTS_MAX = 24
+"""More than any table of the schema has; shorter vtables are filled up with absent fields."""
 _KindT = TypeVar("_KindT", bound=IntEnum)
 _VISITS_MAX = 4
 """How often the bytes of a buffer may be read on average: honest writers share vtables only, so once is normal."""
@@ -32,14 +34,15 @@ _VISITS_MAX = 4
 class FlatReader:
     """One buffer.  ``path`` and ``base`` (the buffer's place in the object) are for error messages."""
 
-    __slots__ = ("_budget", "_vtables", "base", "data", "path")
+    __slots__ = ("_budget", "_size", "_vtables", "base", "data", "path")
 
     def __init__(self, data: Buffer, *, path: str | None, base: int = 0) -> None:
         self.data = bytes(data)
         self.path = path
         self.base = base
+        self._size = len(self.data)
         self._vtables: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self._budget = _VISITS_MAX * len(self.data) + 64
+        self._budget = _VISITS_MAX * self._size + 64
 
     def root(self) -> "FlatTable":
         """The root table."""
@@ -51,45 +54,50 @@ class FlatReader:
 
     def follow(self, position: int) -> int:
         """The target of the u32 offset at ``position``."""
-        self.check(position, 4)
-        distance: int = _U32.unpack_from(self.data, position)[0]
-        target = position + distance
-        if distance < 4 or target + 4 > len(self.data):
-            raise self.corrupt(f"offset {distance} leads out of the buffer", position)
+        try:
+            target = position + int(_U32.unpack_from(self.data, position)[0])
+        except struct_error:
+            raise self.corrupt("an offset lies outside the buffer", position) from None
+        if target < position + 4 or target + 4 > self._size:
+            raise self.corrupt(f"offset {target - position} leads out of the buffer", position)
         return target
-
-    def check(self, position: int, size: int) -> None:
-        """Fail unless ``size`` bytes at ``position`` are inside."""
-        if position < 0 or position + size > len(self.data):
-            raise self.corrupt(f"{size} bytes at {position} exceed the buffer of {len(self.data)}", max(position, 0))
 
     def spend(self, size: int, position: int) -> None:
         """Count bytes that are handed out."""
         self._budget -= size
         if self._budget < 0:
-            raise self.corrupt("parts of the buffer are referenced over and over", position)
+            raise self._too_often(position)
 
     def table_at(self, position: int) -> "FlatTable":
         """The table at a position that ``follow`` returned."""
         vtable = position - int(_I32.unpack_from(self.data, position)[0])
         size, fields = self._vtables.get(vtable) or self._read_vtable(vtable, position)
-        self.check(position, size)
-        self.spend(size, position)
+        if position + size > self._size:
+            raise self.corrupt(f"a table of {size} bytes exceeds the buffer", position)
+        self._budget -= size
+        if self._budget < 0:
+            raise self._too_often(position)
         return FlatTable(self, position, fields)
 
     def _read_vtable(self, vtable: int, table: int) -> tuple[int, tuple[int, ...]]:
-        if vtable < 0 or vtable + 4 > len(self.data):
+        if vtable < 0 or vtable + 4 > self._size:
             raise self.corrupt("a table's vtable lies outside the buffer", table)
         length: int = _U16.unpack_from(self.data, vtable)[0]
         size: int = _U16.unpack_from(self.data, vtable + 2)[0]
         if length < 4 or length % 2 or size < 4:
             raise self.corrupt(f"vtable of {length} bytes for a table of {size}", vtable)
-        self.check(vtable, length)
-        fields = tuple(_U16.unpack_from(self.data, vtable + at)[0] for at in range(4, length, 2))
+        if vtable + length > self._size:
+            raise self.corrupt(f"a vtable of {length} bytes exceeds the buffer", vtable)
+        count = min((length - 4) // 2, _SLOTS_MAX)
+        fields = Struct(f"<{count}H").unpack_from(self.data, vtable + 4)
         if any(field != 0 and (field < 4 or field >= size) for field in fields):
             raise self.corrupt("a vtable places a field outside its table", vtable)
+        fields += (0,) * (_SLOTS_MAX - count)
         self._vtables[vtable] = (size, fields)
         return size, fields
+
+    def _too_often(self, position: int) -> CorruptionError:
+        return self.corrupt("parts of the buffer are referenced over and over", position)
 
 
 class FlatTable:
@@ -235,20 +243,27 @@ class FlatTable:
 
     def as_ulid(self) -> Ulid:
         """This table's two slots as one number of 128 bits."""
-        high, low = _ID_PARTS
-        return Ulid(self.u64(high) << 64 | self.u64(low))
+        high, low = self._fields[:2]
+        if high and low == high + 8:  # as every writer that we know places them
+            try:
+                parts = _ULID.unpack_from(self._reader.data, self.position + high)
+            except struct_error:
+                raise self.corrupt("an id exceeds the buffer") from None
+            return Ulid(parts[0] << 64 | parts[1])
+        return Ulid(self.u64(0) << 64 | self.u64(1))
 
     def _place(self, slot: int) -> int | None:
-        if slot >= len(self._fields) or self._fields[slot] == 0:
-            return None
-        return self.position + self._fields[slot]
+        field = self._fields[slot]
+        return self.position + field if field else None
 
     def _scalar(self, slot: int, code: Struct) -> int:
-        place = self._place(slot)
-        if place is None:
+        field = self._fields[slot]
+        if not field:
             return 0
-        self._reader.check(place, code.size)
-        value: int = code.unpack_from(self._reader.data, place)[0]
+        try:
+            value: int = code.unpack_from(self._reader.data, self.position + field)[0]
+        except struct_error:
+            raise self.corrupt(f"the field in slot {slot} exceeds the buffer") from None
         return value
 
     def _vector(self, slot: int, width: int) -> tuple[int, int] | None:

@@ -150,7 +150,7 @@ def test_the_helper_writes_a_good_manifest() -> None:
         pytest.param(write_v2(with_checkpoints=False), "checkpoints is absent", id="no checkpoints vector"),
         pytest.param(write_v2(last_seen=2**64 - 1), "WAL id", id="last WAL id"),
         pytest.param(b"", "no version", id="empty file"),
-        pytest.param(b"\x00\x02", "exceed", id="nothing behind the version"),
+        pytest.param(b"\x00\x02", "outside the buffer", id="nothing behind the version"),
     ],
 )
 def test_contradictions_are_corruption(data: bytes, message: str) -> None:
@@ -158,3 +158,9 @@ def test_contradictions_are_corruption(data: bytes, message: str) -> None:
         decode_manifest(data, path="db/manifest/7")
     assert caught.value.path == "db/manifest/7"
     assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize("watermark", [0, 1, 2**64 - 1, 2**64, 2**127])
+def test_ids_with_an_empty_half(watermark: int) -> None:
+    manifest = Manifest(tree=Tree(last_compacted_l0_sst_view_id=Ulid(watermark)))
+    assert decode_manifest(encode_manifest(manifest)) == manifest
