@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.versioned import VersionMeta
 from shale.protocol.wal_store import WalFile
-from shale.types import Compactions, ExternalDb, Manifest, Tree, Ulid
+from shale.types import Compactions, ExternalDb, Manifest, Ulid
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -104,7 +105,7 @@ def cutoff_for_ssts(latest: Manifest, compactions: Compactions | None, *, now_ms
     return Cutoff(
         min_age_ms=now_ms - min_age_ms,
         compactions_ms=min((entry.id.ms for entry in entries), default=0),
-        newest_l0_ms=max(_newest_l0_ms(tree) for _, tree in latest.trees()),
+        newest_l0_ms=newest_l0_ms(latest),
     )
 
 
@@ -137,10 +138,3 @@ def plan_detach(latest: Manifest, checkpointed: Iterable[Manifest]) -> tuple[Ext
         and not external.sst_ids
         and external.final_checkpoint_id not in still_read
     )
-
-
-def _newest_l0_ms(tree: Tree) -> int:
-    if tree.l0:
-        return max(view.sst.id.ms for view in tree.l0)
-    watermark = tree.last_compacted_l0_sst_view_id
-    return watermark.ms if watermark is not None else 0

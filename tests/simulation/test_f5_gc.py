@@ -1,0 +1,375 @@
+"""The collector among others: F1.13, F1.14, F5.1, F5.6 to F5.8, F5.10 and F5.17 of docs/protocol.md 16."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from shale.format.names import boundary_key, compactions_key, manifest_key, sst_key, wal_key
+from shale.protocol.versioned_store import VersionedStore
+from shale.store.port import CREATE, OVERWRITE
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.history import Mutation
+from shale.testing.sim_process import START_MS
+from shale.testing.sim_store import Fault
+from shale.testing.simulation import SimProcess, Simulation, SimulationError
+from shale.testing.swarm import SimOptions
+from shale.types import (
+    Checkpoint,
+    Compaction,
+    Compactions,
+    Manifest,
+    ManifestId,
+    RunId,
+    SortedRun,
+    Sst,
+    SstInfo,
+    SstView,
+    TieredSpec,
+    Tree,
+    Ulid,
+    WalId,
+    WorkerClaim,
+)
+from shale_gc import sweep_compacted
+from shale_gc.planner import Cutoff
+from tests.simulation.conftest import seeds, simulated
+from tests.simulation.gc_house import (
+    COMPLETED,
+    ROOT,
+    RUNNING,
+    Work,
+    collect_once,
+    collector,
+    compactions_of,
+    manifests_of,
+    quick,
+    start_work,
+)
+
+MANIFESTS, COMPACTIONS = f"{ROOT}/manifest/", f"{ROOT}/compactions/"
+
+
+def watched(seed: int, options: SimOptions | None = None, *, swarm: bool = False) -> tuple[Simulation, DatabaseRules]:
+    sim = Simulation(seed, options=options, swarm=swarm)
+    return sim, DatabaseRules(sim, ROOT)
+
+
+def deletions(sim: Simulation, process: str, key_part: str) -> list[Mutation]:
+    return [each for each in sim.history.of(key_part) if each.op == "delete" and each.process == process]
+
+
+@simulated
+def test_f5_1_the_collector_sleeps_between_its_two_reads(seed: int) -> None:
+    """It has read the compactions; before it reads the manifest, jobs commit and new ones upload their outputs."""
+    chance = random.Random(f"{seed}/test")
+    sim, rules = watched(seed, SimOptions(latency_s=0.02))
+    with sim:
+        sim.watch(rules)
+        work = start_work(sim, Work())
+        gc = sim.start(collector, role="gc", options=quick(min_age_s=chance.choice((0.0, 30.0))))
+        for number in range(4):
+            gc.freeze_after("get", COMPACTIONS, chance.uniform(10, 300), skip=chance.randrange(3) + 3 * number)
+        sim.run(minutes=40)
+        assert all(process.error is None for process in (gc, *work))
+        assert deletions(sim, "gc", "/compacted/"), "nothing happened"
+
+
+@simulated
+def test_f5_17_the_collector_sleeps_anywhere(seed: int) -> None:
+    """Any request, an hour each, and a finished job whose id lies in the future, so that only the start binds."""
+    chance = random.Random(f"{seed}/test")
+    sim, rules = watched(seed, SimOptions(latency_s=0.02))
+    with sim:
+        sim.watch(rules)
+        work = start_work(sim, Work(id_ahead_ms=chance.choice((0, 600_000)), pause_s=chance.choice((20.0, 600.0))))
+        gc = sim.start(collector, role="gc", options=quick(min_age_s=chance.choice((0.0, 30.0)), interval_s=300.0))
+        for _ in range(4):
+            gc.freeze_before(chance.choice(("get", "list", "put", "delete")), "", 3600, skip=chance.randrange(60))
+        sim.run(hours=5)
+        assert all(process.error is None for process in (gc, *work))
+        assert deletions(sim, "gc", "/compacted/"), "nothing happened"
+
+
+@simulated
+def test_two_collectors_in_a_swarm_of_faults(seed: int) -> None:
+    """Whatever fails, freezes or dies: nothing that anybody needs is deleted, and in the end garbage is gone."""
+    sim, rules = watched(seed, swarm=True)
+    with sim:
+        sim.watch(rules)
+        sim.restart_killed(60)
+        start_work(sim, Work(rounds=8))
+        for name in ("gc-a", "gc-b"):
+            min_age_s = sim.rng.choice((10.0, 300.0))
+            sim.start(collector, name, role="gc", options=quick(min_age_s=min_age_s, interval_s=120.0))
+        sim.run(hours=1)
+        sim.heal()
+        sim.run(minutes=30)
+        if not rules.manifests.latest_id:
+            return
+        pinned = {checkpoint.manifest_id for checkpoint in rules.manifests.latest.checkpoints}
+        left = [key for key in sim.objects(MANIFESTS) if int(key[-29:-9]) not in pinned]
+        assert len(left) < 30, "old manifests pile up"
+
+
+@simulated
+def test_f1_13_two_collectors_advance_at_once(seed: int) -> None:
+    """In every order, and with the answer to an update lost: the highest wins, and it never goes back."""
+    chance = random.Random(f"{seed}/test")
+    latency_s = chance.choice((0.0, 0.5, 5.0))
+    sim, rules = watched(seed, SimOptions(latency_s=latency_s, attributes=chance.random() < 0.5))
+    with sim:
+        sim.watch(rules)
+        start_work(sim, Work(rounds=8, pause_s=10.0, work_s=5.0))
+        collectors = []
+        for name in ("gc-a", "gc-b"):
+            gc = sim.start(collector, name, role="gc", options=quick(min_age_s=5.0, interval_s=chance.uniform(8, 12)))
+            gc.fail("put", "boundary", chance.choice((Fault.AFTER, Fault.LATE)), skip=chance.randrange(3))
+            collectors.append(gc)
+        sim.run(minutes=5)
+        assert all(gc.error is None for gc in collectors)
+        marks = [mutation for mutation in sim.history.mutations if mutation.key.endswith("manifest.boundary")]
+        assert len(marks) > 1
+        assert rules.manifests.boundary == int(marks[-1].data or b"0")
+        assert rules.manifests.boundary < rules.manifests.latest_id
+
+
+@simulated
+def test_f1_14_the_collector_dies_between_advancing_and_deleting(seed: int) -> None:
+    """The next run deletes; until then nobody notices."""
+    sim, rules = watched(seed, SimOptions(latency_s=0.02))
+    with sim:
+        sim.watch(rules)
+        start_work(sim, Work(rounds=10, pause_s=10.0))
+        sim.run(minutes=20)
+        first = sim.start(collect_once, "first", role="gc", options=quick(min_age_s=60.0))
+        first.kill_before("delete", MANIFESTS)
+        sim.run(minutes=1)
+        assert first.is_killed
+        assert rules.manifests.boundary > 0
+        assert manifest_key(ROOT, 1) in sim.objects()
+        sim.start(checked_reader, role="reader", latest_id=rules.manifests.latest_id)
+        second = sim.start(collect_once, "second", role="gc", options=quick(min_age_s=60.0))
+        sim.run(minutes=1)
+        assert second.error is None
+        assert manifest_key(ROOT, 1) not in sim.objects()
+
+
+async def checked_reader(process: SimProcess, *, latest_id: int) -> None:
+    assert (await manifests_of(process).read_latest()).id >= latest_id
+
+
+@simulated
+def test_f5_10_a_dry_run_writes_nothing(seed: int) -> None:
+    """Not even the boundary, and expired checkpoints stay where they are."""
+    sim, rules = watched(seed, SimOptions(latency_s=0.02))
+    with sim:
+        sim.watch(rules)
+        start_work(sim, Work(rounds=12, pause_s=10.0))
+        sim.run(hours=1)
+        sim.processes[1].kill()
+        before = sim.objects()
+        assert len(rules.manifests.latest.checkpoints) > 0
+        dry = sim.start(collect_once, "dry", role="gc", options=quick(dry_run=True))
+        sim.run(minutes=5)
+        assert dry.error is None
+        assert sim.objects() == before
+        wet = sim.start(collect_once, "wet", role="gc", options=quick())
+        sim.run(minutes=5)
+        assert wet.error is None
+        assert len(sim.objects()) < len(before), "there was something to say"
+
+
+def info() -> SstInfo:
+    return SstInfo(first_entry=b"a", last_entry=b"z", index_offset=10, index_len=10)
+
+
+def view(ms: int, chance: int = 0) -> SstView:
+    return SstView.identity(Sst(id=Ulid.from_parts(START_MS + ms, chance), info=info()))
+
+
+async def plant(
+    process: SimProcess,
+    *,
+    manifests: list[Manifest],
+    compactions: Compactions | None = None,
+    wal: dict[int, bytes] | None = None,
+    ssts: list[Ulid] | None = None,
+) -> None:
+    """Write a database as a test describes it."""
+    store = manifests_of(process)
+    stored = await store.create_new(manifests[0])
+    for manifest in manifests[1:]:
+        await stored.apply(lambda _, manifest=manifest: manifest)
+    if compactions is not None:
+        jobs = await compactions_of(process).load_or_create()
+        await jobs.apply(lambda _: compactions)
+    for wal_id, data in (wal or {}).items():
+        await process.store.put(wal_key(ROOT, wal_id), data, mode=CREATE)
+    for sst_id in ssts or []:
+        await process.store.put(sst_key(ROOT, sst_id), b"sst", mode=OVERWRITE)
+
+
+def collected(at_s: float, min_age_s: float, **database: Any) -> set[str]:
+    """What is left after a collector looked once, ``at_s`` after the database was written in no time at all."""
+    with Simulation(1, options=SimOptions(latency_s=0.0)) as sim:
+        planter = sim.start(plant, role="writer", **database)
+        sim.run(seconds=1)
+        assert planter.error is None
+        gc = sim.start(collect_once, role="gc", options=quick(min_age_s=min_age_s), at_s=at_s)
+        sim.run(hours=10)
+        assert gc.error is None, gc.error
+        return set(sim.objects())
+
+
+@pytest.mark.parametrize(("at_s", "kept"), [(100.0, range(1, 10)), (100.1, (4, 5, 6, 7, 8, 9))])
+def test_f5_6_wal_files_around_replay_after_at_exactly_min_age(at_s: float, kept: list[int]) -> None:
+    """The file at replay_after (7) and those behind it stay, so does what a checkpoint replays (4, 5) and a fence."""
+    early = Manifest(replay_after_wal_id=WalId(3), next_wal_sst_id=WalId(6))
+    pin = Checkpoint(id=UUID(int=5), manifest_id=ManifestId(1), expire_s=0, create_s=1)
+    late = Manifest(replay_after_wal_id=WalId(7), next_wal_sst_id=WalId(10), checkpoints=(pin,))
+    wal = {wal_id: b"" if wal_id == 6 else b"rows" for wal_id in range(1, 10)}
+    left = collected(at_s, 100.0, manifests=[early, late], wal=wal)
+    assert {key for key in left if "/wal/" in key} == {wal_key(ROOT, wal_id) for wal_id in kept}
+
+
+def job(ms: int, status: Any) -> Compaction:
+    claim = WorkerClaim(worker_id="w", last_heartbeat_ms=1) if status is RUNNING else None
+    spec = TieredSpec(destination=RunId(0))
+    return Compaction(id=Ulid.from_parts(START_MS + ms, 3), spec=spec, status=status, worker=claim)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "l0_ms", "min_age_ms", "cutoff_ms"),
+    [
+        pytest.param([(500, COMPLETED)], 900, 100, 500, id="the compaction binds"),
+        pytest.param([(800, RUNNING), (700, RUNNING)], 500, 100, 500, id="the newest L0 binds"),
+        pytest.param([(800, COMPLETED)], 900, 2_500, 500, id="min_age binds"),
+        pytest.param([(600, COMPLETED), (800, RUNNING)], 900, 100, 600, id="the oldest job binds"),
+        pytest.param(None, 900, 100, None, id="no compactions file"),
+        pytest.param([], 900, 100, None, id="an empty compactions file"),
+    ],
+)
+def test_f5_7_and_8_ssts_at_the_cutoff(
+    jobs: list[tuple[int, Any]] | None, l0_ms: int, min_age_ms: int, cutoff_ms: int | None
+) -> None:
+    """The collector starts at 3000 ms; an SST made exactly at the cutoff stays, one of a millisecond before goes."""
+    around = [] if cutoff_ms is None else [(cutoff_ms - 1, 9), (cutoff_ms, 0), (cutoff_ms, 2**79), (cutoff_ms + 1, 0)]
+    loose = [Ulid.from_parts(START_MS + ms, chance) for ms, chance in [(1, 1), *around]]
+    used = view(2, 5)
+    tree = Tree(l0=(view(l0_ms, 7),), compacted=(SortedRun(id=RunId(0), ssts=(used,)),))
+    entries = tuple(sorted((job(*each) for each in jobs or ()), key=lambda entry: entry.id))
+    left = collected(
+        3.0,
+        min_age_ms / 1000,
+        manifests=[Manifest(tree=tree)],
+        compactions=None if jobs is None else Compactions(entries=entries),
+        ssts=[*loose, used.id, tree.l0[0].id],
+    )
+    expected = {used.id, tree.l0[0].id, *(loose if cutoff_ms is None else loose[2:])}
+    assert {key for key in left if "/compacted/" in key} == {sst_key(ROOT, sst_id) for sst_id in expected}
+
+
+def test_the_newest_versions_stay_whatever_their_age() -> None:
+    entries = (job(1, COMPLETED),)
+    left = collected(10_000.0, 1.0, manifests=[Manifest(), Manifest()], compactions=Compactions(entries=entries))
+    assert left == {
+        manifest_key(ROOT, 2),
+        compactions_key(ROOT, 2),
+        boundary_key(ROOT, "manifest"),
+        boundary_key(ROOT, "compactions"),
+    }
+
+
+Broken = Callable[[pytest.MonkeyPatch], None]
+
+
+def without_boundary(patch: pytest.MonkeyPatch) -> None:
+    async def no_advance(self: object, target: int) -> None:
+        del self, target
+
+    patch.setattr(VersionedStore, "advance_boundary", no_advance)
+
+
+def manifest_before_compactions(patch: pytest.MonkeyPatch) -> None:
+    """The wrong order of reads."""
+    sweep = sweep_compacted.sweep_compacted
+
+    async def wrong(database: Any, this: Any) -> None:
+        early = await database.manifests.read_latest()
+
+        class Early:
+            async def read_latest(self) -> Any:
+                return early
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(database.manifests, name)
+
+        await sweep(replace(database, manifests=Early()), this)
+
+    patch.setattr("shale_gc.collector.SWEEPS", {**_sweeps(), "compacted": wrong})
+
+
+def without_the_term(term: str) -> Broken:
+    def breaks(patch: pytest.MonkeyPatch) -> None:
+        whole = sweep_compacted.cutoff_for_ssts
+
+        def cut(*args: Any, **kwargs: Any) -> Cutoff:
+            return replace(whole(*args, **kwargs), **{term: 2**62})
+
+        patch.setattr(sweep_compacted, "cutoff_for_ssts", cut)
+
+    return breaks
+
+
+def _sweeps() -> dict[Any, Any]:
+    from shale_gc.collector import SWEEPS
+
+    return dict(SWEEPS)
+
+
+SLOW_FLUSHES = Work(rounds=20, publish_s=60.0, work_s=10.0)
+SLOW_JOBS = Work(rounds=100, pause_s=12.0, publish_s=1.0, work_s=40.0)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "work"),
+    [
+        pytest.param(without_boundary, SLOW_FLUSHES, id="deleting without the boundary"),
+        pytest.param(without_the_term("compactions_ms"), SLOW_JOBS, id="forgetting running compactions"),
+        pytest.param(without_the_term("newest_l0_ms"), SLOW_FLUSHES, id="forgetting unpublished L0s"),
+        pytest.param(manifest_before_compactions, SLOW_JOBS, id="reading in the wrong order"),
+    ],
+)
+def test_a_broken_collector_is_found(breaks: Broken, work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The net holds: each rule that is taken away is missed within a few seeds."""
+    breaks(monkeypatch)
+    for seed in range(200):
+        chance = random.Random(f"{seed}/broken")
+        sim, rules = watched(seed, SimOptions(latency_s=0.02))
+        with sim:
+            sim.watch(rules)
+            start_work(sim, work)
+            gc = sim.start(collector, role="gc", options=quick(interval_s=20.0))
+            gc.freeze_before("*", COMPACTIONS, chance.uniform(300, 500), skip=chance.randrange(40))
+            try:
+                sim.run(minutes=20)
+            except SimulationError:
+                return
+    pytest.fail("nobody noticed")
+
+
+def test_one_seed_gives_one_history() -> None:
+    def fingerprint() -> str:
+        sim, rules = watched(seeds()[0], swarm=True)
+        with sim:
+            sim.watch(rules)
+            start_work(sim, Work(rounds=8))
+            sim.start(collector, role="gc", options=quick())
+            sim.run(hours=1)
+            return sim.history.fingerprint
+
+    assert fingerprint() == fingerprint()
