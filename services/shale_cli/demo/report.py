@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Report:
 
     def show(self, console: Console) -> None:
         """Print both as tables."""
-        facts = Table("what happened", "", title="The main job in numbers", title_justify="left")
+        facts = Table("what happened", Column(overflow="fold"), title="The main job in numbers", title_justify="left")
         for what, value in self.facts:
             facts.add_row(what, str(value))
         console.print(facts)

@@ -1,0 +1,199 @@
+"""Shale, SlateDB from Python, and RocksDB from Python behind one small interface, for benchmarks in one run."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+from rocksdict import AccessType, Options, Rdict, WriteBatch
+from slatedb import uniffi as slate
+
+import shale
+
+KEYS = 40_000
+L0_COUNT = 4
+
+
+def key_of(number: int) -> bytes:
+    """16 bytes."""
+    return b"%016d" % number
+
+
+VALUE = bytes(range(100))
+
+
+class Peer(Protocol):
+    """One engine on one fresh directory.  Every method returns seconds."""
+
+    name: str
+
+    async def open(self, directory: Path) -> None: ...
+    async def put(self, keys: Sequence[bytes]) -> float: ...
+    async def batch(self, keys: Sequence[bytes]) -> float: ...
+    async def flush(self) -> None: ...
+    async def get(self, keys: Sequence[bytes]) -> float: ...
+    async def get_many(self, keys: Sequence[bytes]) -> float: ...
+    async def scan(self) -> tuple[float, int]: ...
+    async def close(self) -> None: ...
+
+
+class Shale:
+    """Ours, on the directory store."""
+
+    name = "shale"
+
+    async def open(self, directory: Path) -> None:
+        self.db = await shale.Db.open(f"file://{directory}/db")
+
+    async def put(self, keys: Sequence[bytes]) -> float:
+        put, start = self.db.put, perf_counter()
+        for key in keys:
+            await put(key, VALUE)
+        return perf_counter() - start
+
+    async def batch(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        async with self.db.batch() as batch:
+            for key in keys:
+                batch.put(key, VALUE)
+        return perf_counter() - start
+
+    async def flush(self) -> None:
+        await self.db.flush("memtable")
+
+    async def get(self, keys: Sequence[bytes]) -> float:
+        get, start = self.db.get, perf_counter()
+        for key in keys:
+            await get(key)
+        return perf_counter() - start
+
+    async def get_many(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        await self.db.get_many(keys)
+        return perf_counter() - start
+
+    async def scan(self) -> tuple[float, int]:
+        start, count = perf_counter(), 0
+        async for rows in self.db.scan().batches(1024):
+            for _ in rows:
+                count += 1
+        return perf_counter() - start, count
+
+    async def close(self) -> None:
+        await self.db.close()
+
+
+class Wheel:
+    """The ``slatedb`` package on a local folder, without its compactor and collector."""
+
+    name = "slatedb"
+
+    async def open(self, directory: Path) -> None:
+        settings = slate.Settings.default()
+        for name in ("compactor_options", "garbage_collector_options"):
+            settings.set(name, json.dumps(None))
+        builder = slate.DbBuilder(str(directory / "db").lstrip("/"), slate.ObjectStore.resolve("file:///"))
+        builder.with_settings(settings)
+        self.db = await builder.build()
+        self.options = slate.WriteOptions()
+
+    async def put(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        for key in keys:
+            await self.db.put(key, VALUE)
+        return perf_counter() - start
+
+    async def batch(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        batch = slate.WriteBatch()
+        for key in keys:
+            batch.put(key, VALUE)
+        await self.db.write(batch)
+        return perf_counter() - start
+
+    async def flush(self) -> None:
+        await self.db.flush_with_options(slate.FlushOptions(flush_type=slate.FlushType.MEM_TABLE))
+
+    async def get(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        for key in keys:
+            await self.db.get(key)
+        return perf_counter() - start
+
+    async def get_many(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        await asyncio.gather(*(self.db.get(key) for key in keys))
+        return perf_counter() - start
+
+    async def scan(self) -> tuple[float, int]:
+        everything = slate.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
+        start, count = perf_counter(), 0
+        iterator = await self.db.scan(everything)
+        while await iterator.next() is not None:
+            count += 1
+        return perf_counter() - start, count
+
+    async def scan_in_batches(self) -> tuple[float, int]:
+        everything = slate.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
+        start, count = perf_counter(), 0
+        iterator = await self.db.scan(everything)
+        while rows := await iterator.next_batch(1024):
+            count += len(rows)
+        return perf_counter() - start, count
+
+    async def close(self) -> None:
+        await self.db.shutdown()
+
+
+class Rocks:
+    """RocksDB through ``rocksdict``: the fastest embedded store that Python has."""
+
+    name = "rocksdict"
+
+    async def open(self, directory: Path) -> None:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_disable_auto_compactions(True)
+        self.db: Any = Rdict(str(directory / "rocks"), options, access_type=AccessType.read_write())
+
+    async def put(self, keys: Sequence[bytes]) -> float:
+        put, start = self.db.put, perf_counter()
+        for key in keys:
+            put(key, VALUE)
+        return perf_counter() - start
+
+    async def batch(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        batch = WriteBatch(raw_mode=True)
+        for key in keys:
+            batch.put(key, VALUE)
+        self.db.write(batch)
+        return perf_counter() - start
+
+    async def flush(self) -> None:
+        self.db.flush()
+
+    async def get(self, keys: Sequence[bytes]) -> float:
+        get, start = self.db.get, perf_counter()
+        for key in keys:
+            get(key)
+        return perf_counter() - start
+
+    async def get_many(self, keys: Sequence[bytes]) -> float:
+        start = perf_counter()
+        self.db.get(list(keys))
+        return perf_counter() - start
+
+    async def scan(self) -> tuple[float, int]:
+        start, count = perf_counter(), 0
+        for _ in self.db.items():
+            count += 1
+        return perf_counter() - start, count
+
+    async def close(self) -> None:
+        self.db.close()
+
+
+PEERS: tuple[type[Peer], ...] = (Shale, Wheel, Rocks)
