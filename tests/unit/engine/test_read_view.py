@@ -88,7 +88,7 @@ class Database:
 
 
 @pytest.mark.parametrize("kernel", [False, True], ids=["plain", "kernel"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_every_key_at_every_time(seed: int, kernel: bool) -> None:
     """``get``, ``get_many`` and ``scan`` agree with the history, with a cache that holds everything or nothing."""
     rng = Random(seed)
@@ -103,7 +103,7 @@ def test_every_key_at_every_time(seed: int, kernel: bool) -> None:
         view = ReadView(manifest, tables, shelf.reader, options)
         last = len(database.history)
         keys = [*database.keys, b"k", b"absent", b"\xff" * 9]
-        for max_seq in (None, last, *rng.choices(range(last + 1), k=3)):
+        for max_seq in (None, *rng.choices(range(last + 1), k=2)):
             limit = last if max_seq is None else max_seq
             expected = {key: database.expected(key, limit) for key in keys}
             for key in keys:
