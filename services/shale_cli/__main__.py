@@ -7,6 +7,7 @@ a typer application, loaded only then; global options may stand anywhere before 
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 PROCESSES = {"writer": "shale_writer", "compactor": "shale_compactor", "gc": "shale_gc"}
 """Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (docs/operations.md 12)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in PROCESSES:
-        return run_process(given[0], given[1:])
+        run_process(given[0], given[1:])
     if given and given[0] == "demo":
         from shale_cli.demo.__main__ import main as demo
 
@@ -31,11 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(global_options_first(given))
 
 
-def run_process(name: str, arguments: Sequence[str]) -> int:
+def run_process(name: str, arguments: Sequence[str]) -> NoReturn:
     """Become the daemon ``name``."""
+    from shale.service.leaving import leave
+
     module = importlib.import_module(f"{PROCESSES[name]}.__main__")
-    code: int = module.main(arguments)
-    return code
+    leave(module.main(arguments))
 
 
 def global_options_first(arguments: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from shale.service.daemon import run_daemon
+from shale.service.leaving import leave
 from shale_compactor.allocator import bound_allocator
 from shale_compactor.app import compact
 from shale_compactor.settings import CompactorSettings
@@ -16,4 +17,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

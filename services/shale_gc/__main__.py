@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from shale.service.daemon import run_daemon
+from shale.service.leaving import leave
 from shale_gc.app import collect
 from shale_gc.settings import GcSettings
 
@@ -14,4 +15,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

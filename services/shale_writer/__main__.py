@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from shale.service.daemon import run_daemon
+from shale.service.leaving import leave
 from shale_writer.app import run_writer
 from shale_writer.settings import WriterSettings
 
@@ -14,4 +15,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -36,6 +36,7 @@ from shale.store.port import (
 T = TypeVar("T")
 
 _LIST_PAGE = 1000
+_CLOSE_S = 2.0
 
 
 class CloudStore:
@@ -177,8 +178,12 @@ class CloudStore:
             raise NotFoundError(f"{self._url}/{source} does not exist")
 
     async def aclose(self) -> None:
-        """See ``ObjectStore``.  Requests whose callers were cancelled are waited for; their time is bounded."""
-        with anyio.move_on_after(self._options.request_timeout_s, shield=True):
+        """See ``ObjectStore``.
+
+        Requests whose callers were cancelled are waited for, but not for long: their threads keep the interpreter
+        from ending before they do, so nothing can break, and a process that is in a hurry calls ``os._exit``.
+        """
+        with anyio.move_on_after(_CLOSE_S, shield=True):
             while self._running:  # noqa: ASYNC110 - threads, which may outlive this loop, cannot set its events
                 await anyio.sleep(0.005)
 
