@@ -1,6 +1,6 @@
 """A set of writes that becomes visible and durable as one (docs/format.md 13)."""
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 from shale.engine.options import MAX_VALUE_BYTES, ttl_ms
 from shale.engine.settings_values import Duration
@@ -53,14 +53,13 @@ class WriteBatch:
     Keys and values are checked when they are added, against ``max_key_bytes``; nothing is written before the commit.
     """
 
-    __slots__ = ("_lifetimes", "_max_key_bytes", "_values", "has_deletes", "size_bytes")
+    __slots__ = ("_lifetimes", "_max_key_bytes", "_values", "has_deletes")
 
     def __init__(self, *, max_key_bytes: int = 65_535) -> None:
         self._max_key_bytes = max_key_bytes
         self._values: dict[bytes, bytes | None] = {}
         self._lifetimes: dict[bytes, int | None] = {}
         self.has_deletes = False
-        self.size_bytes = 0
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
         """Add a value; ``ttl`` overrides the database's default lifetime.
@@ -77,7 +76,6 @@ class WriteBatch:
         elif self._lifetimes:
             self._lifetimes.pop(key, None)
         self._values[key] = value
-        self.size_bytes += len(key) + len(value)
 
     def delete(self, key: BytesLike) -> None:
         """Add a deletion.
@@ -89,14 +87,17 @@ class WriteBatch:
         self._values[key] = None
         self._lifetimes.pop(key, None)
         self.has_deletes = True
-        self.size_bytes += len(key)
 
     def clear(self) -> None:
         """Forget everything."""
         self._values.clear()
         self._lifetimes.clear()
         self.has_deletes = False
-        self.size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of keys and values."""
+        return sum(map(len, self._values)) + sum(len(value) for value in self._values.values() if value is not None)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -106,19 +107,19 @@ class WriteBatch:
 
     def commit_rows(self, default_ttl_ms: int | None) -> "CommitRows":
         """What a commit appends: one row per key, keys ascending."""
-        items = sorted(self._values.items())
-        keys = [key for key, _ in items]
-        values = [value or b"" for _, value in items]
-        kinds = [_DELETED if value is None else FLAG_CREATE_TS for _, value in items] if self.has_deletes else None
+        keys = sorted(self._values)
+        kept = list(map(self._values.__getitem__, keys))
+        flags = bytearray((FLAG_CREATE_TS,)) * len(keys)
+        if self.has_deletes:
+            flags = bytearray(_DELETED if value is None else FLAG_CREATE_TS for value in kept)
+        values = [value or b"" for value in kept] if self.has_deletes else cast("list[bytes]", kept)
         lifetimes: list[tuple[int, int]] = []
         if self._lifetimes or default_ttl_ms is not None:
-            for place, (key, value) in enumerate(items):
+            for place, (key, value) in enumerate(zip(keys, kept, strict=True)):
                 lifetime_ms = self._lifetimes.get(key, default_ttl_ms)
                 if value is not None and lifetime_ms is not None:
                     lifetimes.append((place, lifetime_ms))
-        flags = bytearray(kinds) if kinds is not None else bytearray((FLAG_CREATE_TS,)) * len(keys)
-        for place, _ in lifetimes:
-            flags[place] |= FLAG_EXPIRE_TS
+                    flags[place] |= FLAG_EXPIRE_TS
         return CommitRows(keys, values, flags, lifetimes)
 
 

@@ -42,9 +42,7 @@ class L0Uploader:
         Args:
             min_seq: older versions that a reader at this sequence number needs are kept.
         """
-        if not frozen.sorted:
-            frozen.table.adopt(await self._env.cpu.run(frozen.table.freeze))
-            frozen.sorted = True
+        assert frozen.sorted
         retention = Retention(min_seq=min_seq, now_tick=frozen.last_tick, drop_tombstones=False)
         rows = RowsSource(frozen.table.rows())
         source = compaction_source([rows], retention=retention, operator=self._operator, env=self._env)

@@ -85,6 +85,20 @@ class MemtableFlusher:
                 if not await self._retire():
                     await self._signal.wait()
 
+    async def sort(self) -> None:
+        """Sort frozen tables, one after the other, until cancelled.
+
+        Not left to the uploads: a table that waits for room in L0 would keep an object per row as long.
+        """
+        while True:
+            frozen = next((table for table in self._acceptor.frozen if not table.sorted), None)
+            if frozen is None:
+                await self._signal.wait()
+                continue
+            frozen.table.adopt(await self._env.cpu.run(frozen.table.freeze))
+            frozen.sorted = True
+            self._signal.notify()
+
     async def poll(self) -> None:
         """Take over what other processes commit, again and again, until cancelled.
 
@@ -123,7 +137,7 @@ class MemtableFlusher:
                 running += frozen.state is UploadState.UPLOADING
                 reserved += 1
                 continue
-            if running >= self._options.l0_flush_parallelism or self._is_stalled(reserved):
+            if not frozen.sorted or running >= self._options.l0_flush_parallelism or self._is_stalled(reserved):
                 return
             frozen.state = UploadState.UPLOADING
             running += 1

@@ -13,9 +13,8 @@ class SortedPart:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
-        first = int(rows.key_offsets[0])
-        self._arena = rows.key_bytes[first : int(rows.key_offsets[-1])].tobytes()
-        self._bounds = memoryview((rows.key_offsets - first).tobytes()).cast("q")
+        self._arena = rows.key_bytes.data
+        self._bounds = rows.key_offsets.data
         self._count = len(rows)
 
     def __len__(self) -> int:
@@ -52,7 +51,7 @@ class SortedPart:
 
     def _key(self, index: int) -> bytes:
         bounds = self._bounds
-        return self._arena[bounds[index] : bounds[index + 1]]
+        return bytes(self._arena[bounds[index] : bounds[index + 1]])
 
 
 def entry_at(rows: Rows, index: int) -> Entry:

@@ -147,6 +147,7 @@ class Writer:
         self.publish()
         tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("flush", self.flusher.run),
+            ("sort", self.flusher.sort),
             ("poll", self.flusher.poll),
             ("hot path", partial(self._read_options.hot_path.run, self.env)),
         ]
