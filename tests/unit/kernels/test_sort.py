@@ -1,13 +1,22 @@
 """The sorting kernel against its plain twin."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine.row_order import plain_order, take_rows
 from shale.kernels import sort
+from shale.kernels.choice import load_kernels
 from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
 from shale.types import Entry
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    if not load_kernels():
+        pytest.skip("kernels need a JIT compiler")
+
 
 PIECES = st.sampled_from([b"", b"\x00", b"a", b"ab", b"abcdefgh", b"abcdefg\x00", b"\xff" * 9, b"k" * 30])
 KEYS = st.builds(lambda left, right: left + right, PIECES, PIECES).filter(bool)
