@@ -6,6 +6,7 @@ always: a result that the compactions call finished is then contained in every m
 Source: docs/protocol.md 6.1, 6.4, 6.6.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,12 @@ class Coordinator:
         options: CoordinatorOptions,
         metrics: Metrics | None = None,
         *,
+        require_alive: Callable[[], Awaitable[None]] | None = None,
         jobs_ready: Nudge | None = None,
         results_ready: Nudge | None = None,
     ) -> None:
+        """``require_alive`` raises once the database is marked as destroyed; it is asked once per round."""
+        self._require_alive = require_alive
         self._manifests = manifests
         self._compactions_store = compactions
         self._env = env
@@ -191,6 +195,8 @@ class Coordinator:
         await self.manifest.refresh()
         if not self.manifest.value.initialized:
             raise InvalidDbState("the database is being destroyed")
+        if self._require_alive is not None:
+            await self._require_alive()
         self.last_poll_s = self._env.clock.monotonic_s()
 
     def _merge(self) -> None:

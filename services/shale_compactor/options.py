@@ -16,7 +16,6 @@ class CoordinatorOptions:
         commit_compacted_interval_s: time between two looks for results, while jobs are active.
         worker_heartbeat_timeout_s: silence after which a job is taken from its worker.
         checkpoint_lifetime_s: how long a commit protects the inputs for those who still read them.
-        progress_log_interval_s: time between two progress lines, while jobs run.
     """
 
     scheduler: SizeTieredOptions = field(default_factory=SizeTieredOptions)
@@ -25,7 +24,6 @@ class CoordinatorOptions:
     worker_heartbeat_timeout_s: float = 30.0
     checkpoint_lifetime_s: float = 900.0
     enable_trivial_move: bool = False
-    progress_log_interval_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

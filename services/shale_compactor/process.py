@@ -1,6 +1,7 @@
 """One compactor process: a coordinator and, by default, a worker beside it."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import anyio
 
@@ -9,6 +10,7 @@ from shale.errors import InvalidRequestError
 from shale.iter.merge_operator import MergeOperator
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.markers import require_not_destroyed
 from shale.protocol.options import ProtocolOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -67,6 +69,7 @@ class Compactor:
         protocol = protocol if protocol is not None else ProtocolOptions(component="compactor")
         self._env = env
         self._options = options
+        self._require_alive = partial(require_not_destroyed, store, root)
         self._manifests = ManifestStore(store, root, env, metrics, protocol)
         self._compactions = CompactionsStore(store, root, env, metrics, protocol)
         jobs_ready, results_ready = Nudge(), Nudge()
@@ -76,6 +79,7 @@ class Compactor:
             env,
             options.coordinator,
             metrics,
+            require_alive=self._require_alive,
             jobs_ready=jobs_ready,
             results_ready=results_ready,
         )
@@ -97,10 +101,12 @@ class Compactor:
 
         Raises:
             LatestRecordMissing: there is no database yet.
+            InvalidDbState: it is being destroyed.
             LiveCoordinator: somebody else coordinates it, and ``take_over`` is off.
             FencedError: somebody else started at the same time and is ahead.
         """
         await self._manifests.read_latest()
+        await self._require_alive()
         if not self._options.take_over:
             await require_no_live_coordinator(self._compactions, self._env, self._options.coordinator)
         await self.coordinator.start()

@@ -4,7 +4,7 @@ Workers know nothing of epochs.  A job belongs to the worker whose id stands in 
 that again, so a worker that slept too long finds its job gone and its result becomes garbage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
@@ -43,9 +43,12 @@ class Worker:
         options: WorkerOptions,
         *,
         metrics: Metrics | None = None,
+        require_alive: Callable[[], Awaitable[None]] | None = None,
         jobs_ready: Nudge | None = None,
         results_ready: Nudge | None = None,
     ) -> None:
+        """``require_alive`` raises once the database is marked as destroyed; it is asked at every look for jobs."""
+        self._require_alive = require_alive
         self.id = str(env.ids.ulid())
         self._manifests = manifests
         self._store = compactions
@@ -88,6 +91,8 @@ class Worker:
 
     async def claim(self) -> list[RunningJob]:
         """Take what is free, up to the free capacity, and look up what it needs."""
+        if self._require_alive is not None:
+            await self._require_alive()
         stored = await self._refreshed()
         if stored is None:
             return []

@@ -75,20 +75,27 @@ async def writer(
     keys: int = 8,
     deletes: float = 0.3,
     snapshots: bool = True,
+    rows_max: int = 6,
 ) -> None:
     """Flush tables of a few rows to L0, with overwrites and tombstones."""
     owner = await Fenceable.claim(await open_database(manifests_of(process)), WRITER)
     for _ in range(flushes):
         await anyio.sleep(process.rng.uniform(0, pause_s))
-        await flush(process, owner, keys=keys, deletes=deletes, snapshots=snapshots)
+        await flush(process, owner, keys=keys, deletes=deletes, snapshots=snapshots, rows_max=rows_max)
 
 
 async def flush(
-    process: SimProcess, owner: "FenceableManifest", *, keys: int = 8, deletes: float = 0.3, snapshots: bool = False
+    process: SimProcess,
+    owner: "FenceableManifest",
+    *,
+    keys: int = 8,
+    deletes: float = 0.3,
+    snapshots: bool = False,
+    rows_max: int = 6,
 ) -> None:
     """One L0, committed however often others are first."""
     local = owner.prepare_dirty().value
-    entries = _rows(process.rng, local.last_l0_seq, keys, deletes)
+    entries = _rows(process.rng, local.last_l0_seq, keys, deletes, rows_max)
     data, info = build_sst(rows_from_entries(entries), SST)
     sst_id = process.env.ids.ulid(newest_l0_ms(local))
     await process.store.put(sst_key(ROOT, sst_id), data)
@@ -115,9 +122,9 @@ async def flush(
             return
 
 
-def _rows(rng: random.Random, last_seq: int, keys: int, deletes: float) -> list[Entry]:
+def _rows(rng: random.Random, last_seq: int, keys: int, deletes: float, rows_max: int) -> list[Entry]:
     entries = []
-    for seq in range(last_seq + 1, last_seq + 2 + rng.randrange(6)):
+    for seq in range(last_seq + 1, last_seq + 2 + rng.randrange(rows_max)):
         key = b"key%02d" % rng.randrange(keys)
         if rng.random() < deletes:
             entries.append(Entry(key, b"", seq, FLAG_TOMBSTONE))

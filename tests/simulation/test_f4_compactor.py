@@ -50,12 +50,15 @@ def test_f4_1_the_coordinator_dies_after_any_request(seed: int) -> None:
 @simulated
 def test_f4_2_a_worker_dies_after_any_request(seed: int) -> None:
     """Its job is reclaimed after the timeout and resumed; what it left behind is garbage and nothing else."""
-    with Simulation(seed) as sim:
-        world = World(sim).filled(6, keys=30)
+    chance = random.Random(seed)
+    with Simulation(seed, options=SimOptions(latency_s=chance.choice((0.02, 0.5, 1.5)))) as sim:
+        world = World(sim).filled(6, keys=80, deletes=0.1, rows_max=40)
         sim.start(coordinator, "boss", role="compactor")
         victim = sim.start(worker, "victim", role="worker")
-        moment = Moment.AFTER if seed % 2 else Moment.BEFORE
-        victim.network.hook(moment, "*", "", victim.kill, skip=(seed // 2) % 60)
+        op, key_part, count = chance.choice((("*", "", 60), ("put", "/compacted/", 8), ("put", "/compactions/", 8)))
+        victim.network.hook(
+            chance.choice((Moment.BEFORE, Moment.AFTER)), op, key_part, victim.kill, skip=chance.randrange(count)
+        )
         sim.start(worker, "heir", role="worker")
         sim.run(hours=1, until=world.is_settled)
         assert world.is_settled()
@@ -133,11 +136,11 @@ def test_f4_8_a_zombie_wakes_with_a_prepared_manifest(seed: int) -> None:
     with Simulation(seed) as sim:
         world = World(sim).filled(4)
         zombie = sim.start(compactor, "zombie", role="compactor")
-        zombie.freeze_before("put", "/manifest/", chance.uniform(600, 7200), skip=1 + chance.randrange(2))
+        zombie.freeze_before("put", "/manifest/", chance.uniform(600, 2400), skip=1 + chance.randrange(2))
         sim.start(metadata_collector, "gc", role="gc")
         sim.at(60, lambda: sim.start(compactor, "heir", role="compactor"))
-        sim.at(60, lambda: sim.start(writer, "second", role="writer", flushes=12, pause_s=100.0))
-        sim.run(hours=3)
+        sim.at(60, lambda: sim.start(writer, "second", role="writer", flushes=8, pause_s=100.0))
+        sim.run(hours=3, until=lambda: zombie.has_ended)
         assert isinstance(zombie.error, FencedError)
         assert not any(mutation.process == "zombie" and mutation.time_s > 600 for mutation in live_versions(world))
         world.settle()

@@ -12,6 +12,7 @@ from shale.protocol.transactional import Fenceable
 from shale.types import Checkpoint, Epoch, ManifestId, WorkerClaim
 from shale_compactor.commit import commit_compacted
 from shale_compactor.options import CoordinatorOptions
+from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.scheduler import SizeTieredOptions
 from shale_compactor.takeover import LiveCoordinator, require_no_live_coordinator
 from tests.unit.compactor.house import House, eventually
@@ -213,6 +214,18 @@ async def test_a_sealed_database_stops_the_coordinator():
     await house.edit_manifest(initialized=False)
     with pytest.raises(InvalidDbState):
         await coordinator.tick()
+
+
+async def test_a_database_marked_as_destroyed_stops_the_whole_process():
+    """docs/protocol.md 8.8: at start and once per poll."""
+    house = await l0_house(1).create()
+    compactor = Compactor(house.store, "db", house.env, CompactorOptions())
+    await compactor.start()
+    await house.store.put("db/.destroyed", b"{}")
+    with pytest.raises(InvalidDbState):
+        await compactor.run()
+    with pytest.raises(InvalidDbState):
+        await Compactor(house.store, "db", house.env, CompactorOptions()).start()
 
 
 async def test_a_coordinator_seen_a_moment_ago_is_not_replaced_unasked():
