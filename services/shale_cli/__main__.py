@@ -13,7 +13,7 @@ PROCESSES = {"writer": "shale_writer", "compactor": "shale_compactor", "gc": "sh
 """Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
 
 GLOBAL_VALUES = {
-    "--url", "-u", "--store", "--path", "-p", "--config", "--output", "-o", "--key-format", "--timeout", "--color",
+    "--url", "-u", "--store", "--path", "-p", "--config", "--output", "-o", "--key-format", "--timeout",
 }  # fmt: skip
 GLOBAL_FLAGS = {"--verbose", "-v", "--quiet", "-q"}
 

@@ -21,8 +21,13 @@ def up(
     options: GlobalOptions = context.obj
 
     async def work(session: Session) -> int:
+        from shale.errors import InvalidRequestError
         from shale_cli.stack import plan_stack, run_stack
 
+        if session.location.store_url.startswith("memory:"):
+            raise InvalidRequestError(
+                f"{session.location.url}: processes cannot share memory; use file:///directory/db"
+            )
         session.output.note(f"starting writer, compactor and gc of {session.path} in {session.location.store_url}")
         return await run_stack(plan_stack(command_line(options), port=port, admin_port=admin_port), session)
 

@@ -83,6 +83,8 @@ class StoreSection(Section):
     session_token: SecretStr | None = None
     request_timeout: PositiveSeconds = 30.0
     connect_timeout: PositiveSeconds = 5.0
+    max_retries: int | None = Field(default=None, ge=0, description="Retries of one request; None: without end.")
+    fail_fast_auth: bool = Field(default=False, description="Refused credentials end the process instead of waiting.")
     preflight: bool = Field(default=True, description="Prove conditional writes at start.")
     start_timeout: PositiveSeconds = Field(default=60.0, description="How long an unreachable store is waited for.")
 

@@ -9,7 +9,7 @@ from shale.env import Env
 from shale.service.sections import StoreSection
 from shale.store.connect import connect
 from shale.store.location import Location
-from shale.store.options import StoreOptions
+from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
 from shale.telemetry.metrics import Metrics
@@ -25,6 +25,7 @@ def store_options(section: StoreSection) -> StoreOptions:
     config = {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
     config |= {name: text for name in ("endpoint", "region") if (text := getattr(section, name)) is not None}
     return StoreOptions(
+        retry=RetryPolicy(retries_max=section.max_retries, fail_fast_auth=section.fail_fast_auth),
         request_timeout_s=section.request_timeout,
         connect_timeout_s=section.connect_timeout,
         config=config,

@@ -134,12 +134,12 @@ class CloudStore:
         return await self._write("put", key, work)
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
-        """See ``ObjectStore``.  Up to four parts are on their way while two wait."""
+        """See ``ObjectStore``.  Up to three parts are on their way while one waits."""
         size = self._options.part_size_bytes
-        handover = Handover(limit=2)
+        handover = Handover(limit=1)
 
         def upload() -> None:
-            obstore.put(self._patient, key, handover, use_multipart=True, chunk_size=size, max_concurrency=4)
+            obstore.put(self._patient, key, handover, use_multipart=True, chunk_size=size, max_concurrency=3)
 
         try:
             async with anyio.create_task_group() as tasks:

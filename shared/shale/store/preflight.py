@@ -6,14 +6,15 @@ raced on scratch keys, outside the namespaces of every database, and the keys ar
 Every daemon runs the short form when it starts; ``shale doctor`` runs the full one.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 import anyio
 
 from shale.env import Env
-from shale.errors import ConflictError, CorruptionError, ShaleError, StoreUnsafe, UnavailableError
-from shale.store.port import CREATE, UNCHANGED, ETag, Got, ObjectStore, Overwrite, PutMode, Update
+from shale.errors import ConflictError, CorruptionError, StoreUnsafe, UnavailableError
+from shale.store.port import ObjectStore
+from shale.store.probe import CLOCK_SKEW_MAX_MS, Probe, SkippedError
 from shale.store.retry import RetryingStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -21,14 +22,8 @@ from shale.telemetry.metrics import Metrics
 
 log = get_logger("store")
 
-SCRATCH = ".shale-preflight"
 SHORT_ROUNDS, SHORT_RACERS = 2, 4
 FULL_ROUNDS, FULL_RACERS = 10, 16
-CLOCK_SKEW_MAX_MS = 5_000
-"""Beyond this, ages that mix the store's clock with ours mislead an operator; the protocols bear more."""
-
-_MULTIPART_BYTES = 17 * 1024 * 1024
-_CLEAN_UP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +50,7 @@ async def check_store(
     Raises:
         UnavailableError, AccessDenied, NotFoundError, InvalidRequestError: the store could not be tried at all.
     """
-    probe = _Probe(store, env, prefix)
+    probe = Probe(store, env, prefix)
     rounds, racers = (FULL_ROUNDS, FULL_RACERS) if full else (SHORT_ROUNDS, SHORT_RACERS)
     checks: list[tuple[str, bool, str, Callable[[], Awaitable[str | None]]]] = [
         ("create-conflict", True, "a create over an object conflicts", probe.create_conflict),
@@ -124,196 +119,15 @@ async def _checked(name: str, required: bool, expected: str, check: Callable[[],
     """Run one check.  It returns ``None`` if all is well, else what it saw."""
     try:
         seen = await check()
-    except _SkippedError as skipped:
+    except SkippedError as skipped:
         return CheckResult(name=name, required=required, ok=None, expected=expected, seen=str(skipped))
     except (StoreUnsafe, CorruptionError, ConflictError) as error:
         seen = str(error)
     return CheckResult(name=name, required=required, ok=seen is None, expected=expected, seen=seen or "that")
 
 
-class _SkippedError(Exception):
-    """The store cannot do this, and says so."""
-
-
-class _Probe:
-    """The checks, on keys that it remembers."""
-
-    def __init__(self, store: ObjectStore, env: Env, prefix: str) -> None:
-        self._store = store
-        self._env = env
-        root = f"{prefix}/{SCRATCH}" if prefix else SCRATCH
-        self._folder = f"{root}/{env.ids.ulid()}"
-        self._keys: set[str] = set()
-
-    async def create_conflict(self) -> str | None:
-        key = self._key("create")
-        await self._store.put(key, b"1", mode=CREATE)
-        if await self._wins(key, b"2", CREATE):
-            return "the second create succeeded"
-        return await self._differs(key, b"1")
-
-    async def update_stale(self) -> str | None:
-        key = self._key("update")
-        first = await self._etag(key, b"1", CREATE)
-        await self._etag(key, b"2", Update(first))
-        if await self._wins(key, b"3", Update(first)):
-            return "an update with the etag of an older version succeeded"
-        return await self._differs(key, b"2")
-
-    async def race_creates(self, rounds: int, racers: int) -> str | None:
-        for number in range(rounds):
-            if (seen := await self._race(self._key(f"create-race-{number}"), racers, CREATE)) is not None:
-                return seen
-        return None
-
-    async def race_updates(self, rounds: int, racers: int) -> str | None:
-        for number in range(rounds):
-            key = self._key(f"update-race-{number}")
-            start = await self._etag(key, b"start", Overwrite())
-            if (seen := await self._race(key, racers, Update(start))) is not None:
-                return seen
-        return None
-
-    async def read_after_write(self) -> str | None:
-        key = self._key("read")
-        for body in (b"1", b"2", b"3"):
-            await self._store.put(key, body)
-            if (seen := await self._differs(key, body)) is not None:
-                return seen
-        return None
-
-    async def list_after_put(self) -> str | None:
-        keys = sorted(self._key(f"list/{number:02}") for number in range(12))
-        for key in keys:
-            await self._store.put(key, b"x")
-        listed = [meta.key for meta in await self._store.list(f"{self._folder}/list/")]
-        return None if listed == keys else f"{len(listed)} keys instead of {len(keys)}"
-
-    async def ranges(self) -> str | None:
-        key, body = self._key("ranges"), bytes(range(256)) * 256
-        await self._store.put(key, body)
-        size = len(body)
-        for start, end in ((0, 1), (100, 70_00), (size - 16, size), (0, size)):
-            part = await self._store.get_range(key, start, end)
-            if part is None or bytes(part) != body[start:end]:
-                return f"bytes {start} to {end} were {'missing' if part is None else 'others'}"
-        return None
-
-    async def conditional_get(self) -> str | None:
-        key = self._key("conditional")
-        etag = await self._etag(key, b"1", Overwrite())
-        if await self._store.get_if_changed(key, etag) is not UNCHANGED:
-            return "it was sent again"
-        await self._store.put(key, b"2")
-        changed = await self._store.get_if_changed(key, etag)
-        return None if isinstance(changed, Got) and bytes(changed.data) == b"2" else "a changed object was not sent"
-
-    async def multipart(self) -> str | None:
-        key, part, count = self._key("multipart"), bytes(range(256)) * 4096, _MULTIPART_BYTES // (1024 * 1024)
-
-        async def parts() -> AsyncIterator[bytes]:
-            for _ in range(count):
-                yield part
-
-        await self._store.put_stream(key, parts())
-        return await self._differs(key, part * count)
-
-    async def metadata(self) -> str | None:
-        if not self._store.supports_attributes:
-            raise _SkippedError("the store keeps no metadata: a lost answer looks like a conflict")
-        key = self._key("metadata")
-        await self._store.put(key, b"1", attributes={"shalecheck": "yes"})
-        meta = await self._store.head(key)
-        found = (meta.attributes or {}).get("shalecheck") if meta is not None else None
-        return None if found == "yes" else "it did not"
-
-    async def delete_twice(self) -> str | None:
-        key = self._key("delete")
-        await self._store.put(key, b"1")
-        await self._store.delete(key)
-        await self._store.delete(key)
-        return None if await self._store.head(key) is None else "the object is still there"
-
-    async def clock(self) -> str | None:
-        skew_ms = await self.skew_ms()
-        if abs(skew_ms) <= CLOCK_SKEW_MAX_MS:
-            return None
-        log.warning(Event.STORE_CLOCK_SKEWED, skew_ms=skew_ms)
-        return f"{skew_ms} ms"
-
-    async def skew_ms(self) -> int:
-        """How far the store's clock is ahead of ours; stores round to seconds, so one second means nothing."""
-        key = self._key("clock")
-        before_ms = self._env.clock.now_ms()
-        await self._store.put(key, b"1")
-        after_ms = self._env.clock.now_ms()
-        meta = await self._store.head(key)
-        if meta is None or before_ms - 1000 <= meta.last_modified_ms <= after_ms:
-            return 0
-        return meta.last_modified_ms - (before_ms + after_ms) // 2
-
-    async def clean_up(self) -> None:
-        """Delete what was made, as far as the store lets us; leftovers are harmless and carry our name."""
-        with anyio.move_on_after(_CLEAN_UP_S, shield=True):
-            for key in sorted(self._keys):
-                try:
-                    await self._store.delete(key)
-                except ShaleError:
-                    return
-
-    def _key(self, name: str) -> str:
-        key = f"{self._folder}/{name}"
-        self._keys.add(key)
-        return key
-
-    async def _etag(self, key: str, body: bytes, mode: PutMode) -> ETag:
-        etag = await self._store.put(key, body, mode=mode)
-        if not etag:
-            raise StoreUnsafe(f"{self._store.url}: a put returned no etag")
-        return etag
-
-    async def _wins(self, key: str, body: bytes, mode: PutMode) -> bool:
-        try:
-            await self._store.put(key, body, mode=mode)
-        except ConflictError:
-            return False
-        return True
-
-    async def _differs(self, key: str, body: bytes) -> str | None:
-        got = await self._store.get(key)
-        if got is None:
-            return "the object is gone"
-        return None if bytes(got.data) == body else "other bytes were read"
-
-    async def _race(self, key: str, racers: int, mode: PutMode) -> str | None:
-        winners: list[bytes] = []
-
-        async def run(number: int) -> None:
-            body = b"racer %d" % number
-            if await self._wins(key, body, mode):
-                winners.append(body)
-
-        failures: list[ShaleError] = []
-        async with anyio.create_task_group() as tasks:
-            for number in range(racers):
-                tasks.start_soon(_kept, run, number, failures)
-        if failures:
-            raise failures[0]
-        if len(winners) != 1:
-            return f"{len(winners)} winners"
-        return await self._differs(key, winners[0])
-
-
-async def _kept(run: Callable[[int], Awaitable[None]], number: int, failures: list[ShaleError]) -> None:
-    """Keep the error for the caller: a task group would wrap it."""
-    try:
-        await run(number)
-    except ShaleError as error:
-        failures.append(error)
-
-
 async def _skew_ms(store: ObjectStore, env: Env, prefix: str) -> int:
-    probe = _Probe(store, env, prefix)
+    probe = Probe(store, env, prefix)
     try:
         return await probe.skew_ms()
     finally:

@@ -15,6 +15,7 @@ from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
 from shale.store.port import CREATE, PUT_ID, Got, ObjectMeta, Update
 from shale.store.retry import RetryingStore
+from shale.telemetry.log import RateLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +157,50 @@ async def test_denied_credentials_are_retried_unless_told_otherwise(pauses: list
     with pytest.raises(AccessDenied):
         await store.with_policy(RetryPolicy(fail_fast_auth=True)).get("k")
     assert locked.tries == 1
+
+
+class Unlimited(RateLimit):
+    """Admits every line: these tests are about the limits of the retry layer itself."""
+
+    def admit(self, event: str, error_type: str, now_s: float) -> int | None:
+        return 0
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, object]]:
+    lines = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    return [(line["event"], line["op"], line.get("attempts")) for line in lines]
+
+
+async def test_an_outage_is_logged_at_powers_of_two_and_at_its_end(
+    pauses: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shale.telemetry.log._LIMIT", Unlimited())
+    caplog.set_level("INFO", "shale")
+    _, faulty, store, _ = make()
+    faulty.add(Rule(fault=Fault.BEFORE, op="head", times=9))
+    await store.head("k")
+    assert logged(caplog) == [("store.request.retried", "head", attempts) for attempts in (1, 2, 4, 8, 10)]
+
+
+async def test_refused_credentials_are_an_error_once_a_minute(
+    pauses: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Locked(MemoryStore):
+        async def get(self, key: str) -> Got | None:
+            now_s[0] += 1.0
+            if now_s[0] < 150:
+                raise AccessDenied("403")
+            return None
+
+    class Watch(SystemClock):
+        def monotonic_s(self) -> float:
+            return now_s[0]
+
+    now_s = [0.0]
+    monkeypatch.setattr("shale.telemetry.log._LIMIT", Unlimited())
+    caplog.set_level("ERROR", "shale")
+    await RetryingStore(Locked(), Env(Watch(), random.Random(1), InlineCpu())).get("k")
+    assert logged(caplog) == [("store.auth.failed", "get", None)] * 3
 
 
 async def test_short_streams_are_one_put_and_long_ones_are_not(pauses: list[float]) -> None:
