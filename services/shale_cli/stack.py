@@ -62,7 +62,8 @@ def plan_stack(where: Sequence[str], *, port: int, admin_port: int) -> list[Plan
     admin = [admin_port, admin_port + 1, admin_port + 2] if admin_port else _free_ports(3)
     return [
         Planned("writer", (*where, f"--port={data}", f"--admin-port={admin[0]}"), admin[0], data),
-        Planned("compactor", (*where, f"--admin-port={admin[1]}"), admin[1]),
+        # Stopped and started again within seconds, the compactor would take its own traces for a live coordinator.
+        Planned("compactor", (*where, f"--admin-port={admin[1]}", "--take-over"), admin[1]),
         Planned("gc", (*where, f"--admin-port={admin[2]}"), admin[2]),
     ]
 
