@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shale_cli import compactions, doctor, healthcheck, helping, kv, manifest, up
+from shale_cli import compactions, config, doctor, healthcheck, helping, kv, manifest, up
 from shale_cli.output import Format, KeyFormat, Output, default_format
 from shale_cli.session import GlobalOptions
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(kv.app, name="kv")
 app.add_typer(manifest.app, name="manifest")
 app.add_typer(compactions.app, name="compactions")
+app.add_typer(config.app, name="config")
 app.add_typer(helping.app, name="help")
 app.command("doctor")(doctor.doctor)
 app.command("healthcheck")(healthcheck.healthcheck)
@@ -38,7 +39,9 @@ def _options(
     ] = None,
     store: Annotated[str | None, typer.Option(help="The store alone, with --path.")] = None,
     path: Annotated[str | None, typer.Option("--path", "-p", help="The database's path in the store.")] = None,
-    config: Annotated[list[str] | None, typer.Option(help="A configuration file (TOML or YAML); repeatable.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Option("--config", help="A configuration file (TOML or YAML); repeatable.")
+    ] = None,
     output: Annotated[
         Format | None, typer.Option("--output", "-o", help="Default: table on a terminal, else json.")
     ] = None,
@@ -54,7 +57,7 @@ def _options(
         url=url,
         store=store,
         path=path,
-        config=tuple(config or ()),
+        config=tuple(files or ()),
         timeout=timeout,
         verbose=verbose,
         output=Output(output or default_format(sys.stdout), key_format, quiet),
