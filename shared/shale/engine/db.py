@@ -10,7 +10,7 @@ from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_view import NEEDS_IO
 from shale.engine.scan import Scan
 from shale.engine.scan_range import scan_range
-from shale.engine.settings_values import Duration
+from shale.engine.settings_values import Duration, parse_duration_ms
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
 from shale.engine.writer import Writer, open_writer
@@ -19,7 +19,7 @@ from shale.errors import InvalidRequestError, ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Manifest, Row
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Checkpoint, Entry, Manifest, Row
 
 
 class Db:
@@ -211,7 +211,7 @@ class Db:
         self.scans += 1
         whole = bytes(prefix) if prefix else None
         key_range = scan_range(prefix=prefix, start=start, stop=stop)
-        return self._writer.view.scan(key_range, max_seq=self._accept.last_seq, prefix=whole, limit=limit)
+        return self._writer.scan(key_range, prefix=whole, limit=limit)
 
     async def flush(self, kind: FlushType | str | None = None) -> None:
         """Make everything that is written now durable.
@@ -226,6 +226,23 @@ class Db:
         self._check_readable()
         wanted = _flush_type(kind, FlushType.WAL if self._writer.options.wal_enabled else FlushType.MEMTABLE)
         await self._writer.flush(wanted)
+
+    async def checkpoint(
+        self, *, name: str | None = None, lifetime: Duration | None = None, flush: bool = True
+    ) -> Checkpoint:
+        """Keep the state of the database from being collected.
+
+        Args:
+            name: for people; need not be unique.
+            lifetime: ``None`` is until it is deleted.
+            flush: with everything that is written now; else what the manifest knows.
+
+        Raises:
+            InvalidCheckpointLifetime: not positive, or beyond what can be stored.
+        """
+        self._check_readable()
+        lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime, name="lifetime")
+        return await self._writer.checkpoint(lifetime_ms=lifetime_ms, name=name, flush=flush)
 
     async def refresh(self) -> None:
         """Take over now what other processes have committed, instead of at the next poll."""

@@ -5,19 +5,23 @@ are made when the first scan asks and extended as rows arrive.  Once frozen it k
 """
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate
 
 import numpy as np
 
 from shale.engine.row_log import RowLog
 from shale.engine.row_order import sort_rows
 from shale.engine.sorted_part import SortedPart
+from shale.env import Cpu
 from shale.kernels.rows import EMPTY_ROWS, Rows, concat_rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange
 
 ROW_OVERHEAD_BYTES = 28
 """What a row costs in an SST beside key and value: seq, flags, times, lengths and its share of the metadata."""
 
-_PARTS_MAX = 8
+_INLINE_ROWS_MAX = 4096
+"""Sorting more than this takes long enough to be done elsewhere."""
 
 
 class Memtable:
@@ -155,12 +159,43 @@ class Memtable:
             self._sort_tail()
         return [*self._base, *self._parts]
 
+    @property
+    def has_long_tail(self) -> bool:
+        """Whether so much is unsorted that a scan had better wait for ``prepare``."""
+        return len(self.log) - self._sorted_count > _INLINE_ROWS_MAX
+
+    async def prepare(self, cpu: Cpu) -> None:
+        """Sort most of what is unsorted without blocking the loop; ``parts`` does the rest."""
+        log, count = self.log, len(self.log)
+        start = self._merge_from(count)
+        if count - start <= _INLINE_ROWS_MAX:
+            return
+        rows = await cpu.run(partial(log.sorted_rows, start, count))
+        if self.log is log and self._sorted_count < count and start in self._part_ends():
+            self._replace_from(start, count, rows)
+
     def _sort_tail(self) -> None:
-        # Parts grow geometrically, like the runs of an LSM tree, so a row is sorted O(log n) times and a scan after
-        # a single write sorts a single row.
-        start = self._sorted_count
         count = len(self.log)
-        while self._parts and (len(self._parts[-1]) <= count - start or len(self._parts) >= _PARTS_MAX):
-            start -= len(self._parts.pop())
-        self._parts.append(SortedPart(self.log.sorted_rows(start, count)))
+        start = self._merge_from(count)
+        self._replace_from(start, count, self.log.sorted_rows(start, count))
+
+    def _merge_from(self, count: int) -> int:
+        """Where the last sorted part begins once rows up to ``count`` are sorted too.
+
+        Parts halve in size, like the runs of an LSM tree, so a row is sorted O(log n) times and a scan after a single
+        write sorts a single row.
+        """
+        start = self._sorted_count
+        for part in reversed(self._parts):
+            if len(part) > 2 * (count - start):
+                break
+            start -= len(part)
+        return start
+
+    def _part_ends(self) -> list[int]:
+        return list(accumulate(map(len, self._parts), initial=0))
+
+    def _replace_from(self, start: int, count: int, rows: Rows) -> None:
+        del self._parts[self._part_ends().index(start) :]
+        self._parts.append(SortedPart(rows))
         self._sorted_count = count

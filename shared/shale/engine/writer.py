@@ -6,6 +6,7 @@ from functools import partial
 
 from shale.engine.accept import Acceptor
 from shale.engine.clock import DbClock
+from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
@@ -16,6 +17,7 @@ from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
 from shale.engine.read_view import ReadView
 from shale.engine.replay import ReplayedTable, replay_wal
+from shale.engine.scan import Scan
 from shale.engine.task_host import TaskHost
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
@@ -25,6 +27,7 @@ from shale.env import Env
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled, WalTruncated
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
+from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
@@ -37,6 +40,7 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+from shale.types import Checkpoint, KeyRange, Manifest
 
 log = get_logger("writer")
 
@@ -184,6 +188,29 @@ class Writer:
             self._start_memtable_flush()
             await self.progress.until_flushed(seq)
 
+    async def checkpoint(self, *, lifetime_ms: int | None, name: str | None, flush: bool) -> Checkpoint:
+        """Pin the state of the database; see ``Db.checkpoint``."""
+        if flush:
+            await self.flush(FlushType.MEMTABLE)
+        checkpoint_id = self.env.ids.uuid()
+
+        def edit(manifest: Manifest, version: int) -> Manifest:
+            # ``None`` is an attempt of ours that landed although its answer was lost.
+            now_ms = self.env.clock.now_ms()
+            added = add_checkpoint(
+                manifest, version, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
+            )
+            return manifest if added is None else added
+
+        wal_id = self.last_flushed_wal_id()
+        committed = await self.manifest.commit(lambda local: with_wal_frontier(local, wal_id), edit)
+        checkpoint = committed.checkpoint(checkpoint_id)
+        assert checkpoint is not None
+        log.info(
+            Event.CHECKPOINT_CREATED, checkpoint_id=str(checkpoint_id), manifest_id=checkpoint.manifest_id, name=name
+        )
+        return checkpoint
+
     async def close(self, kind: FlushType) -> None:
         """Refuse new work, flush as asked, persist where the WAL ends, and end all tasks.
 
@@ -224,6 +251,20 @@ class Writer:
     def publish(self) -> None:
         """Let reads see the manifest and the memtables as they are now."""
         self.view = self._new_view(self.view)
+
+    def scan(self, key_range: KeyRange, *, prefix: bytes | None, limit: int | None) -> Scan:
+        """The rows of a range as they are now."""
+        view, seq = self.view, self.acceptor.last_seq
+        if not any(isinstance(table, Memtable) and table.has_long_tail for table in view.tables):
+            return view.scan(key_range, max_seq=seq, prefix=prefix, limit=limit)
+        settle = partial(self._prepared, view)
+        return Scan(None, key_range, max_seq=seq, prefix=prefix, limit=limit, settle=settle)
+
+    async def _prepared(self, view: ReadView) -> ReadView:
+        for table in view.tables:
+            if isinstance(table, Memtable):
+                await table.prepare(self.env.cpu)
+        return view
 
     def _counting(self, operator: MergeOperator | None) -> MergeOperator | None:
         if operator is None:

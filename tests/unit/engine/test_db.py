@@ -7,7 +7,8 @@ import anyio
 import pytest
 
 import shale
-from shale.errors import ClosedError, InvalidRequestError
+from shale.engine.db_reader import DbReader
+from shale.errors import ClosedError, InvalidCheckpointLifetime, InvalidRequestError
 from shale.store.memory import MemoryStore
 
 Story = Callable[[MemoryStore], Awaitable[None]]
@@ -191,5 +192,24 @@ def test_rows_expire_when_a_later_table_is_flushed() -> None:
             row = await db.get_row(b"long")
             assert row is not None
             assert row.expire_ts - row.create_ts == 3_600_000
+
+    run(story)
+
+
+def test_a_checkpoint_pins_what_is_written() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"k", b"v")
+            kept = await db.checkpoint(name="nightly", lifetime="7d")
+            assert db.manifest.checkpoints == (kept,)
+            assert (kept.name, kept.expire_s - kept.create_s) == ("nightly", 7 * 86_400)
+            assert db.manifest.last_l0_seq == 1
+            await db.put(b"k", b"later")
+            bare = await db.checkpoint(flush=False)
+            assert (bare.manifest_id, bare.expire_s, db.manifest.last_l0_seq) == (db.manifest_id, 0, 1)
+            with pytest.raises(InvalidCheckpointLifetime):
+                await db.checkpoint(lifetime=0)
+        async with DbReader.open("db", store=store, checkpoint=kept.id) as reader:
+            assert await reader.get(b"k") == b"v"
 
     run(story)

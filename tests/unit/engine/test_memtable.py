@@ -1,5 +1,9 @@
 """The memtable against a plain list of entries."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +12,7 @@ from shale.engine.memtable import Memtable
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, excluded, included
 
+T = TypeVar("T")
 KEYS = st.sampled_from([b"a", b"aa", b"ab", b"b", b"b\x00", b"c" * 20, b"\xff", b"\xff\xff"])
 KINDS = st.sampled_from([0, FLAG_TOMBSTONE, FLAG_MERGE, FLAG_EXPIRE_TS])
 OPS = st.lists(st.tuples(KEYS, KINDS, st.binary(max_size=5), st.booleans()), max_size=40)
@@ -90,3 +95,49 @@ def test_a_frozen_table_takes_no_writes() -> None:
     table.adopt(table.freeze())
     with pytest.raises(AssertionError):
         table.put(b"a", b"2", 2, 0)
+
+
+def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
+    """What was written, sorted by another scan, or frozen meanwhile, is there exactly once."""
+
+    class SlowCpu:
+        def __init__(self, meanwhile: Callable[[], None]) -> None:
+            self.meanwhile = meanwhile
+            self.runs = 0
+
+        async def run(self, work: Callable[[], T]) -> T:
+            self.runs += 1
+            result = work()
+            self.meanwhile()
+            return result
+
+    def filled(start: int, count: int, table: Memtable) -> None:
+        for seq in range(start, start + count):
+            table.put(b"%d" % (seq * 7919 % 10_007), b"v", seq, seq)
+
+    async def story(meanwhile: str) -> None:
+        table = Memtable()
+        filled(1, 3000, table)
+        table.parts()
+        filled(3001, 6000, table)
+        assert table.has_long_tail
+
+        def happens() -> None:
+            if meanwhile == "writes":
+                filled(9001, 10, table)
+            elif meanwhile == "scan":
+                table.parts()
+            elif meanwhile == "freeze":
+                table.adopt(table.freeze())
+
+        cpu = SlowCpu(happens)
+        await table.prepare(cpu)
+        assert cpu.runs == 1
+        rows = entries_from_rows(table.rows())
+        assert rows == in_order(rows)
+        assert (
+            len({entry.seq for entry in rows}) == len(rows) == len(table) == (9010 if meanwhile == "writes" else 9000)
+        )
+
+    for meanwhile in ("nothing", "writes", "scan", "freeze"):
+        anyio.run(story, meanwhile)
