@@ -154,6 +154,8 @@ def check_final(sim: Simulation, book: Book) -> None:
     """Once everything is calm a new reader sees everything that is durable."""
     sim.heal()
     sim.run(hours=3)
+    if not sim.objects("db/manifest/"):
+        return  # the writer died before there was a database
     process = sim.start(last_reader, "last", role="reader")
     sim.run(hours=1)
     assert process.error is None, process.error
@@ -363,7 +365,7 @@ def test_f3_8_the_answer_to_the_checkpoint_is_lost(seed: int, attributes: bool) 
         watch(sim)
         sim.start(writer, book=book)
         sim.run(seconds=30)
-        unlucky = sim.start(reader, book=book, seconds=200)
+        unlucky = sim.start(idle_reader, role="reader", book=book)
         for skip in range(4):
             unlucky.fail("put", "/manifest/", (Fault.AFTER, Fault.LATE)[sim.rng.randrange(2)], skip=2 * skip)
         sim.run(seconds=60)
@@ -372,6 +374,13 @@ def test_f3_8_the_answer_to_the_checkpoint_is_lost(seed: int, attributes: bool) 
         assert unlucky.error is None, unlucky.error
         assert not latest(sim).checkpoints
         check_final(sim, book)
+
+
+async def idle_reader(process: SimProcess, book: Book) -> None:
+    """Nobody uses old states, so there is one checkpoint at a time."""
+    async with open_reader(process) as db:
+        await anyio.sleep(200)
+        book.check([row async for row in db.scan()])
 
 
 @simulated

@@ -188,8 +188,7 @@ class Db:
         self._check_readable()
         limit = self._writer.options.max_key_bytes
         self.gets += len(keys)
-        entries = await self._writer.view.get_many([checked_key(key, limit) for key in keys])
-        return [None if entry is None else entry.value for entry in entries]
+        return await self._writer.view.get_many([checked_key(key, limit) for key in keys])
 
     def scan(
         self,

@@ -136,8 +136,7 @@ class DbReader:
         checked = [checked_key(key, KEY_BYTES_MAX) for key in keys]
         self._check_open()
         self._gets += len(checked)
-        view = (await self._follower.settled_state()).view
-        return [None if entry is None else entry.value for entry in await view.get_many(checked)]
+        return await (await self._follower.settled_state()).view.get_many(checked)
 
     def scan(
         self,

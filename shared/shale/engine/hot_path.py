@@ -14,6 +14,7 @@ WARM_AFTER = 256
 """Plain lookups in SSTs before the kernel is worth loading."""
 
 Lookup = Callable[[bytes, int, int, int, int], int]
+LookupMany = Callable[[int, int, int, int, int, int, int, int], None]
 
 
 class HotPath:
@@ -23,7 +24,7 @@ class HotPath:
 
     def __init__(self) -> None:
         self.lookup: Lookup | None = None
-        self.lookup_many: Callable[[int, int, int, int, int, int, int, int], None] | None = None
+        self.lookup_many: LookupMany | None = None
         self._uses = 0
         self._wanted = anyio.Event()
 

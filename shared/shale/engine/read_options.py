@@ -15,6 +15,10 @@ from shale.types import Entry, KeyRange
 class ReadTable(Protocol):
     """Rows in memory, as reads see them; memtables are such tables."""
 
+    def __len__(self) -> int:
+        """Rows of all versions."""
+        ...
+
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""
         ...

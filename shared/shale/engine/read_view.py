@@ -22,6 +22,9 @@ from shale.types import EVERYTHING, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange,
 
 _NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 _KEYS_AT_ONCE = 4096
+_UNDECIDED = -1
+_KERNEL_KEYS_MIN = 4
+"""Fewer are looked up one by one: a call for many has some fixed cost."""
 
 
 class NeedsIo(Enum):
@@ -105,16 +108,13 @@ class ReadView:
             return self._try_versions(key, max_seq)
         limit = self._last_l0_seq if max_seq is None or max_seq > self._last_l0_seq else max_seq
         for tree in self._trees if len(self._trees) == 1 else self._route(key):
-            status = lookup(key, limit, tree.table, tree.count, tree.out_address)
-            if status == layout.FOUND:
-                level, window, block, at, size, seq, flags, create_ts, expire_ts, *_ = tree.out
-                if flags & _NOT_A_VALUE:
-                    return None if flags & FLAG_TOMBSTONE else self._try_versions(key, max_seq)
-                image = tree.levels[level].windows[window].slot.images[block]
-                assert image is not None
-                return Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
-            if status != layout.ABSENT:
-                return NEEDS_IO if status != layout.CORRUPT else self._try_versions(key, max_seq)
+            found = tree.find(lookup, key, limit)
+            if type(found) is Entry:
+                if found.flags & _NOT_A_VALUE:
+                    return None if found.flags & FLAG_TOMBSTONE else self._try_versions(key, max_seq)
+                return found
+            if found != layout.ABSENT:
+                return NEEDS_IO if found != layout.CORRUPT else self._try_versions(key, max_seq)
         return None
 
     async def get(self, key: bytes, max_seq: int | None = None) -> Entry | None:
@@ -122,20 +122,18 @@ class ReadView:
         found = self.try_get(key, max_seq)
         return (await self._read([key], max_seq))[0] if found is NEEDS_IO else found
 
-    async def get_many(self, keys: Sequence[bytes], max_seq: int | None = None) -> list[Entry | None]:
-        """The newest visible version of each key, in the order given."""
-        results: list[Entry | None] = []
-        missing: list[int] = []
-        for index, key in enumerate(keys):
-            found = self.try_get(key, max_seq)
-            if found is NEEDS_IO:
-                missing.append(index)
-                found = None
-            results.append(found)
-        for start in range(0, len(missing), _KEYS_AT_ONCE):
-            part = missing[start : start + _KEYS_AT_ONCE]
-            for index, entry in zip(part, await self._read([keys[index] for index in part], max_seq), strict=True):
-                results[index] = entry
+    async def get_many(self, keys: Sequence[bytes], max_seq: int | None = None) -> list[bytes | None]:
+        """The visible value of each key, in the order given."""
+        results: list[bytes | None] = []
+        for start in range(0, len(keys), _KEYS_AT_ONCE):
+            part = keys[start : start + _KEYS_AT_ONCE]
+            values = self._try_values(part, max_seq)
+            missing = [index for index, value in enumerate(values) if value is NEEDS_IO]
+            if missing:
+                entries = await self._read([part[index] for index in missing], max_seq)
+                for index, entry in zip(missing, entries, strict=True):
+                    values[index] = None if entry is None else entry.value
+            results += values  # type: ignore[arg-type]  # nothing needs I/O any more
         return results
 
     def scan(
@@ -162,6 +160,30 @@ class ReadView:
             part = key_range.intersect(KeyRange.with_prefix(prefix))
             if not part.is_empty and not lookup.tree.is_empty:
                 yield part, lookup.tree
+
+    def _try_values(self, keys: Sequence[bytes], max_seq: int | None) -> list[bytes | NeedsIo | None]:
+        """What can be said of many keys without reading, with one call of the kernel where that is possible."""
+        lookup_many = self.options.hot_path.lookup_many
+        if lookup_many is None or len(self._trees) != 1 or len(keys) < _KERNEL_KEYS_MIN:
+            return [self._try_value(key, max_seq) for key in keys]
+        if any(len(table) for table in self.tables):
+            in_tables = {key for key in keys if any(table.get(key, max_seq) for table in self.tables)}
+            below = [key for key in keys if key not in in_tables]
+        else:
+            in_tables, below = set(), list(keys)
+        found = self._trees[0].find_values(lookup_many, below, self._sst_limit(max_seq))
+        if not in_tables and not any(type(value) is int for value in found):
+            return found  # type: ignore[return-value]  # the common case: all of it is in memory, in SSTs
+        answers = iter(found)
+        results: list[bytes | NeedsIo | None] = []
+        for key in keys:
+            value = _UNDECIDED if key in in_tables else next(answers)
+            results.append(self._try_value(key, max_seq) if type(value) is int else value)  # type: ignore[arg-type]
+        return results
+
+    def _try_value(self, key: bytes, max_seq: int | None) -> bytes | NeedsIo | None:
+        found = self.try_get(key, max_seq)
+        return found.value if type(found) is Entry else found  # type: ignore[return-value]
 
     def _route(self, key: bytes) -> list[TreeLookup]:
         """The trees that can hold a key: the segment with its prefix, and the root tree if it is in use."""

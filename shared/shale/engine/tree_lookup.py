@@ -9,13 +9,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shale.engine.hot_path import Lookup, LookupMany
 from shale.errors import CorruptionError
 from shale.format.block_plain import decode_block_plain
 from shale.kernels import lookup_layout as layout
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot, address_of
-from shale.types import Entry, KeyRange, SstView, Tree
+from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Entry, KeyRange, SstView, Tree
+
+_NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
+_PLACE = (
+    layout.OUT_LEVEL,
+    layout.OUT_VIEW,
+    layout.OUT_BLOCK,
+    layout.OUT_VALUE,
+    layout.OUT_VALUE_LEN,
+    layout.OUT_FLAGS,
+)
 
 
 class Window(NamedTuple):
@@ -51,7 +62,18 @@ class Level:
 class TreeLookup:
     """Every level of a tree, newest first, and the table that the lookup kernel walks."""
 
-    __slots__ = ("_keys", "_level_table", "_views", "count", "levels", "out", "out_address", "table", "tree")
+    __slots__ = (
+        "_keys",
+        "_level_table",
+        "_out",
+        "_out_address",
+        "_slots",
+        "_views",
+        "count",
+        "levels",
+        "table",
+        "tree",
+    )
 
     def __init__(self, tree: Tree, reader: SstReader) -> None:
         self.tree = tree
@@ -59,12 +81,56 @@ class TreeLookup:
         levels += [Level([_window(view, reader) for view in run.ssts]) for run in tree.compacted if run.ssts]
         self.levels = tuple(levels)
         self.count = len(self.levels)
+        self._slots = [[window.slot for window in level.windows] for level in levels]
         self._build_table([view.effective_range for view in tree.views()])
 
     def candidates(self, key: bytes) -> Iterator[Window]:
         """The windows that show the key, in order of precedence."""
         for level in self.levels:
             yield from level.candidates(key)
+
+    def find(self, lookup: Lookup, key: bytes, max_seq: int) -> Entry | int:
+        """The newest row of a key at or below ``max_seq``, or the status of the kernel where there is none."""
+        status = lookup(key, max_seq, self.table, self.count, self._out_address)
+        if status != layout.FOUND:
+            return status
+        level, window, block, at, size, seq, flags, create_ts, expire_ts = self._out.tolist()
+        value = self._slots[level][window].images[block][at : at + size]  # type: ignore[index]  # the kernel found it
+        return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
+
+    def find_values(self, lookup_many: LookupMany, keys: Sequence[bytes], max_seq: int) -> list[bytes | int | None]:
+        """The values of many keys, ``None`` for those that have none, else what has to be done for a key.
+
+        That is ``NEED_META``, ``NEED_BLOCK`` or ``CORRUPT``, or ``FOUND`` for a merge operand.
+        """
+        count = len(keys)
+        arena = np.frombuffer(b"".join((*keys, b"\0")), np.uint8)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum([len(key) for key in keys], out=offsets[1:])
+        out = np.zeros((count, layout.OUT_WORDS), np.int64)
+        statuses = np.zeros(count, np.int64)
+        lookup_many(
+            address_of(arena),
+            address_of(offsets),
+            count,
+            max_seq,
+            self.table,
+            self.count,
+            address_of(out),
+            address_of(statuses),
+        )
+        slots = self._slots
+        columns = (out[:, word].tolist() for word in _PLACE)
+        results: list[bytes | int | None] = []
+        for status, level, window, block, at, size, flags in zip(statuses.tolist(), *columns, strict=True):
+            if status == layout.FOUND and not flags & _NOT_A_VALUE:
+                image = slots[level][window].images[block]
+                results.append(image[at : at + size])
+            elif status == layout.ABSENT or flags & FLAG_TOMBSTONE:
+                results.append(None)
+            else:
+                results.append(status)
+        return results
 
     def _build_table(self, ranges: Sequence[KeyRange]) -> None:
         keys = bytearray()
@@ -94,8 +160,8 @@ class TreeLookup:
             at += len(level.windows) * layout.VIEW_WORDS * 8
         self.table = address_of(self._level_table)
         out = np.zeros(layout.OUT_WORDS, np.int64)
-        self.out = out.data
-        self.out_address = address_of(out)
+        self._out = out[: layout.OUT_EXPIRE_TS + 1].data
+        self._out_address = address_of(out)
 
 
 def block_span(meta: SstMeta, key: bytes) -> tuple[int, int] | None:
