@@ -8,11 +8,12 @@ from http import HTTPStatus
 from secrets import compare_digest
 from typing import NamedTuple
 
+import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from shale.env import Clock
+from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.admin import json_response
 from shale.telemetry.metrics import Metrics
@@ -21,6 +22,8 @@ from shale_writer.handlers import Handlers
 from shale_writer.openapi import document
 from shale_writer.problems import Problem, busy, problem_of, response
 from shale_writer.settings import HttpSection
+
+REQUEST_ID_MAX = 128
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -36,9 +39,10 @@ class Api:
     ``draining``: refuse new work.
     """
 
-    def __init__(self, handlers: Handlers, http: HttpSection, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, handlers: Handlers, http: HttpSection, metrics: Metrics, env: Env) -> None:
         self.draining = False
-        self._clock = clock
+        self._clock = env.clock
+        self._ids = env.ids
         self._token = http.bearer_token.get_secret_value().encode() if http.bearer_token is not None else None
         self._free = http.max_concurrent_requests
         self._inflight = metrics.gauge("shale_http_requests_inflight")
@@ -69,7 +73,11 @@ class Api:
         self._free -= 1
         self._inflight.inc()
         try:
-            answer = await self._answer(route, Request(scope, receive))
+            request = Request(scope, receive)
+            request_id = _request_id(request) or str(self._ids.ulid())
+            structlog.contextvars.bind_contextvars(request_id=request_id)
+            answer = await self._answer(route, request)
+            answer.headers["X-Request-Id"] = request_id
             by_status[f"{answer.status_code // 100}xx"].inc()
             await answer(scope, receive, send)
         except ClientDisconnect:
@@ -111,6 +119,12 @@ class Api:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         assert self._token is not None
         return scheme.lower() == "bearer" and compare_digest(token.strip().encode(), self._token)
+
+
+def _request_id(request: Request) -> str:
+    """What the client calls this request, if it is fit for a log line."""
+    given = request.headers.get("x-request-id", "")
+    return given if len(given) <= REQUEST_ID_MAX and given.isprintable() and given.isascii() else ""
 
 
 async def _serve_openapi(request: Request) -> Response:  # noqa: ARG001 - the signature of a handler

@@ -47,8 +47,8 @@ async def run_writer(process: Process[WriterSettings]) -> None:
 
 async def _serve(process: Process[WriterSettings], db: Db, listener: socket.socket) -> None:
     settings = process.settings
-    handlers = Handlers(db, process.env, settings.http, max_key_bytes=settings.max_key_bytes)
-    api = Api(handlers, settings.http, process.metrics, process.env.clock)
+    handlers = Handlers(db, process.env, process.metrics, settings)
+    api = Api(handlers, settings.http, process.metrics, process.env)
     process.admin.add_route(_flush_route(db))
     async with serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
         process.ready(port=listener.getsockname()[1])

@@ -1,9 +1,10 @@
 """What each call of the network interface does (docs/design.md 5)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
 import anyio
 import msgpack
@@ -15,12 +16,16 @@ from shale.engine.db import Db
 from shale.engine.write_handle import WriteHandle
 from shale.env import Env
 from shale.errors import ErrorKind
+from shale.service.latency import Latency
+from shale.telemetry.metrics import Metrics
 from shale_writer.batch_body import decode_batch
 from shale_writer.bodies import JSON, MSGPACK, BodyBudget, decode, is_msgpack
 from shale_writer.fields import binary, key_in_path, known_only, to_base64, ttl_s, wants_durable
 from shale_writer.problems import Problem, bad_request, busy, too_large
 from shale_writer.scan_stream import LineStream, scan_lines, scan_request
-from shale_writer.settings import HttpSection
+from shale_writer.settings import WriterSettings
+
+T = TypeVar("T")
 
 LARGE_BODY_BYTES = 128 * 1024
 """Larger bodies are decoded in a thread, so that other requests are not kept waiting."""
@@ -29,16 +34,21 @@ LARGE_BODY_BYTES = 128 * 1024
 class Handlers:
     """The calls, on one open database."""
 
-    def __init__(self, db: Db, env: Env, http: HttpSection, *, max_key_bytes: int) -> None:
+    def __init__(self, db: Db, env: Env, metrics: Metrics, settings: WriterSettings) -> None:
         self._db = db
         self._env = env
-        self._http = http
-        self._max_key_bytes = max_key_bytes
+        self._http = http = settings.http
+        self._max_key_bytes = settings.max_key_bytes
+        self._latency = Latency(env, settings.metrics.sample_rate)
+        self._seconds = {
+            op: metrics.histogram("slatedb_db_request_duration_seconds", op=op)
+            for op in ("get", "put", "delete", "write", "scan")
+        }
         self._budget = BodyBudget(http.max_inflight_bytes, http.max_body_bytes)
 
     async def get(self, request: Request) -> Response:
         """One row."""
-        row = await self._db.get_row(key_in_path(request.scope))
+        row = await self._timed("get", self._db.get_row(key_in_path(request.scope)))
         if row is None:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no such key", kind=ErrorKind.DATA.value)
         headers = {"X-Shale-Seq": str(row.seq)}
@@ -53,14 +63,14 @@ class Handlers:
         key, durable = key_in_path(request.scope), wants_durable(request)
         ttl = ttl_s(request.headers.get("x-shale-ttl-ms"), "X-Shale-TTL-Ms")
         with await self._budget.read(request) as body, self._limit("accept the write"):
-            handle = await self._db.put(key, bytes(body.data), ttl=ttl)
+            handle = await self._timed("put", self._db.put(key, bytes(body.data), ttl=ttl))
         return await self._written(handle, durable=durable)
 
     async def delete(self, request: Request) -> Response:
         """Delete one row; a missing one is deleted as well."""
         durable = wants_durable(request)
         with self._limit("accept the write"):
-            handle = await self._db.delete(key_in_path(request.scope))
+            handle = await self._timed("delete", self._db.delete(key_in_path(request.scope)))
         return await self._written(handle, durable=durable)
 
     async def batch(self, request: Request) -> Response:
@@ -76,7 +86,7 @@ class Handlers:
             )
             batch = await self._env.cpu.run(work) if len(body.data) > LARGE_BODY_BYTES else work()
             with self._limit("accept the batch"):
-                handle = await self._db.write(batch)
+                handle = await self._timed("write", self._db.write(batch))
         if durable:
             await self._durable(handle)
         fields = {"seq": handle.seq, "create_ts": handle.create_ts, "rows": len(batch)}
@@ -106,8 +116,11 @@ class Handlers:
             fields = decode(body.data or bytearray(b"{}"), packed=False)
         wanted = scan_request(fields)
         lines = scan_lines(self._db, wanted)
-        first = await anext(lines)
+        first = await self._timed("scan", anext(lines))
         return LineStream(first, lines)
+
+    async def _timed(self, op: str, call: Awaitable[T]) -> T:
+        return await self._latency.of(self._seconds[op], call)
 
     async def _written(self, handle: WriteHandle, *, durable: bool) -> Response:
         if durable:

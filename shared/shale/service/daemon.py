@@ -94,6 +94,7 @@ class _Shell(Generic[S]):
         structlog.contextvars.bind_contextvars(db=self._label, version=version())
         role, settings_hash = self._settings.ROLE, self._loaded.sha256_8
         started_s = self._env.clock.now_ms() / 1000
+        self._metrics.gauge("shale_metrics_sample_ratio").set(self._settings.metrics.sample_rate)
         register_process_metrics(self._metrics, role=role, settings_hash=settings_hash, started_s=started_s)
         self._log.info(Event.DAEMON_STARTED, role=role, url=self._location.url, settings=settings_hash)
         for variable in self._loaded.unknown_env:

@@ -20,7 +20,6 @@ async def measure_event_loop(env: Env, metrics: Metrics, health: Health) -> None
     beat = health.watch("event_loop")
     tasks = metrics.gauge("shale_tasks")
     queue = metrics.gauge("shale_executor_queue")
-    metrics.gauge("shale_metrics_sample_ratio").set(1.0)
 
     def before_scrape() -> None:
         tasks.set(len(asyncio.all_tasks()))

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import http.client
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -290,6 +291,14 @@ def test_status_and_metrics(client: Client) -> None:
     text = client.metrics()
     assert 'shale_http_requests_total{db="orders",route="kv",status="2xx"}' in text
     assert metric(text, "slatedb_db_write_ops_total") > 0
+    assert re.search(r'slatedb_db_request_duration_seconds_count\{db="orders",op="put"\} [1-9]', text)
+    assert metric(text, "shale_metrics_sample_ratio") == 1
+
+
+def test_a_request_has_an_id(client: Client) -> None:
+    assert client.put(b"id", b"x", X_Request_Id="mine-1")[2]["x-request-id"] == "mine-1"
+    assert len(client.get(b"id")[2]["x-request-id"]) == 26
+    assert client.get(b"no such")[2]["x-request-id"] != client.get(b"id")[2]["x-request-id"]
 
 
 def test_a_token_is_asked_for(tmp_path: Path) -> None:
