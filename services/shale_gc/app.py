@@ -41,9 +41,12 @@ def _take_over(collector: Collector, settings: GcSettings) -> None:
 
 
 def _passes(collector: Collector) -> Verdict:
-    """Ready while every task's last pass was good, or another one is under way."""
+    """Ready while every task's last finished pass was good; the first one under way counts as good.
+
+    A retry under way does not, or a collector that fails all the time would look ready half of it.
+    """
     for task, state in collector.states.items():
-        if state.last_error is not None and not state.is_running:
+        if state.last_error is not None:
             return Verdict(ok=False, message=f"{task}: {state.last_error}")
     return OK
 
