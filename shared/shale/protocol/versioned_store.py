@@ -167,7 +167,11 @@ class VersionedStore(Generic[T]):
     def _value_of(self, found: StoredBytes) -> Versioned[T]:
         # Polls meet the same bytes again and again; they are decoded once.
         if self._decoded is None or self._decoded[0] is not found.data:
-            self._decoded = (found.data, self._decode(found.id, found.data))
+            try:
+                self._decoded = (found.data, self._decode(found.id, found.data))
+            except CorruptionError:
+                self._files.forget(found.id)  # whoever repairs the file must not have to wait for our cache
+                raise
             self._instruments.seen(found.id, len(found.data))
         return Versioned(found.id, self._decoded[1])
 
