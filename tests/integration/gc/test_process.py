@@ -86,8 +86,8 @@ def test_it_waits_for_a_database_and_gives_up_in_time(tmp_path: Path) -> None:
 def test_it_ends_when_the_database_is_gone(tmp_path: Path) -> None:
     write(tmp_path)
     with gc(tmp_path) as daemon:
-        daemon.wait_for("daemon.ready")
-        shutil.rmtree(tmp_path / "store" / "db")
+        wait_until(lambda: len(manifests(tmp_path)) == 1, daemon)
+        shutil.rmtree(tmp_path / "store" / "db" / "manifest")
         assert daemon.process.wait(30) == 0
         assert daemon.lines("gc.database.gone")
 
