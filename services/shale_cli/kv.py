@@ -23,6 +23,7 @@ app = typer.Typer(
 Key = Annotated[str, typer.Argument(help="The key, in the key format.")]
 
 
+Pin = Annotated[bool, typer.Option("--pin", help="Protect what is read by a checkpoint while reading; writes one.")]
 Keys = Annotated[list[str], typer.Argument(help="The keys, in the key format.")]
 
 
@@ -31,6 +32,7 @@ def get(
     context: typer.Context,
     key: Key,
     raw: Annotated[bool, typer.Option("--raw", help="Write the value's bytes and nothing else.")] = False,
+    pin: Pin = False,
 ) -> None:
     """Print the row of a key; exit code 3 if there is none."""
 
@@ -39,7 +41,7 @@ def get(
         from shale.service.exit_codes import ExitCode
 
         wanted = session.output.parse(key)
-        async with DbReader.open(**session.place, follow_latest=True) as reader:
+        async with DbReader.open(**session.place, follow_latest=not pin) as reader:
             row = await reader.get_row(wanted)
         if row is None:
             complain(f"{session.location.url}: no row with key {session.output.show(wanted)}")
@@ -106,6 +108,7 @@ def scan(
     stop: Annotated[str | None, typer.Option(help="The last key, exclusive.")] = None,
     limit: Annotated[int | None, typer.Option(help="Rows at most.", min=0)] = None,
     count: Annotated[bool, typer.Option("--count", help="Only how many rows there are.")] = False,
+    pin: Pin = False,
 ) -> None:
     """Print rows in the order of their keys, one line each (JSON lines unless a table is asked for)."""
 
@@ -115,7 +118,9 @@ def scan(
         parse = session.output.parse
         bounds = {"prefix": prefix, "start": start, "stop": stop}
         given = {name: parse(text) for name, text in bounds.items() if text is not None}
-        async with DbReader.open(**session.place, follow_latest=True) as reader:
+        if not pin and sys.stderr.isatty():
+            session.output.note("reading without a checkpoint: if garbage is collected underneath, this fails (--pin)")
+        async with DbReader.open(**session.place, follow_latest=not pin) as reader:
             rows = reader.scan(**given, limit=limit)
             if count:
                 total = await _count(rows)

@@ -20,6 +20,7 @@ from shale.telemetry.error_types import ErrorType
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _QUERY = re.compile(r"(https?://[^\s?]+)\?\S*")
+_PREAMBLE = re.compile(r"^Generic \w+ error: (Error performing list request: )?")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist")
 _TIMEOUT = re.compile(r"TimedOut|kind: Timeout|operation timed out")
@@ -64,7 +65,7 @@ def check_bucket(error: FileNotFoundError, url: str) -> None:
 def first_line(error: BaseException) -> str:
     """What went wrong, on one line and without secrets."""
     head, _, dump = str(error).partition("Debug source:")
-    line = _QUERY.sub(r"\1", " ".join(head.split()))
+    line = _PREAMBLE.sub("", _QUERY.sub(r"\1", " ".join(head.split())))
     if "error sending request" in line and (reasons := _REASON.findall(dump)):
         line = f"{line}: {reasons[-1]}"
     elif _TIMEOUT.search(dump):

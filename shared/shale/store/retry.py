@@ -164,9 +164,9 @@ class RetryingStore:
                 result = await call()
             except (UnavailableError, AccessDenied) as error:
                 if isinstance(error, AccessDenied):
-                    self._log_auth(op, error)
                     if self._policy.fail_fast_auth:
                         raise
+                    self._log_auth(op, error)
                 if self._policy.retries_max is not None and retry >= self._policy.retries_max:
                     raise _exhausted(self.url, op, retry, error) from error
                 self._log_retry(op, error, retry + 1)

@@ -75,6 +75,10 @@ def test_a_database_from_the_command_line(url: str, tmp_path: Path) -> None:
     assert b"writer_epoch" in shale("manifest", "show", "-o", "table", "-u", url).stdout
     assert tree(tmp_path) == before, "a read-only command wrote"
 
+    assert answer("kv", "scan", "--count", "--pin", "-u", url)["rows"] == 3
+    assert answer("manifest", "show", "-u", url)["manifest"]["checkpoints"] == [], "the checkpoint is gone afterwards"
+    assert tree(tmp_path) != before
+
     assert answer("kv", "delete", "a", "none", "-u", url)["seq"] == 4
     assert refusal("kv", "get", "a", "-u", url)[0] == 3
 
