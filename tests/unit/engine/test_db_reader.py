@@ -1,0 +1,384 @@
+"""``DbReader`` on a store in memory: options, modes, leases, tables, and what it refuses."""
+
+import pickle
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import anyio
+import pytest
+
+import shale
+from shale.engine.db_reader import DbReader
+from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.env import Env, InlineCpu, SystemClock
+from shale.errors import (
+    CheckpointLifetimeTooShort,
+    CheckpointMissing,
+    ClosedError,
+    InvalidCheckpointLifetime,
+    InvalidDbState,
+    InvalidManifestPollInterval,
+    InvalidRequestError,
+    LatestRecordMissing,
+    WalTruncated,
+)
+from shale.format.manifest import decode_manifest, encode_manifest
+from shale.format.names import destroyed_key, manifest_key, wal_key
+from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
+from shale.protocol.manifest_store import ManifestStore
+from shale.store.memory import MemoryStore
+from shale.types import Manifest, WalId
+
+SLOW = {"manifest_poll_interval": "1h", "checkpoint_lifetime": "3h"}
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, moved by the test."""
+
+    def __init__(self) -> None:
+        self.shift_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.shift_ms
+
+
+class World:
+    """One store and one clock."""
+
+    def __init__(self) -> None:
+        self.clock = ShiftedClock()
+        self.env = Env(self.clock, Random(1), InlineCpu())
+        self.store = MemoryStore(self.clock)
+
+    def db(self, **settings: Any) -> Any:
+        return shale.Db.open("db", store=self.store, env=self.env, **settings)
+
+    def reader(self, **settings: Any) -> Any:
+        return DbReader.open("db", store=self.store, env=self.env, **{**SLOW, **settings})
+
+    def manifests(self) -> ManifestStore:
+        return ManifestStore(self.store, "db", self.env)
+
+    async def latest(self) -> Manifest:
+        return (await self.manifests().read_latest()).value
+
+    async def version(self) -> int:
+        return (await self.manifests().read_latest()).id
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    anyio.run(test, World())
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        pytest.param({"checkpoint_lifetime": "999ms"}, InvalidCheckpointLifetime, id="too short to store"),
+        pytest.param({"checkpoint_lifetime": "19s"}, CheckpointLifetimeTooShort, id="lost between two polls"),
+        pytest.param({"manifest_poll_interval": 0}, InvalidManifestPollInterval, id="no interval"),
+        pytest.param({"max_memtable_bytes": 0}, InvalidRequestError, id="no memory"),
+        pytest.param({"checkpoint": "not a uuid"}, InvalidRequestError, id="not a checkpoint"),
+        pytest.param({"checkpoint": UUID(int=1), "follow_latest": True}, InvalidRequestError, id="two modes"),
+        pytest.param({"pace": 3}, InvalidRequestError, id="unknown"),
+    ],
+)
+def test_impossible_options(settings: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        DbReader.open("memory:///db", **settings)
+
+
+def test_possible_options() -> None:
+    assert ReaderOptions.from_keywords({"checkpoint_lifetime": "20s"}).mode is ReaderMode.MANAGED
+    unmanaged = ReaderOptions.from_keywords({"checkpoint_lifetime": "1s", "follow_latest": True})
+    assert unmanaged.mode is ReaderMode.FOLLOW_LATEST
+    pinned = ReaderOptions.from_keywords({"checkpoint": str(UUID(int=7)), "block_cache_bytes": "1MiB"})
+    assert (pinned.mode, pinned.checkpoint, pinned.block_cache_bytes) == (ReaderMode.CHECKPOINT, UUID(int=7), 1 << 20)
+
+
+def test_what_cannot_be_opened() -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(LatestRecordMissing):
+            await world.reader()
+        half = Manifest(initialized=False)
+        await world.store.put(manifest_key("db", 1), encode_manifest(half))
+        with pytest.raises(InvalidDbState, match="not initialised"):
+            await world.reader()
+        await world.store.put(manifest_key("db", 2), encode_manifest(replace(half, initialized=True)))
+        with pytest.raises(CheckpointMissing):
+            await world.reader(checkpoint=UUID(int=1))
+        await world.store.put(destroyed_key("db"), b"{}")
+        with pytest.raises(InvalidDbState, match="destroyed"):
+            await world.reader()
+        assert await world.version() == 2
+
+    run(test)
+
+
+def test_rows_in_the_wal_are_seen_after_one_poll() -> None:
+    """T5.a: no new manifest version, and T5.c: the same checkpoint."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db, world.reader() as reader:
+            before = (await world.version(), reader.checkpoint_id)
+            await (await db.put(b"k", b"v")).durable()
+            assert await reader.get(b"k") is None
+            await reader.refresh()
+            assert await reader.get(b"k") == b"v"
+            row = await reader.get_row(b"k")
+            assert row is not None
+            assert (row.key, row.value, row.seq) == (b"k", b"v", 1)
+            assert (await world.version(), reader.checkpoint_id) == before
+
+    run(test)
+
+
+def test_a_flush_replaces_the_checkpoint() -> None:
+    """T5.b: one version by the writer and one by the reader, whose only checkpoint points at the newest."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db, world.reader() as reader:
+            before, first = await world.version(), reader.checkpoint_id
+            await db.put(b"k", b"v")
+            await db.flush("memtable")
+            await reader.refresh()
+            assert await world.version() == before + 2
+            (entry,) = (await world.latest()).checkpoints
+            assert entry.id == reader.checkpoint_id != first
+            assert entry.manifest_id == reader.manifest_id == before + 2
+            assert reader.memtable_count == 0
+
+    run(test)
+
+
+def test_an_idle_reader_renews_after_half_a_lifetime() -> None:
+    """T5.c: nothing before, one version after, the same id with a later end."""
+
+    async def test(world: World) -> None:
+        async with world.db(), world.reader(manifest_poll_interval="1h", checkpoint_lifetime="2h") as reader:
+            before = await world.version()
+            (old,) = (await world.latest()).checkpoints
+            world.clock.shift_ms = 59 * 60_000
+            await reader.refresh()
+            assert await world.version() == before
+            world.clock.shift_ms = 61 * 60_000
+            await reader.refresh()
+            await reader.refresh()
+            assert await world.version() == before + 1
+            (new,) = (await world.latest()).checkpoints
+            assert new == replace(old, expire_s=new.expire_s)
+            assert new.expire_s - old.expire_s in (3659, 3660, 3661)
+
+    run(test)
+
+
+def test_a_lost_lease_is_established_again() -> None:
+    """T5.d; the scans of the old state end."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            for number in range(3):
+                await db.put(b"k%d" % number, b"v")
+            await db.flush("memtable")
+            async with world.reader() as reader:
+                lost = reader.checkpoint_id
+                scan = reader.scan()
+                await anext(scan)
+                await release_checkpoints(await world.manifests().load(), [lost])
+                await reader.refresh()
+                assert reader.checkpoint_id != lost
+                assert [entry.id for entry in (await world.latest()).checkpoints] == [reader.checkpoint_id]
+                assert len([row async for row in reader.scan()]) == 3
+                with pytest.raises(CheckpointMissing):
+                    await scan.columns()
+        assert (await world.latest()).checkpoints == ()
+
+    run(test)
+
+
+def test_a_state_in_use_keeps_its_checkpoint() -> None:
+    """The old checkpoint stays while a scan of the old state runs, and goes with the first commit after it."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db, world.reader() as reader:
+            for number in range(3):
+                await db.put(b"k%d" % number, b"v")
+                await db.flush("memtable")
+            await reader.refresh()
+            old = reader.checkpoint_id
+            scan = reader.scan()
+            await anext(scan)
+            await db.put(b"k9", b"v")
+            await db.flush("memtable")
+            await reader.refresh()
+            assert {entry.id for entry in (await world.latest()).checkpoints} == {old, reader.checkpoint_id}
+            assert [row.key async for row in scan] == [b"k1", b"k2"]
+            await db.put(b"k8", b"v")
+            await db.flush("memtable")
+            await reader.refresh()
+            assert {entry.id for entry in (await world.latest()).checkpoints} == {reader.checkpoint_id}
+
+    run(test)
+
+
+def test_small_tables_are_joined_and_large_ones_are_not() -> None:
+    """T5.f: 100 rows of 100 bytes in ten files with tables of 1 KiB; and one row a poll makes few tables."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            for number in range(100):
+                await db.put(b"k%03d" % number, bytes(100))
+                if number % 10 == 9:
+                    await db.flush("wal")
+            expected = [b"k%03d" % number for number in range(100)]
+            async with world.reader(max_memtable_bytes=1024) as reader:
+                assert reader.memtable_count >= 10
+                assert [row.key async for row in reader.scan()] == expected
+            async with world.reader() as reader:
+                for number in range(100, 140):
+                    await db.put(b"k%03d" % number, bytes(100))
+                    await db.flush("wal")
+                    await reader.refresh()
+                assert reader.memtable_count <= 8
+                assert len([row async for row in reader.scan()]) == 140
+                assert reader.visible_seq == 140
+
+    run(test)
+
+
+def test_a_missing_wal_file_ends_replay_without_a_gap() -> None:
+    """T5.e for readers that follow; a pinned one was promised the file."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            for number in range(4):
+                await db.put(b"k%d" % number, b"v")
+                await db.flush("wal")
+            last = db.durable_seq
+            await db.close("wal")
+        manifest = await world.latest()
+        ids = range(manifest.replay_after_wal_id + 1, manifest.next_wal_sst_id)
+        checkpoint = await create_checkpoint(await world.manifests().load(), world.env, lifetime_ms=None)
+        hole = next(wal_id for wal_id in ids if wal_id > ids[2])
+        await world.store.delete(wal_key("db", WalId(hole)))
+        async with world.reader(follow_latest=True) as reader:
+            assert 0 < reader.visible_seq < last
+            keys = [row.key async for row in reader.scan()]
+            assert keys == [b"k%d" % number for number in range(reader.visible_seq)]
+            await reader.refresh()
+            assert reader.visible_seq == len(keys)
+        with pytest.raises(WalTruncated):
+            await world.reader(checkpoint=checkpoint.id)
+        async with world.reader(checkpoint=checkpoint.id, skip_wal_replay=True) as reader:
+            assert [row async for row in reader.scan()] == []
+
+    run(test)
+
+
+def test_a_pinned_reader_writes_nothing_and_never_moves() -> None:
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            await db.put(b"a", b"1")
+            await db.flush("memtable")
+            checkpoint = await create_checkpoint(await world.manifests().load(), world.env, lifetime_ms=None)
+            await db.refresh()
+            await db.put(b"a", b"2")
+            await db.flush("memtable")
+            before = await world.version()
+            async with world.reader(checkpoint=checkpoint.id) as reader:
+                await reader.refresh()
+                assert (await reader.get(b"a"), reader.manifest_id) == (b"1", checkpoint.manifest_id)
+            assert await world.version() == before
+
+    run(test)
+
+
+def test_a_destroyed_database_is_read_until_the_lease_is_over() -> None:
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            await db.put(b"a", b"1")
+            await db.flush("memtable")
+        async with world.reader(checkpoint_lifetime="2h") as reader:
+            await world.store.put(destroyed_key("db"), b"{}")
+            world.clock.shift_ms = 90 * 60_000
+            before = await world.version()
+            await reader.refresh()
+            assert await reader.get(b"a") == b"1"
+            assert await world.version() == before, "the lease is not renewed"
+            world.clock.shift_ms = 121 * 60_000
+            with pytest.raises(InvalidDbState, match="destroyed"):
+                await reader.refresh()
+
+    run(test)
+
+
+def test_a_closed_reader() -> None:
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            await db.put(b"a", b"1")
+            await db.flush("memtable")
+        reader = await world.reader()
+        scan = reader.scan()
+        await anext(scan)
+        await reader.close()
+        await reader.close()
+        for call in (reader.get(b"a"), reader.get_many([b"a"]), reader.refresh(), scan.columns()):
+            with pytest.raises(ClosedError):
+                await call
+        with pytest.raises(ClosedError):
+            reader.scan()
+        assert (await world.latest()).checkpoints == ()
+
+    run(test)
+
+
+def test_impossible_keys() -> None:
+    async def test(world: World) -> None:
+        async with world.db(), world.reader() as reader:
+            assert await reader.get(bytes(100_000)) is None
+            assert await reader.get(memoryview(b"abc")) is None
+            for key in (b"", "text", 7):
+                with pytest.raises(InvalidRequestError):
+                    await reader.get(key)
+
+    run(test)
+
+
+def test_a_reader_travels_as_what_it_serves(tmp_path: Any) -> None:
+    """A pickled reader opens pinned to the checkpoint of the original."""
+
+    async def test() -> None:
+        url = f"file://{tmp_path}/db"
+        async with shale.Db.open(url) as db:
+            await db.put(b"a", b"1")
+            await db.flush("memtable")
+            async with DbReader.open(url) as reader:
+                packed = pickle.dumps(reader)
+                await db.put(b"a", b"2")
+                await db.flush("memtable")
+                async with pickle.loads(packed) as other:
+                    assert await other.get(b"a") == b"1"
+                    assert (other.checkpoint_id, other.manifest_id) == (reader.checkpoint_id, reader.manifest_id)
+        world = World()
+        async with world.db(), world.reader() as reader:
+            with pytest.raises(TypeError, match="URL"):
+                pickle.dumps(reader)
+
+    anyio.run(test)
+
+
+def test_manifests_that_were_read_are_those_that_are_served() -> None:
+    """The manifest behind the checkpoint is the bytes in the store, not a copy that drifted."""
+
+    async def test(world: World) -> None:
+        async with world.db() as db, world.reader() as reader:
+            await db.put(b"a", b"1")
+            await db.flush("memtable")
+            await reader.refresh()
+            got = await world.store.get(manifest_key("db", reader.manifest_id))
+            assert got is not None
+            assert decode_manifest(got.data) == reader.manifest
+
+    run(test)
