@@ -103,8 +103,9 @@ class Coordinator:
         stored = await self._compactions_store.load_or_create()
         self._compactions = await Fenceable.claim_epoch(stored, COORDINATOR, epoch)
         step = await self._take_stock()
-        if self._compactions.epoch != epoch:
-            raise ProtocolPanic("the epochs of manifest and compactions differ", manifest=epoch)
+        stored_epochs = (self.manifest.value.compactor_epoch, self.compactions.value.compactor_epoch)
+        if stored_epochs != (epoch, epoch):
+            raise ProtocolPanic("the epochs of manifest and compactions differ", ours=epoch, stored=stored_epochs)
         self._metrics.epoch(epoch)
         self._metrics.observe(self.manifest.value, self._local)
         self._report(step)

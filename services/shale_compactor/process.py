@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 
 from shale.env import Env
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, LatestRecordMissing
 from shale.iter.merge_operator import MergeOperator
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -100,13 +100,15 @@ class Compactor:
         """Take the epoch.
 
         Raises:
-            LatestRecordMissing: there is no database yet.
+            LatestRecordMissing: there is no database yet, or only half of one.
             InvalidDbState: it is being destroyed.
             LiveCoordinator: somebody else coordinates it, and ``take_over`` is off.
             FencedError: somebody else started at the same time and is ahead.
         """
-        await self._manifests.read_latest()
+        latest = await self._manifests.read_latest()
         await self._require_alive()
+        if not latest.value.initialized:
+            raise LatestRecordMissing("the database is still being built")
         if not self._options.take_over:
             await require_no_live_coordinator(self._compactions, self._env, self._options.coordinator)
         await self.coordinator.start()

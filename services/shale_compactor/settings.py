@@ -4,6 +4,7 @@ The engine's settings stand under ``compactor_options`` with SlateDB's names and
 SlateDB is read as it is.
 """
 
+from socket import gethostname
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -48,7 +49,7 @@ class WorkerSection(Section):
     memory_bytes: Bytes = Field(
         default=EXECUTOR.memory_bytes, gt=0, description="Read buffers of all running jobs together."
     )
-    name: str = Field(default=WORKER.name, description="The label worker of metrics; stable over restarts.")
+    name: str = Field(default_factory=gethostname, description="The label worker of metrics; stable over restarts.")
 
 
 class CompactorOptionsSection(Section):

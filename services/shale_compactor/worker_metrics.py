@@ -95,7 +95,9 @@ class WorkerMetrics:
         largest = max(jobs, key=lambda job: job.plan.input_bytes, default=None)
         ratio = largest.ratio if largest is not None else 0.0
         self._progress_ratio(ratio)
-        if largest is not None and ratio > 0:
+        if largest is None or ratio == 0:
+            self._completion(0)
+        else:
             elapsed_s = self._clock.monotonic_s() - largest.started_s
             self._completion(self._clock.now_ms() / 1000 + elapsed_s * (1 - ratio) / ratio)
 

@@ -49,6 +49,13 @@ OPTIONS = CompactorOptions(
     take_over=True,
 )
 
+CALM = replace(
+    OPTIONS,
+    coordinator=CoordinatorOptions(scheduler=SCHEDULER, poll_interval_s=30.0, worker_heartbeat_timeout_s=120.0),
+    worker=WorkerOptions(compactions_poll_interval_s=30.0),
+)
+"""For rows that take hours of virtual time, whose seconds are paid with requests."""
+
 
 def manifests_of(process: SimProcess) -> ManifestStore:
     return ManifestStore(process.store, ROOT, process.env, process.metrics, ProtocolOptions(component=process.role))

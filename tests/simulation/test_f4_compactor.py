@@ -16,6 +16,7 @@ from shale.types import Compaction, CompactionStatus, RunId, TieredSpec
 from shale_compactor.entries import with_entry
 from tests.simulation.conftest import simulated
 from tests.simulation.lsm import (
+    CALM,
     World,
     compactions_of,
     compactor,
@@ -138,7 +139,7 @@ def test_f4_8_a_zombie_wakes_with_a_prepared_manifest(seed: int) -> None:
         zombie = sim.start(compactor, "zombie", role="compactor")
         zombie.freeze_before("put", "/manifest/", chance.uniform(600, 2400), skip=1 + chance.randrange(2))
         sim.start(metadata_collector, "gc", role="gc")
-        sim.at(60, lambda: sim.start(compactor, "heir", role="compactor"))
+        sim.at(60, lambda: sim.start(compactor, "heir", role="compactor", options=CALM))
         sim.at(60, lambda: sim.start(writer, "second", role="writer", flushes=8, pause_s=100.0))
         sim.run(hours=3, until=lambda: zombie.has_ended)
         assert isinstance(zombie.error, FencedError)

@@ -228,6 +228,13 @@ async def test_a_database_marked_as_destroyed_stops_the_whole_process():
         await Compactor(house.store, "db", house.env, CompactorOptions()).start()
 
 
+async def test_a_half_built_clone_is_waited_for():
+    house = await House(replace(manifest(tree((1,))), initialized=False)).create()
+    with pytest.raises(LatestRecordMissing):
+        await Compactor(house.store, "db", house.env, CompactorOptions()).start()
+    assert (await house.manifest()).compactor_epoch == 0
+
+
 async def test_a_coordinator_seen_a_moment_ago_is_not_replaced_unasked():
     """docs/protocol.md 14.1."""
     house = await l0_house(1).create()

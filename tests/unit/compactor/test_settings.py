@@ -15,7 +15,8 @@ def options(*argv):
 
 
 def test_the_defaults_are_those_of_the_parts():
-    assert options() == CompactorOptions()
+    found = options("--set", "compactor_options.worker.name=embedded", "--set", "cpu_threads=2")
+    assert found == CompactorOptions()
 
 
 def test_a_settings_file_of_slatedb_is_read_as_it_is(tmp_path):
