@@ -6,6 +6,7 @@ compiled into it.  Ours asks whether any kernel file has, so that an update in p
 
 import hashlib
 import os
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,21 +35,36 @@ def _ensure_cache_path(locator: Any) -> None:
         raise OSError(f"no cache of kernels at {path}")
 
 
-def _stamped(locator: Any) -> Any:
-    """The same place on disk, with the state of all kernels for a stamp."""
-    replaced = {"get_source_stamp": lambda _self: _DIGEST, "ensure_cache_path": _ensure_cache_path}
-    return type(locator.__name__, (locator,), replaced)
+def with_our_rules(locator: Any) -> Any:
+    """A place for code on disk, with two rules of our own: for its freshness, and for places that are read-only."""
+
+    class Place(locator):  # type: ignore[misc]  # numba has no types
+        def get_source_stamp(self) -> str:
+            return _DIGEST
+
+        def ensure_cache_path(self) -> None:
+            """Numba refuses a place that it cannot write to; one that was filled before, as in our image, will do."""
+            if not any(Path(self.get_cache_path()).glob("*.nbi")):
+                super().ensure_cache_path()
+
+    return Place
 
 
 class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]  # numba has no types
-    _locator_classes = tuple(map(_stamped, CompileResultCacheImpl._locator_classes))
+    _locator_classes = tuple(map(with_our_rules, CompileResultCacheImpl._locator_classes))
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Load code, or nothing if what is on disk cannot be read."""
+        with suppress(OSError, EOFError, pickle.UnpicklingError):
+            return super().load_overload(sig, target_context)
+        return None
+
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled, if this place can be written."""
+        """Keep compiled code if that is possible: a full disk or a read-only one must not stop a kernel."""
         with suppress(OSError):
             super().save_overload(sig, data)
 

@@ -1,0 +1,56 @@
+"""Where compiled kernels are kept, and when they are compiled anew."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shale.kernels.jit import with_our_rules
+
+MODULE = """
+from shale.kernels.jit import kernel
+
+@kernel("int64(int64)")
+def double(number):
+    return 2 * number
+
+print(double(21), sum(double.stats.cache_hits.values()))
+"""
+
+
+class ReadOnlyPlace:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def get_cache_path(self) -> str:
+        return str(self._path)
+
+    def ensure_cache_path(self) -> None:
+        raise OSError("read-only")
+
+
+def test_a_read_only_place_serves_if_it_was_filled(tmp_path: Path) -> None:
+    place = with_our_rules(ReadOnlyPlace)(tmp_path)
+    with pytest.raises(OSError, match="read-only"):
+        place.ensure_cache_path()
+    (tmp_path / "module.kernel-1.py311.nbi").touch()
+    place.ensure_cache_path()
+
+
+def test_code_is_compiled_once_and_also_where_nothing_can_be_written(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(MODULE)
+    cache = tmp_path / "cache"
+
+    def run(cache_dir: Path) -> str:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_CACHE_DIR": str(cache_dir)}
+        return subprocess.run([sys.executable, module], check=True, capture_output=True, text=True, env=env).stdout
+
+    assert run(cache) == "42 0\n"
+    assert run(cache) == "42 1\n"
+    for path in cache.rglob("*.nb?"):
+        path.unlink()
+        path.mkdir()  # in the way of the file
+    assert run(cache) == "42 0\n"
