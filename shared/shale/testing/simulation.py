@@ -199,12 +199,8 @@ class Simulation:
             self._run_loop(self.loop.time() + _CLOSING_S)
             for task in tasks:
                 task.cancel()
-        # The loop stops whenever the last process ends, so one run may be too short for what is left to do.
-        generators = self.loop.create_task(self.loop.shutdown_asyncgens())
-        for _ in range(_CLOSING_ROUNDS):
-            if generators.done():
-                break
-            self._run_loop(self.loop.time() + _CLOSING_S)
+        self.loop.create_task(self.loop.shutdown_asyncgens())
+        self._run_loop(self.loop.time() + _CLOSING_S)
         self.loop.close()
         self._stack.close()
 
@@ -259,7 +255,7 @@ class Simulation:
 
     def note_end(self) -> None:
         """A process ended, in whatever way: there may be nothing left to run."""
-        if not self._has_work():
+        if not self._is_closing and not self._has_work():
             self.loop.stop_if_running()
 
     def note_failure(self, what: str, error: BaseException) -> None:
