@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import obstore
@@ -47,6 +48,27 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+WRITER = """
+import asyncio, itertools, sys
+from shale.store.local import LocalStore
+from shale.store.port import CREATE, OVERWRITE
+
+async def main(folder, start):
+    store = LocalStore(folder, fsync=False)
+    async def parts(body):
+        yield body
+        yield body
+    print("go", flush=True)
+    for number in itertools.count(int(start)):
+        body = b"%020d" % number * 5000
+        await store.put(f"db/wal/{number:020}.sst", body, mode=CREATE)
+        await store.put("db/overwritten", body, mode=OVERWRITE)
+        await store.put_stream(f"db/compacted/{number:020}.sst", parts(body))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
@@ -72,6 +94,33 @@ async def test_processes_race_and_every_update_counts(tmp_path: Path) -> None:
     assert got is not None
     assert bytes(got.data) == b"450"
     assert "#" not in "".join(files(tmp_path))
+
+
+def run_and_kill(folder: Path, start: int, after_s: float) -> None:
+    """Let a process write for a while, then SIGKILL it in the middle of whatever it does."""
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "shared")}
+    command = [sys.executable, "-c", WRITER, str(folder), str(start)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"go\n"
+        time.sleep(after_s)
+        child.kill()
+
+
+async def test_a_killed_process_leaves_whole_objects_only(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for round_ in range(6):
+        run_and_kill(tmp_path, round_ * 100_000, 0.05 + 0.013 * round_)
+    listed = await store.list("db/")
+    assert len(listed) > 10
+    for meta in listed:
+        got = await store.get(meta.key)
+        assert got is not None
+        data = bytes(got.data)
+        number = meta.key.rpartition("/")[2].partition(".")[0]
+        repeats = 10_000 if "compacted" in meta.key else 5_000
+        assert data == data[:20] * repeats
+        assert number == "overwritten" or data[:20] == number.encode()
 
 
 async def test_staged_files_and_the_lock_are_not_objects(tmp_path: Path) -> None:
