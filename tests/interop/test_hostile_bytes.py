@@ -19,7 +19,7 @@ from shale.format.manifest import decode_manifest
 from shale.format.sequence_tracker import SequenceTracker
 from shale.format.sst_info import decode_trailer
 from shale.format.stats import decode_stats
-from tests.interop.files import golden
+from tests.interop.files import golden, label
 from tests.interop.sections import open_sst
 
 MEMORY_PER_BYTE = 400
@@ -149,6 +149,29 @@ def test_a_damaged_footer_is_noticed(path: Path) -> None:
     for size in (0, 9, 10, 13, footer, len(data) - 1):
         with pytest.raises(CorruptionError):
             decode_trailer(data[:size], object_size=size, path="db/x.sst")
+
+
+@pytest.mark.parametrize("path", [path for path in golden("*.sst") if path.stat().st_size], ids=label)
+def test_no_flipped_byte_of_an_sst_goes_unnoticed(path: Path) -> None:
+    """Every byte is under a checksum or says where one is."""
+    data = path.read_bytes()
+    read_everything(data)
+    for place in range(0, len(data), max(len(data) // 50, 1)):
+        damaged = data[:place] + bytes([data[place] ^ 0x04]) + data[place + 1 :]
+        with pytest.raises(CorruptionError) as caught:
+            read_everything(damaged)
+        assert caught.value.path == "db/x.sst"
+        assert caught.value.offset is not None
+
+
+def read_everything(data: bytes) -> None:
+    sst = open_sst(data, "db/x.sst")
+    info = sst.info
+    for _ in sst.blocks():
+        pass
+    for offset, length in ((info.filter_offset, info.filter_len), (info.stats_offset, info.stats_len)):
+        if length:
+            sst.section(offset, length)
 
 
 def test_damaged_trackers_are_points_or_corrupt() -> None:
