@@ -17,6 +17,8 @@ from shale.kernels.rows import I64, U8, Rows, entries_from_rows, rows_from_entri
 from shale.types import Compression, Entry
 
 NO_LIMIT = 2**62
+_ROW_COST_BYTES = 128
+"""In plain Python the number of rows counts, not their size; a row costs as much as so many bytes elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class BlockWriter:
         self.written = WrittenBlocks()
         self._options = options
         self._blocks: PlainBlocks | KernelBlocks = PlainBlocks(options, self.written)
+        self._row_count = 0
 
     def add(self, rows: Rows, until_bytes: int = NO_LIMIT) -> int:
         """Append rows and return how many were taken.
@@ -71,9 +74,11 @@ class BlockWriter:
             rows: in order, unless the options say ``by_seq``.
             until_bytes: stop once ended blocks take more, though never between two versions of a key.
         """
-        if isinstance(self._blocks, PlainBlocks) and use_kernels(self.written.data_len + rows.size_bytes):
+        if isinstance(self._blocks, PlainBlocks) and use_kernels(_ROW_COST_BYTES * (self._row_count + len(rows))):
             self._blocks = self._blocks.into_kernel()
-        return self._blocks.add(rows, until_bytes)
+        taken = self._blocks.add(rows, until_bytes)
+        self._row_count += taken
+        return taken
 
     def take_parts(self) -> list[Buffer]:
         """The bytes of blocks that ended since the last call; they follow each other in the file."""

@@ -9,7 +9,7 @@ import anyio
 from shale.env import Env
 from shale.iter.plain import fuse_plain
 from shale.iter.source import RowSource
-from shale.kernels.choice import use_kernels
+from shale.kernels.choice import load_kernels, use_kernels, wants_loading
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.kernels.rules import Rules
 
@@ -51,7 +51,7 @@ class Fused:
     async def _begin(self) -> None:
         """Fetch chunks until they are worth the kernels, or all are here."""
         await _fetch_all(self._inputs)
-        while not use_kernels(sum(source.size_bytes for source in self._inputs)):
+        while not await self._are_worth_kernels():
             unfinished = [source for source in self._inputs if not source.is_finished]
             if not unfinished:
                 inputs = [entries_from_rows(concat_rows(source.queue)) for source in self._inputs]
@@ -65,6 +65,12 @@ class Fused:
         for number, source in enumerate(self._inputs):
             if source.queue:
                 self._kernel.begin(number, source.queue.popleft())
+
+    async def _are_worth_kernels(self) -> bool:
+        size_bytes = sum(source.size_bytes for source in self._inputs)
+        if wants_loading(size_bytes):
+            await self._env.cpu.run(load_kernels)
+        return use_kernels(size_bytes)
 
     async def _next_of(self, kernel: "KernelFuse") -> Rows | None:
         from shale.iter.fused_kernel import Step

@@ -5,8 +5,8 @@ Loading takes about a second, compiling many; a first ``get`` or a flush of ten 
 
 import sys
 
-PLAIN_BYTES_MAX = 128 << 10
-"""Work up to this size does not load kernels."""
+PLAIN_BYTES_MAX = 256 << 10
+"""Work up to this size does not load kernels.  Larger pieces of work go to a thread, which may wait for them."""
 _LOADED = "shale.kernels.loaded"
 
 
@@ -15,6 +15,11 @@ def use_kernels(size_bytes: int) -> bool:
     if size_bytes <= PLAIN_BYTES_MAX and _LOADED not in sys.modules:
         return False
     return load_kernels()
+
+
+def wants_loading(size_bytes: int) -> bool:
+    """Whether ``use_kernels`` would load them: then call ``load_kernels`` in a thread first."""
+    return size_bytes > PLAIN_BYTES_MAX and _LOADED not in sys.modules
 
 
 def load_kernels() -> bool:

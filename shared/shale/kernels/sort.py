@@ -154,12 +154,11 @@ def row_order(rows: Rows) -> I64:
 
 
 def take_rows(rows: Rows, order: I64) -> Rows:
-    """The rows at these places, in this order, in buffers of their own.  A place may occur once at most."""
+    """The rows at these places, in this order, in buffers of their own."""
     order = np.ascontiguousarray(order, np.int64)
-    assert len(order) <= len(rows)
     assert not len(order) or 0 <= int(order.min()) <= int(order.max()) < len(rows)
-    keys_max = int(rows.key_offsets[-1] - rows.key_offsets[0])
-    values_max = int(rows.val_offsets[-1] - rows.val_offsets[0])
+    keys_max = int(np.diff(rows.key_offsets)[order].sum())
+    values_max = int(np.diff(rows.val_offsets)[order].sum())
     out = ColumnBuffers(len(order), keys_max, values_max)
     _take(column_addresses(rows), len(order), order, out.addresses)
     return out.rows(0, len(order))
