@@ -143,6 +143,12 @@ class Simulation:
 
         self._on_death.append(again)
 
+    def kill_all(self) -> None:
+        """Kill every process and start none of them again."""
+        self._on_death.clear()
+        for process in self.running:
+            process.kill()
+
     def at(self, delay_s: float, action: Callable[[], object]) -> None:
         """Do something to the processes after a while; ``run`` does not end before."""
         self._actions_pending += 1
@@ -260,6 +266,8 @@ class Simulation:
 
     def note_failure(self, what: str, error: BaseException) -> None:
         """Something went wrong that no fault excuses: stop."""
+        if self._is_closing:
+            return
         if self._failure is None:
             error.add_note(what)
             self._failure = error
