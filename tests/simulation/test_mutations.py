@@ -15,8 +15,11 @@ from shale.protocol.boundary import Boundary
 from shale.testing.simulation import Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Tree
+from shale_gc.database import Database
+from shale_gc.passes import Pass
 from tests.simulation import toy
 from tests.simulation.test_manifest_updates import everybody
+from tests.simulation.test_whole_system import everything
 
 SEEDS_MAX = 1000
 
@@ -64,10 +67,15 @@ def crowded(seed: int) -> None:
     everybody(seed, SimOptions(latency_s=0.5), minutes=10)
 
 
-@pytest.mark.parametrize("scenario", [sleepers, sleepers_without_boundaries, crowded])
+def daemons(seed: int) -> None:
+    """The code that the daemons run, all of it."""
+    everything(seed, SimOptions(latency_s=0.3), min_age_s=100.0, minutes=8)
+
+
+@pytest.mark.parametrize("scenario", [sleepers, sleepers_without_boundaries, crowded, daemons])
 def test_the_unbroken_code_passes(scenario: Callable[[int], object]) -> None:
     """A net that catches everything would be as useless."""
-    for seed in range(5):
+    for seed in range(3):
         scenario(seed)
 
 
@@ -188,6 +196,62 @@ def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Fenceable, "check_epoch", lambda _owner: None)
     first_seed_that_fails(everybody)
+
+
+def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Pass.carry_out
+
+    async def hasty(this: Pass, doomed: Any, delete: Any, *, boundary: int | None = None, advance: Any = None) -> int:
+        gone = await original(this, doomed, delete)
+        if boundary is not None and advance is not None:
+            await advance(boundary)
+        return gone
+
+    monkeypatch.setattr(Pass, "carry_out", hasty)
+    first_seed_that_fails(daemons)
+
+
+def test_the_real_collector_forgets_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests and SSTs that only a checkpoint needs are deleted under its reader."""
+
+    async def none(_database: Database, _latest: object) -> list[Manifest]:
+        return []
+
+    monkeypatch.setattr(Database, "checkpointed", none)
+    first_seed_that_fails(daemons)
+
+
+def test_the_real_collector_has_no_cutoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is uploaded and not yet published is deleted."""
+
+    def everything_unused(files: Any, *, active: Any, cutoff: object) -> list[Any]:
+        return [file for file in files if file.id not in active]
+
+    monkeypatch.setattr("shale_gc.sweep_compacted.plan_compacted_gc", everything_unused)
+    first_seed_that_fails(daemons)
+
+
+@pytest.mark.parametrize("side", ["local", "remote"])
+def test_the_real_writer_keeps_one_side(monkeypatch: pytest.MonkeyPatch, side: str) -> None:
+    def one_sided(local: Manifest, remote: Manifest) -> Manifest:
+        winner = {"local": local, "remote": remote}[side]
+        return replace(rebase.rebase_writer(local, remote), tree=winner.tree)
+
+    monkeypatch.setattr("shale.engine.writer_manifest.rebase_writer", one_sided)
+    first_seed_that_fails(daemons)
+
+
+def test_the_real_compactor_does_not_rebase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale_compactor.manifest_commit.rebase_compactor", lambda local, _remote: local)
+    first_seed_that_fails(daemons)
+
+
+def test_the_real_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_all_l0(*, writer: Tree, compactor: Tree) -> Tree:
+        return replace(compactor, l0=writer.l0)
+
+    monkeypatch.setattr(rebase, "merge_trees", keep_all_l0)
+    first_seed_that_fails(daemons)
 
 
 def test_a_violation_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,7 @@ def _check_shape(manifest: Manifest, mutation: Mutation) -> None:
         assert all(left.id > right.id for left, right in pairwise(tree.compacted)), f"{mutation}: runs do not descend"
         view_ids, sst_ids = [view.id for view in tree.l0], [view.sst.id for view in tree.l0]
         assert len(view_ids) == len(set(view_ids)), f"{mutation}: L0 view ids repeat: {_ids(tree.l0)}"
+        assert tree.last_compacted_l0_sst_view_id not in view_ids, f"{mutation}: the watermark's L0 is still there"
         assert len(sst_ids) == len(set(sst_ids)), f"{mutation}: L0 SST ids repeat: {_ids(tree.l0)}"
         assert all(newer.ms >= older.ms for newer, older in pairwise(sst_ids)), f"{mutation}: L0 times are not in order"
     prefixes = [segment.prefix for segment in manifest.segments]
