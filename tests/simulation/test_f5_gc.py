@@ -1,4 +1,4 @@
-"""The collector among others: F1.13, F1.14, F5.1, F5.6 to F5.8, F5.10 and F5.17 of docs/protocol.md 16."""
+"""The collector among others: F1.13, F1.14, F5.1, F5.5 to F5.8, F5.10, F5.15 and F5.17 of docs/protocol.md 16."""
 
 import random
 from collections.abc import Callable
@@ -8,9 +8,10 @@ from uuid import UUID
 
 import pytest
 
+from shale.errors import UnavailableError
 from shale.format.names import boundary_key, compactions_key, manifest_key, sst_key, wal_key
 from shale.protocol.versioned_store import VersionedStore
-from shale.store.port import CREATE, OVERWRITE
+from shale.store.port import CREATE, OVERWRITE, ObjectStore
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.history import Mutation
 from shale.testing.sim_process import START_MS
@@ -282,6 +283,62 @@ def test_the_newest_versions_stay_whatever_their_age() -> None:
         boundary_key(ROOT, "manifest"),
         boundary_key(ROOT, "compactions"),
     }
+
+
+def test_f5_5_the_manifest_of_a_checkpoint_is_missing() -> None:
+    """Nobody knows what it needs, so no SST and no WAL file goes; the next pass tries again."""
+    pin = Checkpoint(id=UUID(int=5), manifest_id=ManifestId(99), expire_s=0, create_s=1)
+    manifest = Manifest(
+        replay_after_wal_id=WalId(7),
+        next_wal_sst_id=WalId(10),
+        checkpoints=(pin,),
+        tree=Tree(l0=(view(900),)),
+    )
+    with Simulation(1, options=SimOptions(latency_s=0.0)) as sim:
+        garbage = Ulid.from_parts(START_MS + 1, 1)
+        jobs = Compactions(entries=(job(800, COMPLETED),))
+        sim.start(plant, role="writer", manifests=[manifest], compactions=jobs, wal={1: b"rows"}, ssts=[garbage])
+        sim.run(seconds=1)
+        before = {key for key in sim.objects() if "/wal/" in key or "/compacted/" in key}
+        gc = sim.start(collector, role="gc", options=quick())
+        sim.run(minutes=10)
+        assert gc.is_running
+        assert {key for key in sim.objects() if "/wal/" in key or "/compacted/" in key} == before
+
+
+def test_f5_15_a_deletion_that_fails_does_not_hold_up_the_others() -> None:
+    """It is tried again at the next pass."""
+    stubborn = wal_key(ROOT, 3)
+
+    class Stubborn:
+        def __init__(self, store: ObjectStore) -> None:
+            self.store = store
+            self.refusals = 2
+
+        async def delete(self, key: str) -> None:
+            if key == stubborn and self.refusals:
+                self.refusals -= 1
+                raise UnavailableError("not now")
+            await self.store.delete(key)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.store, name)
+
+    async def with_stubborn_store(process: SimProcess) -> None:
+        process.store = Stubborn(process.store)  # type: ignore[assignment]
+        await collector(process, options=quick(interval_s=60.0))
+
+    with Simulation(1, options=SimOptions(latency_s=0.0)) as sim:
+        manifest = Manifest(replay_after_wal_id=WalId(7), next_wal_sst_id=WalId(10))
+        sim.start(plant, role="writer", manifests=[manifest], wal=dict.fromkeys(range(1, 8), b"rows"))
+        sim.run(seconds=1)
+        sim.start(with_stubborn_store, "gc", role="gc")
+        left = []
+        for _ in range(3):
+            sim.run(seconds=60)
+            left.append({key for key in sim.objects() if "/wal/" in key})
+        kept = wal_key(ROOT, 7)
+        assert left == [{stubborn, kept}, {stubborn, kept}, {kept}]
 
 
 Broken = Callable[[pytest.MonkeyPatch], None]
