@@ -172,12 +172,14 @@ class Worker:
 
     async def _execute(self, job: RunningJob) -> None:
         self._metrics.started(job)
+        self._metrics.observe([*self._jobs.values()])
         try:
             with job.scope:
                 await self._execute_and_report(job)
         finally:
             self._stopping.discard(job.plan.id)
             self._metrics.ended(job)
+            self._metrics.observe([*self._jobs.values()])
 
     async def _execute_and_report(self, job: RunningJob) -> None:
         job_id = job.plan.id

@@ -208,6 +208,7 @@ def test_f4_10_a_commit_conflicts_with_twenty_flushes(seed: int) -> None:
         world = World(sim).filled(4)
         boss = sim.start(compactor, "boss", role="compactor")
         sim.run(minutes=5, until=lambda: any(e.status is S.COMPACTED for e in world.compactions.entries))
+        boss.freeze(10.0)  # until the writer is ready for it
         sim.start(obstinate_writer, "second", role="writer", times=20)
         sim.run(minutes=10, until=lambda: bool(world.manifest.tree.compacted))
         assert boss.error is None
