@@ -1,0 +1,125 @@
+"""The stages around the merge: resuming, folding operands over chunk borders, and what readers see."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.errors import MergeOperatorMissing
+from shale.iter.compaction import compaction_source
+from shale.iter.merge_operator import MergeOperandSource, fold_versions
+from shale.iter.resume import SkipThrough
+from shale.iter.retention import Retention
+from shale.iter.source import RowSource, drain
+from shale.iter.visible import VisibleSource
+from shale.kernels.choice import load_kernels
+from shale.kernels.rows import concat_rows, entries_from_rows
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
+from tests.unit.iter.test_fused import Chunks
+from tests.unit.iter.test_traces import concatenate
+from tests.unit.kernels.strategies import in_order
+
+ENV = Env(SystemClock(), random.Random(1), InlineCpu())
+KINDS = st.sampled_from([0, FLAG_MERGE, FLAG_MERGE, FLAG_TOMBSTONE])
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> Entry:
+    kind, seq = draw(KINDS), draw(st.integers(1, 60))
+    expires = kind != FLAG_TOMBSTONE and draw(st.booleans())
+    flags = kind | FLAG_CREATE_TS | (FLAG_EXPIRE_TS if expires else 0)
+    value = b"" if kind == FLAG_TOMBSTONE else b"%d," % seq
+    expire_ts = draw(st.sampled_from([5, 20])) if expires else 0
+    return Entry(draw(st.sampled_from([b"a", b"b", b"bb"])), value, seq, flags, seq, expire_ts)
+
+
+TREES = st.lists(st.lists(rows(), max_size=40).map(in_order), min_size=1, max_size=4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    load_kernels()
+
+
+def collect(source: RowSource) -> list[Entry]:
+    return entries_from_rows(concat_rows(asyncio.run(drain(source))))
+
+
+def without_twins(tree: list[list[Entry]]) -> list[list[Entry]]:
+    """No (key, seq) in two sources: their content could differ, and only the first one counts."""
+    seen: set[tuple[bytes, int]] = set()
+    out = []
+    for source in tree:
+        out.append([row for row in source if (row.key, row.seq) not in seen])
+        seen |= {(row.key, row.seq) for row in source}
+    return out
+
+
+@given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans(), st.data())
+def test_a_compaction_resumes_behind_its_last_row(
+    tree: list[list[Entry]], chunk: int, min_seq: int | None, drop: bool, data: st.DataObject
+) -> None:
+    """Cut anywhere, also between versions of a key: what was written and what follows is the uncut result."""
+
+    def source() -> RowSource:
+        retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
+        inputs = [Chunks(entries, chunk) for entries in tree]
+        return compaction_source(inputs, retention=retention, operator=concatenate, env=ENV)
+
+    whole = collect(source())
+    if whole:
+        cut = data.draw(st.integers(1, len(whole)))
+        last = whole[cut - 1]
+        assert whole[:cut] + collect(SkipThrough(source(), last.key, last.seq)) == whole
+
+
+@given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans())
+def test_operands_fold_alike_whatever_the_chunks(
+    tree: list[list[Entry]], chunk: int, barrier: int | None, mix: bool
+) -> None:
+    entries = in_order([entry for source in tree for entry in source])
+    folded = MergeOperandSource(Chunks(entries, chunk), concatenate, barrier, mix_expiry=mix)
+    assert collect(folded) == fold_versions(entries, concatenate, barrier, mix_expiry=mix)
+
+
+@given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60))
+def test_readers_see_a_key_as_if_history_ended_there(tree: list[list[Entry]], chunk: int, max_seq: int | None) -> None:
+    tree = without_twins(tree)
+    history: dict[bytes, bytes | None] = {}
+    for row in sorted((row for source in tree for row in source), key=lambda row: row.seq):
+        if max_seq is None or row.seq <= max_seq:
+            base = history.get(row.key)
+            value = concatenate(row.key, base, [row.value]) if row.is_merge else row.value
+            history[row.key] = None if row.is_tombstone else value
+    source = VisibleSource([Chunks(entries, chunk) for entries in tree], max_seq, ENV, operator=concatenate)
+    seen = collect(source)
+    assert {row.key: row.value for row in seen} == {key: value for key, value in history.items() if value is not None}
+    assert [row.key for row in seen] == sorted({row.key for row in seen})
+
+
+def test_operands_without_an_operator_are_an_error_for_readers() -> None:
+    source = VisibleSource([Chunks([Entry(b"k", b"1", 1, FLAG_MERGE)], 1)], None, ENV)
+    with pytest.raises(MergeOperatorMissing):
+        collect(source)
+
+
+def test_readers_still_see_expired_rows() -> None:
+    row = Entry(b"k", b"v", 1, FLAG_EXPIRE_TS, 0, -(2**63))
+    assert collect(VisibleSource([Chunks([row], 1)], None, ENV)) == [row]
+
+
+@given(TREES, st.integers(1, 7), st.integers(0, 60))
+def test_compaction_without_an_operator_loses_nothing(tree: list[list[Entry]], chunk: int, min_seq: int) -> None:
+    """What readers with the operator see is the same before and after (docs/protocol.md 7.4)."""
+    tree = [[row for row in source if not row.flags & FLAG_EXPIRE_TS] for source in without_twins(tree)]
+    retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=True)
+    compacted = collect(
+        compaction_source([Chunks(s, chunk) for s in tree], retention=retention, operator=None, env=ENV)
+    )
+    for max_seq in (min_seq, 61):
+        before = VisibleSource([Chunks(s, 50) for s in tree], max_seq, ENV, operator=concatenate)
+        after = VisibleSource([Chunks(compacted, 50)], max_seq, ENV, operator=concatenate)
+        assert collect(after) == collect(before)
