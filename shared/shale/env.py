@@ -30,6 +30,10 @@ class Clock(Protocol):
         ...
 
 
+_STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts while the machine is suspended: who slept through a collection must know how long it was away."""
+
+
 class SystemClock:
     """The machine's clocks."""
 
@@ -39,7 +43,7 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         """See ``Clock``."""
-        return time.monotonic()
+        return time.clock_gettime(_STEADY_CLOCK)
 
 
 class Cpu(Protocol):
