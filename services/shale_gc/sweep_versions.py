@@ -49,12 +49,14 @@ async def _sweep(
 
 async def _list_with_pins(database: Database) -> tuple[list[VersionMeta], frozenset[int]]:
     """A listing, and what the newest manifest of that very listing pins."""
+    newest_id = 0
     for _ in range(_LISTINGS_MAX):
         versions = await database.manifests.list_versions()
         if not versions:
             raise LatestRecordMissing(f"no manifest below {database.root or '/'}")
-        latest = await database.manifests.read(versions[-1].id)
+        newest_id = versions[-1].id
+        latest = await database.manifests.read(newest_id)
         if latest is not None:
             return versions, frozenset(checkpoint.manifest_id for checkpoint in latest.checkpoints)
         # Another collector was faster, so there are newer ones.
-    raise ManifestMissing(versions[-1].id)
+    raise ManifestMissing(newest_id)

@@ -50,7 +50,8 @@ class WriterSettings(DaemonSettings):
     ROLE: ClassVar[str] = "writer"
 
     http: HttpSection = HttpSection()
-    shutdown: WriterShutdownSection = WriterShutdownSection()
+    # Settings are frozen, so a narrower section is safe.
+    shutdown: WriterShutdownSection = WriterShutdownSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     flush_interval: Seconds | None = Field(default=ENGINE.flush_interval_s, description="0 is adaptive.")
     manifest_poll_interval: PositiveSeconds = ENGINE.manifest_poll_interval_s

@@ -125,5 +125,4 @@ class Loader:
 
 def encode_batch(batch: Batch) -> bytes:
     """The body of ``POST /v1/batch`` in msgpack."""
-    packed: bytes = msgpack.packb({"ops": [("put", key, value) for key, value in batch]})
-    return packed
+    return bytes(msgpack.packb({"ops": [("put", key, value) for key, value in batch]}) or b"")

@@ -16,7 +16,7 @@ import re
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -117,7 +117,7 @@ class LocalStore:
         attributes: Mapping[str, str] | None = None,  # noqa: ARG002 - a directory keeps none
     ) -> ETag | None:
         """See ``ObjectStore``."""
-        buffers = [data] if isinstance(data, bytes | bytearray | memoryview) else data
+        buffers = cast("Sequence[Buffer]", (data,) if isinstance(data, bytes | bytearray | memoryview) else data)
         return await self._in_thread(key, lambda: self._put(key, buffers, mode))
 
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
