@@ -7,12 +7,12 @@ indexes leave, all at once.  Nothing relies on the cache keeping what was read.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from shale.engine.gather import gather
 from shale.engine.tree_lookup import Window, append_versions, block_span
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot
 from shale.sst.source import READ_AHEAD_BYTES
+from shale.store.gather import gather
 from shale.types import Entry
 
 _GAP_BYTES = 64 * 1024

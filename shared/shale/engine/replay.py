@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 
-import anyio
 import numpy as np
 
 from shale.engine.memtable import ROW_OVERHEAD_BYTES
@@ -12,6 +12,7 @@ from shale.env import Env
 from shale.errors import CorruptionError, WalTruncated
 from shale.kernels.rows import I64, Rows, concat_rows
 from shale.protocol.wal_store import WalStore
+from shale.store.gather import gather
 from shale.types import FLAG_CREATE_TS
 
 PRELOAD_FILES = 4
@@ -77,15 +78,8 @@ async def replay_wal(
 
 
 async def _read_all(wal: WalStore, wal_ids: range) -> dict[int, memoryview | None]:
-    contents: dict[int, memoryview | None] = {}
-
-    async def read(wal_id: int) -> None:
-        contents[wal_id] = await wal.read(wal_id)
-
-    async with anyio.create_task_group() as tasks:
-        for wal_id in wal_ids:
-            tasks.start_soon(read, wal_id)
-    return contents
+    contents = await gather([partial(wal.read, wal_id) for wal_id in wal_ids])
+    return dict(zip(wal_ids, contents, strict=True))
 
 
 class _TableBuilder:

@@ -65,12 +65,12 @@ class TreeLookup:
     __slots__ = (
         "_keys",
         "_level_table",
-        "_out",
-        "_out_address",
         "_slots",
         "_views",
         "count",
         "levels",
+        "out",
+        "out_address",
         "table",
         "tree",
     )
@@ -91,10 +91,10 @@ class TreeLookup:
 
     def find(self, lookup: Lookup, key: bytes, max_seq: int) -> Entry | int:
         """The newest row of a key at or below ``max_seq``, or the status of the kernel where there is none."""
-        status = lookup(key, max_seq, self.table, self.count, self._out_address)
+        status = lookup(key, max_seq, self.table, self.count, self.out_address)
         if status != layout.FOUND:
             return status
-        level, window, block, at, size, seq, flags, create_ts, expire_ts = self._out.tolist()
+        level, window, block, at, size, seq, flags, create_ts, expire_ts = self.out.tolist()
         value = self._slots[level][window].images[block][at : at + size]  # type: ignore[index]  # the kernel found it
         return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
 
@@ -160,8 +160,8 @@ class TreeLookup:
             at += len(level.windows) * layout.VIEW_WORDS * 8
         self.table = address_of(self._level_table)
         out = np.zeros(layout.OUT_WORDS, np.int64)
-        self._out = out[: layout.OUT_EXPIRE_TS + 1].data
-        self._out_address = address_of(out)
+        self.out = out[: layout.OUT_EXPIRE_TS + 1].data
+        self.out_address = address_of(out)
 
 
 def block_span(meta: SstMeta, key: bytes) -> tuple[int, int] | None:

@@ -4,14 +4,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import anyio
-
 from shale.env import Env
 from shale.iter.plain import fuse_plain
 from shale.iter.source import RowSource
 from shale.kernels.choice import load_kernels, use_kernels, wants_loading
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.kernels.rules import Rules
+from shale.store.gather import gather
 
 if TYPE_CHECKING:
     from shale.iter.fused_kernel import KernelFuse
@@ -119,9 +118,4 @@ class _Input:
 
 async def _fetch_all(inputs: Sequence[_Input]) -> None:
     """One more chunk of each; the requests overlap."""
-    if len(inputs) == 1:
-        await inputs[0].fetch()
-        return
-    async with anyio.create_task_group() as tasks:
-        for source in inputs:
-            tasks.start_soon(source.fetch)
+    await gather([source.fetch for source in inputs])

@@ -10,16 +10,22 @@ PLAIN_BYTES_MAX = 256 << 10
 _LOADED = "shale.kernels.loaded"
 
 
+def are_loaded() -> bool:
+    """Whether the kernels are there; not yet while another thread is still loading them, which small work must not
+    wait for."""
+    return hasattr(sys.modules.get(_LOADED), "KERNELS")
+
+
 def use_kernels(size_bytes: int) -> bool:
     """Whether work on so many bytes goes through kernels; loads them if it is worth it."""
-    if size_bytes <= PLAIN_BYTES_MAX and _LOADED not in sys.modules:
+    if size_bytes <= PLAIN_BYTES_MAX and not are_loaded():
         return False
     return load_kernels()
 
 
 def wants_loading(size_bytes: int) -> bool:
     """Whether ``use_kernels`` would load them: then call ``load_kernels`` in a thread first."""
-    return size_bytes > PLAIN_BYTES_MAX and _LOADED not in sys.modules
+    return size_bytes > PLAIN_BYTES_MAX and not are_loaded()
 
 
 def load_kernels() -> bool:

@@ -5,12 +5,12 @@ Source: docs/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import anyio
+from functools import partial
 
 from shale.env import Env
 from shale.errors import AlreadyExists, FencedError, InvalidDbState
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
+from shale.store.gather import gather
 from shale.store.port import CREATE, Buffer, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -121,12 +121,4 @@ class WalStore:
         raise InvalidDbState(f"{wal_prefix(self._root)} has no end above {start_after}")
 
     async def _exist(self, start_after: int, offsets: Sequence[int]) -> Sequence[bool]:
-        found: dict[int, bool] = {}
-
-        async def probe(offset: int) -> None:
-            found[offset] = await self.exists(start_after + offset)
-
-        async with anyio.create_task_group() as tasks:
-            for offset in offsets:
-                tasks.start_soon(probe, offset)
-        return [found[offset] for offset in offsets]
+        return await gather([partial(self.exists, start_after + offset) for offset in offsets])

@@ -13,6 +13,7 @@ from shale.errors import CorruptionError
 from shale.format.block import decode_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
+from shale.kernels.choice import PLAIN_BYTES_MAX
 from shale.kernels.rows import I64, Rows
 from shale.sst.cache import BlockCache
 from shale.sst.meta import SstMeta, decode_meta, meta_span
@@ -22,8 +23,8 @@ from shale.store.port import Buffer, ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, Manifest, Sst, Ulid
 
-_THREAD_MIN_BYTES = 256 * 1024
-"""Decoding less than this takes about as long as handing it to a thread."""
+_INLINE_BYTES_MAX = PLAIN_BYTES_MAX
+"""Decoding up to this size takes about as long as handing it to a thread; beyond it kernels may have to be loaded."""
 
 
 class SstReader:
@@ -134,14 +135,14 @@ class SstReader:
         decode = partial(
             decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
         )
-        return decode() if len(data) < _THREAD_MIN_BYTES else await self.env.cpu.run(decode)
+        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         info = slot.sst.info
         start, end = meta_span(info, slot.path)
         data = await self._read(slot.path, start, end)
         decode = partial(decode_meta, info, data, start, extractors=self._extractors, path=slot.path)
-        return decode() if len(data) < _THREAD_MIN_BYTES else await self.env.cpu.run(decode)
+        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def _read(self, path: str, start: int, end: int) -> memoryview:
         data = await self._store.get_range(path, start, end)
