@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-READY_S = 60.0
+READY_S = 120.0
+REQUEST_S = 120.0
+"""A fresh machine compiles kernels during the first large request; a busy one takes its time for everything."""
 
 
 class Daemon:
@@ -66,13 +68,13 @@ class Daemon:
             f"http://127.0.0.1:{port}{path}", data=body, method=method, headers=headers or {}
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:
                 return answer.status, answer.read(), {name.lower(): value for name, value in answer.headers.items()}
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read(), {name.lower(): value for name, value in error.headers.items()}
 
-    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 40.0) -> int:
+    def stop(self, number: int = signal.SIGTERM, timeout_s: float = 90.0) -> int:
         """Send a signal and return the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)

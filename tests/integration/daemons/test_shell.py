@@ -1,7 +1,6 @@
 """The shell of the daemons, as processes: ports, signals, exit codes, the one line at the top."""
 
 import json
-import os
 import signal
 import socket
 import time
@@ -13,7 +12,7 @@ from tests.integration.daemons.running import metric, running
 
 IDLE = "tests.integration.daemons.idle_daemon"
 URL = ("--url", "memory:///orders")
-ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "3"))
+TURNS = pytest.mark.parametrize("turns", [2, pytest.param(50, marks=pytest.mark.soak)])
 
 
 def test_the_admin_port_answers(tmp_path: Path) -> None:
@@ -49,9 +48,9 @@ def test_the_log_level_changes_at_run_time(tmp_path: Path) -> None:
         assert json.loads(daemon.get("/v1/admin/log-level", port=port)[1]) == {"level": "debug"}
 
 
-def test_it_starts_and_stops_with_0_every_time(tmp_path: Path) -> None:
-    """The soak run does this 50 times."""
-    for turn in range(ROUNDS):
+@TURNS
+def test_it_starts_and_stops_with_0_every_time(tmp_path: Path, turns: int) -> None:
+    for turn in range(turns):
         number = (signal.SIGTERM, signal.SIGINT)[turn % 2]
         with running(IDLE, *URL, log=tmp_path / f"log{turn}") as daemon:
             daemon.wait_for("daemon.ready")

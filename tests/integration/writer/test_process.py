@@ -1,8 +1,6 @@
 """The writer as a process: what survives a kill, who is fenced, how it stops."""
 
 import http.client
-import os
-import signal
 import threading
 import time
 from pathlib import Path
@@ -10,13 +8,11 @@ from pathlib import Path
 from tests.integration.daemons.running import running
 from tests.integration.writer.test_api import kv, writer
 
-ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "3"))
-
 
 def test_rows_survive_a_kill(tmp_path: Path) -> None:
     """Every acknowledged row is there after SIGKILL, and again after the next one."""
     written: dict[bytes, bytes] = {}
-    for turn in range(ROUNDS):
+    for turn in range(3):
         with writer(tmp_path, log=f"log{turn}") as client:
             for key, value in written.items():
                 assert client.get(key)[1] == value
@@ -95,16 +91,6 @@ def test_flush_on_the_admin_port(tmp_path: Path) -> None:
         client.daemon.process.wait()
     with writer(tmp_path, log="two") as client:
         assert client.get(b"a")[1] == b"1"
-
-
-def test_it_starts_and_stops_with_0_every_time(tmp_path: Path) -> None:
-    """The soak run does this 50 times."""
-    for turn in range(ROUNDS):
-        with writer(tmp_path, log=f"log{turn}") as client:
-            if turn % 2:
-                client.put(b"turn", b"%d" % turn)
-            code = client.daemon.stop((signal.SIGTERM, signal.SIGINT)[turn % 2])
-            assert code == 0, client.daemon.log.read_text()
 
 
 def test_a_scan_that_runs_does_not_stop_the_stop(tmp_path: Path) -> None:
