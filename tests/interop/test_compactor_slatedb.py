@@ -246,6 +246,43 @@ def test_our_worker_serves_its_coordinator(tmp_path):
     run(test, tmp_path)
 
 
+def test_its_worker_goes_on_behind_what_ours_published(tmp_path):
+    """Our worker dies with two SSTs in the job's context; SlateDB reclaims the job and resumes from them."""
+
+    async def test(house: House) -> None:
+        async with opened(house.rust, ROOT, Shape()) as db:
+            for _ in range(4):
+                await put_all(db, house.next_rows(700))
+                await flush(db)
+        compactor = house.compactor(take_over=True, embedded_worker=False)
+        await compactor.start()
+        await compactor.coordinator.tick()
+        options = ExecutorOptions(
+            sst=SstOptions(block_size_bytes=512), max_sst_size_bytes=8 * 1024, max_subcompactions=1
+        )
+        executor = Executor(house.store, ROOT, house.env, options)
+        dead = Worker(house.manifests, house.compactions, executor, house.env, WORKS)
+        (job,) = await dead.claim()
+        with anyio.CancelScope() as scope:
+            job.progress._on_sst = lambda _: scope.cancel() if len(job.progress.outputs()) == 2 else None
+            await executor.run(job.plan, job.progress)
+        published = [sst.id for sst in job.progress.outputs()]
+        await dead.beat()
+
+        async with opened(house.rust, ROOT, Shape({"compactor_options": RUST_COMPACTS})) as db:
+
+            async def is_done() -> bool:
+                return await status_of(house, job.plan.id) is S.COMPLETED
+
+            await until(is_done)
+            assert {row[0]: row[1] for row in await scanned(db)} == house.model
+        (run_,) = (await house.manifest()).tree.compacted
+        assert [view.sst.id for view in run_.ssts][: len(published)] == published
+        assert len(run_.ssts) > len(published)
+
+    run(test, tmp_path)
+
+
 def test_taking_over_closes_a_writer_with_its_own_coordinator(tmp_path):
     """I12: so we refuse while it is alive, unless told otherwise."""
 

@@ -213,6 +213,7 @@ def test_f4_10_a_commit_conflicts_with_twenty_flushes(seed: int) -> None:
         sim.run(minutes=10, until=lambda: bool(world.manifest.tree.compacted))
         assert boss.error is None
         assert world.manifest.tree.compacted
+        assert len(world.manifest.tree.l0) == 20
         unnamed = [checkpoint for checkpoint in world.manifest.checkpoints if not checkpoint.name]
         assert len(unnamed) == 1
         world.settle()
@@ -226,6 +227,55 @@ async def full_compaction(process: SimProcess) -> None:
     entry = Compaction(id=process.env.ids.ulid(), spec=spec)
     store: CompactionsStore = compactions_of(process)
     await (await store.load()).apply(lambda current: with_entry(current.value, entry))
+
+
+async def careless_admin(process: SimProcess, *, times: int) -> None:
+    """Submit whatever comes to mind: right and wrong sources, orders and destinations, and the same again."""
+    stored = await compactions_of(process).load()
+    for _ in range(times):
+        await anyio.sleep(process.rng.uniform(0, 8))
+        tree = (await manifests_of(process).read_latest()).value.tree
+        l0 = [view.id for view in tree.l0]
+        runs = [run.id for run in tree.compacted]
+        spec = TieredSpec(
+            l0_view_ids=tuple(_stretch(process.rng, l0)),
+            sorted_runs=tuple(_stretch(process.rng, runs)),
+            destination=RunId(process.rng.choice([*runs, *runs, max(runs, default=-1) + 1])),
+        )
+        for entry in [Compaction(id=process.env.ids.ulid(), spec=spec) for _ in range(process.rng.randint(1, 2))]:
+            await stored.refresh()
+            await stored.apply(lambda current, entry=entry: with_entry(current.value, entry))
+
+
+def _stretch(rng: random.Random, things: list) -> list:
+    """Mostly neighbours to the end of the list, sometimes fewer, sometimes with a gap."""
+    chosen = things[rng.randint(0, len(things)) :]
+    if chosen and rng.random() < 0.3:
+        chosen = chosen[:-1]
+    if len(chosen) > 2 and rng.random() < 0.2:
+        del chosen[1]
+    return chosen
+
+
+@simulated
+def test_f4_11_and_12_submissions_of_all_kinds(seed: int) -> None:
+    """Each ends Failed or runs; runs are rebuilt under their ids, and no stale result replaces a newer run."""
+    chance = random.Random(seed)
+    with Simulation(seed, options=SimOptions(latency_s=chance.choice((0.02, 0.5)))) as sim:
+        world = World(sim).filled(5)
+        sim.start(writer, "second", role="writer", flushes=10, pause_s=10.0)
+        sim.start(compactor, "boss", role="compactor")
+        sim.start(worker, "w", role="worker")
+        sim.run(seconds=30, until=lambda: world.compactions.compactor_epoch > 0)
+        sim.start(careless_admin, "admin", role="admin", times=25)
+        if chance.random() < 0.5:
+            sim.at(chance.uniform(5, 90), lambda: sim.start(compactor, "heir", role="compactor"))
+        sim.run(minutes=10, until=lambda: world.is_settled() and not admins(sim))
+        world.settle()
+
+
+def admins(sim: Simulation) -> list[SimProcess]:
+    return [process for process in sim.running if process.role == "admin"]
 
 
 @simulated
