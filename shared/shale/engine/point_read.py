@@ -37,7 +37,7 @@ async def read_versions(
     slots = list(dict.fromkeys(window.slot for _, windows in lookups for window in windows))
     metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
     spans = [_spans(key, windows, metas) for key, windows in lookups]
-    images = await _read_images(reader, {span for of_key in spans for span in of_key}, metas)
+    images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas)
     return [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
 
 
