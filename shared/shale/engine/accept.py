@@ -171,7 +171,7 @@ class Acceptor:
         self._freeze(self._stamp())
         self._follow(Memtable())
 
-    def install(self, table: Memtable, last_seq: int, last_tick: int, *, consumed_wal_id: int) -> None:
+    def install(self, table: Memtable, last_seq: int, last_tick: int | None, *, consumed_wal_id: int) -> None:
         """Go on with a table of replayed rows.
 
         The one before is frozen with the last WAL id that it and its predecessors contain: the durable end of the WAL
@@ -181,7 +181,8 @@ class Acceptor:
             self._freeze(self._consumed_wal_id)
         self._consumed_wal_id = consumed_wal_id
         self.last_seq = max(self.last_seq, last_seq)
-        self._clock.last_tick = max(self._clock.last_tick, last_tick)
+        if last_tick is not None:
+            self._clock.last_tick = max(self._clock.last_tick, last_tick)
         self._track(last_seq)
         self._follow(table)
 

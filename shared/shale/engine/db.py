@@ -13,7 +13,8 @@ from shale.engine.scan_range import scan_range
 from shale.engine.settings_values import Duration, parse_duration_ms
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
-from shale.engine.writer import Writer, open_writer
+from shale.engine.writer import Writer
+from shale.engine.writer_open import open_writer
 from shale.env import Env
 from shale.errors import InvalidRequestError, ShaleError
 from shale.store.options import StoreOptions

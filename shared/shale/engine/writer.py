@@ -10,26 +10,24 @@ from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
-from shale.engine.open import Claim, claim_database
+from shale.engine.open import Claim
 from shale.engine.options import DbOptions, FlushType, MergeOperator
 from shale.engine.pressure import Pressure
 from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
 from shale.engine.read_view import ReadView
-from shale.engine.replay import ReplayedTable, replay_wal
 from shale.engine.scan import Scan
 from shale.engine.task_host import TaskHost
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
 from shale.engine.writer_instruments import WriterInstruments
 from shale.engine.writer_parts import WriterParts
+from shale.engine.writer_replay import replay_into
 from shale.env import Env
-from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled, WalTruncated
+from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.checkpoints import add_checkpoint
-from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
 from shale.sst.cache import BlockCache
 from shale.sst.options import SstOptions
@@ -90,7 +88,7 @@ class Writer:
             last_freeze_wal_id=state.replay_after_wal_id,
             last_tracked_s=points[-1][1] if points else 0,
         )
-        parts = WriterParts(
+        self.parts = parts = WriterParts(
             acceptor=self.acceptor,
             manifest=manifest,
             progress=self.progress,
@@ -159,7 +157,7 @@ class Writer:
             tasks.append(("wal", self.wal.run))
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
-        await self._replay()
+        await replay_into(self.parts, self.wal_files, last_id=self.fence_id)
 
     async def durable(self, seq: int) -> None:
         """Return once everything up to ``seq`` is durable; see ``WriteHandle.durable``."""
@@ -358,48 +356,6 @@ class Writer:
                 return  # L0 is full; the rows are in the WAL, and the next writer replays them
             await self.progress.changed.wait()
 
-    async def _replay(self) -> None:
-        state = self.manifest.current
-        first_id, last_id = state.replay_after_wal_id + 1, int(self.fence_id)
-        started = self.env.clock.monotonic_s()
-        rows = 0
-        tables = replay_wal(
-            self.wal_files,
-            first_id,
-            last_id,
-            min_seq=state.last_l0_seq,
-            max_table_bytes=self.options.l0_sst_size_bytes,
-            env=self.env,
-        )
-        try:
-            async for table in tables:
-                rows += len(table.rows)
-                await self._install(table)
-        except WalTruncated:
-            # A newer writer's collector may have removed it: then we are fenced, which says more.
-            await self.manifest.refresh()
-            raise
-        seconds = self.env.clock.monotonic_s() - started
-        self.instruments.wal_replay_seconds(seconds)
-        self.instruments.wal_replayed(last_id - first_id + 1)
-        log.info(
-            Event.WAL_REPLAY_DONE,
-            first_wal_id=first_id,
-            last_wal_id=last_id,
-            rows=rows,
-            duration_ms=round(seconds * 1000),
-        )
-
-    async def _install(self, replayed: ReplayedTable) -> None:
-        if not len(replayed.rows):
-            self.acceptor.consumed(replayed.consumed_wal_id)
-            return
-        table = await self.env.cpu.run(partial(Memtable.from_rows, replayed.rows, writable=True))
-        self.progress.check()
-        self.progress.durable_through(replayed.last_seq)
-        tick = self.clock.last_tick if replayed.last_tick is None else replayed.last_tick
-        self.acceptor.install(table, replayed.last_seq, tick, consumed_wal_id=replayed.consumed_wal_id)
-
 
 def _sst_options(options: DbOptions) -> SstOptions:
     defaults = SstOptions(
@@ -410,48 +366,3 @@ def _sst_options(options: DbOptions) -> SstOptions:
     if options.filter_policies is None:
         return defaults
     return replace(defaults, filter_policies=options.filter_policies)
-
-
-async def open_writer(
-    store: ObjectStore,
-    root: str,
-    options: DbOptions,
-    *,
-    env: Env,
-    metrics: Metrics,
-    wal_store: ObjectStore | None = None,
-) -> Writer:
-    """Become the writer of the database at ``root`` and serve it.
-
-    Raises:
-        InvalidDbState, SegmentExtractorMismatch: this database cannot be opened for writing.
-        FencedError: a newer writer came in between.
-        WalTruncated: rows that must be replayed are gone.
-    """
-    protocol = ProtocolOptions(
-        component="writer",
-        probe_max_staleness_s=options.probe_max_staleness_s,
-        missing_boundary=MissingBoundary(options.missing_boundary),
-        boundary_files_enabled=options.boundary_files_enabled,
-        manifest_update_timeout_s=options.manifest_update_timeout_s,
-    )
-    wal = WalStore(wal_store or store, root, env)
-    claim = await claim_database(
-        ManifestStore(store, root, env, metrics, protocol),
-        wal,
-        store=store,
-        root=root,
-        env=env,
-        metrics=metrics,
-        create_if_missing=options.create_if_missing,
-        separate_wal=wal_store is not None,
-    )
-    writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
-    try:
-        await writer.start()
-    except BaseException:
-        # Also when the caller gives up: the tasks must not outlive a handle that nobody has.
-        await writer.abort()
-        raise
-    log.info(Event.DB_OPENED, path=root, epoch=writer.manifest.epoch)
-    return writer

@@ -1,0 +1,72 @@
+"""Replay at open: rows of the WAL become memtables again, and all but the last of them are flushed at once.
+
+Source: docs/protocol.md 4.6.
+"""
+
+from functools import partial
+
+from shale.engine.memtable import Memtable
+from shale.engine.replay import ReplayedTable, replay_wal
+from shale.engine.writer_parts import WriterParts
+from shale.errors import WalTruncated
+from shale.protocol.wal_store import WalStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+log = get_logger("wal")
+
+
+async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int) -> None:
+    """Install the rows of every WAL file behind the manifest's replay point.
+
+    Args:
+        parts: of a writer that accepts no writes yet, whose tasks run.
+        wal: the files.
+        last_id: the fence of this writer.
+
+    Raises:
+        FencedError: a file is gone because a newer writer's collector took it.
+        WalTruncated: a file is gone.
+    """
+    state = parts.manifest.current
+    first_id = state.replay_after_wal_id + 1
+    started = parts.env.clock.monotonic_s()
+    rows = 0
+    tables = replay_wal(
+        wal,
+        first_id,
+        last_id,
+        min_seq=state.last_l0_seq,
+        max_table_bytes=parts.options.l0_sst_size_bytes,
+        env=parts.env,
+    )
+    try:
+        async for table in tables:
+            rows += len(table.rows)
+            await _install(parts, table)
+    except WalTruncated:
+        # If a newer writer has claimed, being fenced says more.
+        await parts.manifest.refresh()
+        raise
+    seconds = parts.env.clock.monotonic_s() - started
+    parts.instruments.wal_replay_seconds(seconds)
+    parts.instruments.wal_replayed(last_id - first_id + 1)
+    log.info(
+        Event.WAL_REPLAY_DONE,
+        first_wal_id=first_id,
+        last_wal_id=last_id,
+        rows=rows,
+        duration_ms=round(seconds * 1000),
+    )
+
+
+async def _install(parts: WriterParts, replayed: ReplayedTable) -> None:
+    acceptor = parts.acceptor
+    if not len(replayed.rows):
+        acceptor.consumed(replayed.consumed_wal_id)
+        return
+    table = await parts.env.cpu.run(partial(Memtable.from_rows, replayed.rows, writable=True))
+    parts.progress.check()
+    # Before the table is handed on: its rows come from the WAL, so they are durable.
+    parts.progress.durable_through(replayed.last_seq)
+    acceptor.install(table, replayed.last_seq, replayed.last_tick, consumed_wal_id=replayed.consumed_wal_id)
