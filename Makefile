@@ -57,6 +57,9 @@ fmt: install ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+gen: install ## the pages that are made of code
+	$(BIN)/python -m shale.telemetry.reference > docs/telemetry.md
+
 check: test lint ## what CI runs
 
 lock: ## write both dependency files again
@@ -66,7 +69,7 @@ lock: ## write both dependency files again
 		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
 
 image: ## the container image; BASE_IMAGE= to choose the base
-	docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t shale:local .
+	DOCKER_BUILDKIT=1 docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t shale:local .
 
 compose-check: install ## the compose stack on a real engine: health, hard kills, scrape targets, quick stop
 	$(BIN)/python -m tests.integration.compose_check

@@ -1,8 +1,9 @@
 """The compose stack on a real engine: ``make compose-check`` (docs/operations.md 7, not in the default suite).
 
-Checks: everything is healthy within 60 s; rows written before a hard kill of each daemon are read after it; Prometheus
-has every target up; ``down`` takes at most 15 s.  ``BASE_IMAGE`` chooses the base of the images.  Where no registry can
-be reached, ``PROMETHEUS_BINARIES=/usr/bin`` makes an image of the ``prometheus`` and ``promtool`` found there.
+Checks: everything is healthy within 60 s; rows written before a hard kill of each daemon are read after it; a writer
+that is stopped under load ends with 0 and loses no acknowledged row; Prometheus has every target up; ``down`` takes at
+most 15 s.  ``BASE_IMAGE`` chooses the base of the images.  Where no registry can be reached,
+``PROMETHEUS_BINARIES=/usr/bin`` makes an image of the ``prometheus`` and ``promtool`` found there.
 """
 
 import base64
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -152,6 +154,36 @@ def check_rows(engine: Engine, batches: int) -> None:
         raise CheckError(f"{len(keys)} rows came back instead of {len(wanted)}")
 
 
+def check_stop_under_load(engine: Engine) -> None:
+    """SIGTERM while a client writes: exit code 0, and every acknowledged batch is there afterwards."""
+    acknowledged: list[int] = []
+
+    def load() -> None:
+        with contextlib.suppress(OSError):
+            for batch in range(1000, 2000):
+                write_rows(engine, batch)
+                acknowledged.append(batch)
+
+    client = threading.Thread(target=load)
+    client.start()
+    time.sleep(3)
+    container = engine.compose("ps", "-q", "writer").strip()
+    start = time.monotonic()
+    engine.run("stop", "-t", "30", container)
+    stop_s = time.monotonic() - start
+    client.join()
+    code = json.loads(engine.run("inspect", container))[0]["State"]["ExitCode"]
+    if code != 0 or not acknowledged:
+        raise CheckError(f"the writer was stopped under load: exit code {code}, {len(acknowledged)} batches before")
+    engine.compose("up", "-d", "--no-build", "writer")
+    wait_until("writer after its stop", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+    for batch in acknowledged:
+        lines = call(engine, "/v1/scan", {"prefix": _b64(b"%d/" % batch)}).splitlines()
+        if len(lines) != ROWS + 1:
+            raise CheckError(f"batch {batch} was acknowledged; {len(lines) - 1} of its rows came back")
+    _say(f"writer stopped under load with 0 after {stop_s:.1f} s; {len(acknowledged)} acknowledged batches are there")
+
+
 def targets_down(engine: Engine) -> str | None:
     """The scrape targets that are not up, if any."""
     url = f"http://127.0.0.1:{engine.prometheus_port}/api/v1/targets"
@@ -183,6 +215,7 @@ def check(engine: Engine) -> None:
         write_rows(engine, batch)
         _say(f"{daemon} killed and healthy again after {back_s:.1f} s; {batch * ROWS} rows read back")
     check_rows(engine, len(DAEMONS) + 1)
+    check_stop_under_load(engine)
     up_s = wait_until("Prometheus", SCRAPED_S, lambda: targets_down(engine))
     _say(f"Prometheus has all {len(DAEMONS)} targets up after {up_s:.1f} s")
 
