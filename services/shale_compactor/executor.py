@@ -91,8 +91,7 @@ class Executor(JobExecutor):
             view = job.views[index]
             async with reads:
                 block_index = (await reader.meta(view.sst)).index
-            offsets = [int(offset) for offset in block_index.offsets]
-            keys = [block_index.first_key(block) for block in range(len(block_index))]
+            keys, offsets = block_index.first_keys(), block_index.offsets.tolist()
             anchors.extend(sample_anchors(keys, offsets, view.sst.info.data_len, view.effective_range))
 
         try:

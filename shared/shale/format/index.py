@@ -8,7 +8,7 @@ entries at once, writing computes the place of every table before the first byte
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -63,6 +63,11 @@ class BlockIndex:
     def first_key(self, block: int) -> bytes:
         """The separator of one block; in a WAL file the sequence number of its first row, big-endian."""
         return self.key_bytes[self.key_offsets[block] : self.key_offsets[block + 1]].tobytes()
+
+    def first_keys(self) -> list[bytes]:
+        """The separators of all blocks: much faster than one by one."""
+        blob = self.key_bytes.tobytes()
+        return [blob[start:end] for start, end in pairwise(self.key_offsets.tolist())]
 
     def block_range_for_key(self, key: bytes) -> tuple[int, int]:
         """The blocks ``[first, last)`` that can hold versions of ``key``."""

@@ -98,3 +98,8 @@ def test_keys_that_share_one_vector_cannot_fill_the_memory() -> None:
     image = writer.finish(writer.table(SST_INDEX, (writer.references(tables),)))
     with pytest.raises(CorruptionError, match="over and over"):
         decode_index(image, data_len=10_000)
+
+
+def test_all_separators_at_once() -> None:
+    index = BlockIndex.of([0, 10, 20], [b"", b"ab", b"b" * 300], data_len=30)
+    assert index.first_keys() == [index.first_key(block) for block in range(3)] == [b"", b"ab", b"b" * 300]
