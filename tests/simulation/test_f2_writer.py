@@ -52,6 +52,22 @@ def test_f2_1_killed_at_each_request_of_the_opening(seed: int) -> None:
 
 
 @simulated
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_at_each_request_of_a_life(seed: int, moment: str) -> None:
+    """The crash points of docs/protocol.md 4.14: wherever it dies, the next writer goes on from there."""
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        victim = sim.start(writer, "victim", role="writer", model=model, rounds=25, l0_sst_size_bytes=400)
+        if moment == "before":
+            victim.kill_before("put", "", skip=seed % 60)
+        else:
+            victim.kill_after("put", "", skip=seed % 60)
+        sim.run(hours=1)
+        model.check(final_rows(sim))
+
+
+@simulated
 def test_f2_4_three_writers_open_at_once(seed: int) -> None:
     """Exactly one survives, and epochs increase strictly."""
     with Simulation(seed, options=SimOptions(latency_s=0.5)) as sim:

@@ -1,5 +1,6 @@
 """Opening for writing: what is created, what is refused, what replaces what (docs/protocol.md 4.1, 4.2, 4.15)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -150,6 +151,49 @@ def test_a_second_writer_replaces_the_first_and_keeps_its_rows() -> None:
         assert await keys(store) == before
         assert [row.key async for row in second.scan()] == [b"a"]
         await second.close()
+
+    run(story)
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 3))
+def test_giving_up_while_opening_leaves_no_task_behind(steps: int) -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"k", b"v")
+            await db.close("wal")
+        handles: list[shale.Db] = []
+
+        async def opening() -> None:
+            handles.append(await open_db(store))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opening)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        for handle in handles:
+            await handle.close("none")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        async with open_db(store) as db:
+            assert await db.get(b"k") == b"v"
+
+    run(story)
+
+
+def test_a_put_that_is_given_up_while_it_waits_for_room_writes_nothing() -> None:
+    async def story(store: MemoryStore) -> None:
+        limits = {"l0_sst_size_bytes": 1000, "max_unflushed_bytes": 3000, "l0_max_ssts": 1, "l0_max_ssts_per_key": 1}
+        async with open_db(store, **limits) as db:
+            with anyio.move_on_after(0.2) as scope:
+                while True:
+                    await db.put(b"k%d" % db.last_seq, bytes(100))
+            assert scope.cancelled_caught
+            assert db.unflushed_bytes >= 3000
+            last_seq = db.last_seq
+            assert await db.get(b"k%d" % last_seq) is None
+            assert await db.get(b"k%d" % (last_seq - 1)) is not None
+        async with open_db(store) as db:
+            assert db.last_seq == last_seq
 
     run(story)
 
