@@ -1,0 +1,75 @@
+"""A writer that meets damaged or newer files: one line that names the object, exit code 65, nothing written."""
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemons.running import running
+from tests.integration.writer.test_api import writer
+
+
+def _database(directory: Path) -> Path:
+    with writer(directory, log="first") as client:
+        for row in range(20):
+            client.put(b"row/%d" % row, b"value" * 50, X_Shale_Durability="memory" if row < 19 else "durable")
+        client.daemon.process.kill()
+        client.daemon.process.wait()
+    return directory / "store" / "orders"
+
+
+def _newest(database: Path, folder: str) -> Path:
+    return max(path for path in (database / folder).iterdir() if path.is_file())
+
+
+def _fullest_wal(database: Path) -> Path:
+    return max((path for path in (database / "wal").iterdir()), key=lambda path: path.stat().st_size)
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x10
+    path.write_bytes(data)
+
+
+def _future(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[0:2] = struct.pack(">H", 99)
+    path.write_bytes(data)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("choose", "damage"),
+    [
+        pytest.param(lambda database: _newest(database, "manifest"), _truncate, id="truncated manifest"),
+        pytest.param(lambda database: _newest(database, "manifest"), _empty, id="empty manifest"),
+        pytest.param(lambda database: _newest(database, "manifest"), _future, id="manifest of a newer format"),
+        pytest.param(_fullest_wal, _truncate, id="truncated WAL file"),
+        pytest.param(_fullest_wal, _flip, id="flipped bit in a WAL file"),
+    ],
+)
+def test_a_damaged_database_is_refused(
+    tmp_path: Path, choose: Callable[[Path], Path], damage: Callable[[Path], None]
+) -> None:
+    database = _database(tmp_path)
+    victim = choose(database)
+    damage(victim)
+    before = {path: path.read_bytes() for path in database.rglob("*") if path.is_file()}
+    with running("shale_writer", "--url", f"file://{database}", "--port", "0", log=tmp_path / "second") as daemon:
+        assert daemon.process.wait(60) == 65, daemon.log.read_text()
+        last = daemon.lines()[-1]
+    assert (last["event"], last["level"], last["exit_code"]) == ("daemon.failed", "error", 65)
+    assert victim.name in json.dumps(last)
+    assert "exception" not in last
+    untouched = {path: path.read_bytes() for path in before}
+    assert untouched == before
