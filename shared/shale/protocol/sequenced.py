@@ -106,7 +106,7 @@ class SequencedFiles(Generic[T]):
         """
         file_id = 1 if base_id is None else base_id + 1
         known = self._newest
-        if known is not None and known.id >= file_id:
+        if known is not None and known.id >= file_id:  # lost already, whether or not the file still exists
             raise ObjectVersionExists(f"{self._namespace.key(file_id)}: version {known.id} is known already")
         base_confirmed_at = self._confirmed_at(base_id)
         stored = StoredBytes(file_id, data, self._now())

@@ -13,14 +13,17 @@ How to write a test::
     @simulated                                 # parametrises ``seed``; see tests/simulation/conftest.py
     def test_a_row_of_the_catalogue(seed: int) -> None:
         with Simulation(seed, swarm=True) as sim:              # or options=SimOptions(freeze=0.1)
-            sim.watch(DatabaseRules("db"))                     # invariants, checked after every mutation
+            sim.watch(DatabaseRules(sim, "db"))                # invariants, checked after every mutation
             a = sim.start(counting_writer, "a", role="writer", rounds=10)
             a.freeze_before("put", "/manifest/", 3600)         # also freeze_after, kill_before, kill_after, fail
             sim.run(hours=2)                                   # all processes end, or the time is over
             sim.heal()                                         # no more faults, everybody thaws
             sim.start(counting_writer, "b", role="writer", rounds=1)
             sim.run(hours=1)
-            assert a.error is None
+            sim.check_errors(FencedError)                      # whoever ended with an error ended with this one
+
+``sim.restart_killed(30)`` starts killed processes again, ``sim.kill_all()`` ends them for good, ``sim.at(5, action)``
+does something to them after a while, and ``sim.run(until=...)`` stops as soon as a condition holds.
 
 What is simulated: requests are delayed, overtake each other, fail before or after their effect, or late; processes
 freeze (tasks and timers alike) and are killed at any request; clocks are skewed.  A killed process runs no clean-up.
