@@ -5,14 +5,12 @@ from collections.abc import Sequence
 
 from shale.service.daemon import run_daemon
 from shale.service.leaving import leave
-from shale_compactor.allocator import bound_allocator
 from shale_compactor.app import compact
 from shale_compactor.settings import CompactorSettings
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the compactor until it is told to stop; returns the exit code."""
-    bound_allocator()
     return run_daemon(CompactorSettings, compact, argv)
 
 

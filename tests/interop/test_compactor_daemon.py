@@ -101,7 +101,7 @@ def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
         with compactor(tmp_path, "bold", "--take-over") as bold:
             bold.wait_for("daemon.ready")
             assert first.process.wait(30) == 80
-            assert [line["level"] for line in first.lines("compactor.fenced")][:1] == ["warning"]
+            assert [line["level"] for line in first.lines("compactor.fenced")] == ["warning"]
             assert bold.stop() == 0
 
 
