@@ -257,7 +257,7 @@ class DbReader:
         manifests = ManifestStore(store, root, env, metrics, protocol)
         await require_not_destroyed(store, root)
         stored = await manifests.load()
-        _check(stored.value, root, options)
+        _check(stored.value, self._where, options)
         tasks = await self._host.start(self._on_failure)
         self._read_ahead = ReadAhead(tasks)
         read_options = ReadOptions(
@@ -331,9 +331,14 @@ async def _reopen(where: Where, options: ReaderOptions) -> DbReader:
     return await DbReader._open(where, options)
 
 
-def _check(manifest: Manifest, root: str, options: ReaderOptions) -> None:
+def _check(manifest: Manifest, where: Where, options: ReaderOptions) -> None:
+    root = where.root
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
+    if manifest.wal_object_store_uri is not None and where.wal_store is None and not options.skip_wal_replay:
+        raise InvalidRequestError(
+            f"the database at {root or '/'} keeps its WAL in {manifest.wal_object_store_uri}: name it with wal_store"
+        )
     extractor = options.segment_extractor
     if extractor is not None and extractor.name != manifest.segment_extractor_name:
         raise SegmentExtractorMismatch(

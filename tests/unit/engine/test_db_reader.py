@@ -117,6 +117,21 @@ def test_what_cannot_be_opened() -> None:
     run(test)
 
 
+def test_a_wal_in_a_store_of_its_own_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests of version 1 say so; reading without it would silently miss the newest rows."""
+    old = Manifest(wal_object_store_uri="s3://wal/")
+    monkeypatch.setattr("shale.protocol.manifest_store.decode_manifest", lambda _data, path: old)
+
+    async def test(world: World) -> None:
+        await world.store.put(manifest_key("db", 1), encode_manifest(Manifest()))
+        with pytest.raises(InvalidRequestError, match="s3://wal/"):
+            await world.reader(follow_latest=True)
+        async with world.reader(follow_latest=True, wal_store=MemoryStore(world.clock)) as reader:
+            assert [row async for row in reader.scan()] == []
+
+    run(test)
+
+
 def test_rows_in_the_wal_are_seen_after_one_poll() -> None:
     """T5.a: no new manifest version, and T5.c: the same checkpoint."""
 
