@@ -22,13 +22,15 @@ from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Row
 from shale_compactor.executor_options import ExecutorOptions
 from tests.simulation import lsm
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import seeds, simulated
 from tests.simulation.neighbours import eager_collector, lifter
 from tests.simulation.writers import open_db
 
 if TYPE_CHECKING:
     from shale.engine.opening import Opening
 
+slow = pytest.mark.parametrize("seed", seeds(3))
+"""Rows that move much data: fewer seeds by default."""
 POLL_S = 10.0
 LIFETIME_S = 60.0
 
@@ -265,7 +267,7 @@ def test_f3_4_wal_files_go_while_they_are_replayed(seed: int) -> None:
         check_final(sim, book)
 
 
-@simulated
+@slow
 def test_f3_5_a_long_scan_outlives_its_checkpoint(seed: int) -> None:
     """A scan over many replacements and longer than a lease completes, though a collector takes all it can."""
     book = Book()
@@ -276,10 +278,10 @@ def test_f3_5_a_long_scan_outlives_its_checkpoint(seed: int) -> None:
         sim.start(lsm.compactor, options=COMPACTION)
         sim.start(expirer, role="gc")
         sim.start(eager_collector, role="gc", rounds=200, pause_s=5.0)
-        slow = sim.start(slow_scan, book=book, role="reader")
+        scanning = sim.start(slow_scan, book=book, role="reader")
         sim.run(hours=1)
-        assert slow.error is None, slow.error
-        replaced, deleted = slow.result
+        assert scanning.error is None, scanning.error
+        replaced, deleted = scanning.result
         assert replaced >= 3
         assert deleted, "the collector had nothing to do"
 
@@ -340,7 +342,7 @@ async def pinned_reader(process: SimProcess, book: Book, checkpoint: Any) -> int
     return len(answers)
 
 
-@simulated
+@slow
 def test_f3_7_a_conservative_replay_gives_no_row_twice(seed: int) -> None:
     """The WAL files behind ``replay_after_wal_id`` overlap with L0, and tables are kept over flushes."""
     book = Book()
