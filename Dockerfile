@@ -45,16 +45,16 @@ ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 COPY --from=store-builder /opt/venv /opt/venv
 USER 10001:10001
 EXPOSE 8333
-HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=3 \
+HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8333/moto-api/', timeout=2)"]
 ENTRYPOINT ["python", "-m", "shale.testing.s3_server", "8333", "--host", "0.0.0.0", "--bucket", "shale"]
 
 
 # --- the same place, kept by SeaweedFS: STORE_TARGET=store-seaweedfs docker compose up --------------------------------
 FROM ${SEAWEEDFS_IMAGE} AS store-seaweedfs
-ENV S3_BUCKET=shale AWS_ACCESS_KEY_ID=shale AWS_SECRET_ACCESS_KEY=shale-local
+ENV S3_BUCKET=shale
 EXPOSE 8333
-HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=3 \
+HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
     CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8333/healthz"]
 CMD ["mini", "-dir=/data"]
 
@@ -87,7 +87,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_WRITER__HTTP__HOST=0.0.0.0
 COPY --from=builder /opt/venv /opt/venv
 # Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
-RUN PYTHONDONTWRITEBYTECODE= python -c "import shale_writer.app, shale_compactor.app, shale_gc.app, shale_cli.app; \
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_gc.app, shale_cli.app; \
         from shale.kernels.choice import load_kernels; assert load_kernels()" \
     && chmod -R a+rX /opt/kernels \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
