@@ -33,11 +33,19 @@ class Room:
         """More of everything."""
         return Room(self.rows * factor, self.key_bytes * factor, self.value_bytes * factor)
 
+    def at_most(self, other: "Room") -> "Room":
+        """The lesser of each."""
+        return Room(
+            min(self.rows, other.rows),
+            min(self.key_bytes, other.key_bytes),
+            min(self.value_bytes, other.value_bytes),
+        )
+
 
 ROOM_FIRST = Room(512, 32 << 10, 128 << 10)
 """Little at first, since a scan may want no more."""
-ROOM_MAX = Room(16 << 10, 1 << 20, 3 << 20)
-"""Small enough that a chunk is still in the CPU's cache when it is encoded."""
+ROOM_MAX = Room(32 << 10, 2 << 20, 4 << 20)
+"""Fewer rows would cost more hops between threads, more rows more memory."""
 _GROWTH = 4
 
 
@@ -116,7 +124,7 @@ class KernelFuse:
         if not settled:
             self._room = self._room.times(2)
         elif self._room.rows < ROOM_MAX.rows:
-            self._room = self._room.times(_GROWTH)
+            self._room = self._room.times(_GROWTH).at_most(ROOM_MAX)
         self._out = self._buffers(self._room)
         self._out.put(rest)
         state[kernel.ROWS] = len(rest)
