@@ -33,12 +33,13 @@ class Room:
         """More of everything."""
         return Room(self.rows * factor, self.key_bytes * factor, self.value_bytes * factor)
 
-    def at_most(self, other: "Room") -> "Room":
-        """The lesser of each."""
+    def grown(self) -> "Room":
+        """More of everything, up to ``ROOM_MAX``; never less, since what is not final yet must still fit."""
+        more = self.times(_GROWTH)
         return Room(
-            min(self.rows, other.rows),
-            min(self.key_bytes, other.key_bytes),
-            min(self.value_bytes, other.value_bytes),
+            max(self.rows, min(more.rows, ROOM_MAX.rows)),
+            max(self.key_bytes, min(more.key_bytes, ROOM_MAX.key_bytes)),
+            max(self.value_bytes, min(more.value_bytes, ROOM_MAX.value_bytes)),
         )
 
 
@@ -124,7 +125,7 @@ class KernelFuse:
         if not settled:
             self._room = self._room.times(2)
         elif self._room.rows < ROOM_MAX.rows:
-            self._room = self._room.times(_GROWTH).at_most(ROOM_MAX)
+            self._room = self._room.grown()
         self._out = self._buffers(self._room)
         self._out.put(rest)
         state[kernel.ROWS] = len(rest)

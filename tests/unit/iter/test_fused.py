@@ -94,3 +94,14 @@ def test_the_end_comes_again() -> None:
     first, *rest = asyncio.run(ask())
     assert first is not None
     assert rest == [None, None]
+
+
+def test_graves_with_long_keys_fit_whatever_the_output_grows_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An output that grew beyond the usual for one key must not shrink while tombstones of it wait."""
+    load_kernels()
+    monkeypatch.setattr(fused_kernel, "ROOM_FIRST", Room(8, 64, 64))
+    monkeypatch.setattr(fused_kernel, "ROOM_MAX", Room(512, 128, 64))
+    key = b"k" * 500
+    rows = [Entry(b"a", b"v", 1, 0), Entry(key, b"v", 301, 0)]
+    rows += [Entry(key, b"", seq, FLAG_TOMBSTONE) for seq in range(300, 1, -1)] + [Entry(key, b"w", 1, 0)]
+    assert fuse([rows], Rules(newest_only=True, min_seq=1, drop_tombstones=True), 7) == rows
