@@ -171,6 +171,11 @@ class Acceptor:
         self._freeze(self._stamp())
         self._follow(Memtable())
 
+    def freeze_full(self) -> None:
+        """Freeze the table that replay has left if it is over the limit: without writes nobody else would look."""
+        if self.table.size_bytes >= self._options.l0_sst_size_bytes:
+            self.freeze()
+
     def install(self, table: Memtable, last_seq: int, last_tick: int | None, *, consumed_wal_id: int) -> None:
         """Go on with a table of replayed rows.
 

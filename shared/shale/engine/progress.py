@@ -12,13 +12,14 @@ class Progress:
     acknowledges nothing, even if a late PUT succeeds.
     """
 
-    __slots__ = ("changed", "durable_seq", "flushed_seq", "problem")
+    __slots__ = ("_ended", "changed", "durable_seq", "flushed_seq", "problem")
 
     def __init__(self) -> None:
         self.durable_seq = 0
         self.flushed_seq = 0
         self.problem: ShaleError | None = None
         self.changed = Signal()
+        self._ended: ShaleError | None = None
 
     def durable_through(self, seq: int) -> None:
         """Everything up to ``seq`` has become durable."""
@@ -38,6 +39,11 @@ class Progress:
             self.problem = error
             self.changed.notify()
 
+    def end(self, error: ShaleError) -> None:
+        """The tasks have ended, so nothing moves any more: whoever still waits, or will, gets this error."""
+        self._ended = error
+        self.changed.notify()
+
     def check(self) -> None:
         """Raise the fatal error, if there is one."""
         if self.problem is not None:
@@ -54,20 +60,25 @@ class Progress:
 
         Raises:
             ShaleError: the writer failed first; what became of the rows is unknown.
+            ClosedError: it was closed without them.
         """
         while self.durable_seq < seq:
-            self.check()
-            await self.changed.wait()
+            await self._next_change()
 
     async def until_flushed(self, seq: int) -> None:
         """Wait until everything up to ``seq`` is in the manifest's trees.
 
         Raises:
-            ShaleError: the writer failed first.
+            ShaleError: the writer failed first, or was closed.
         """
         while self.flushed_seq < seq:
-            self.check()
-            await self.changed.wait()
+            await self._next_change()
+
+    async def _next_change(self) -> None:
+        self.check()
+        if self._ended is not None:
+            raise_again(self._ended)
+        await self.changed.wait()
 
 
 def raise_again(error: ShaleError) -> None:

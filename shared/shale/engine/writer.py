@@ -216,7 +216,7 @@ class Writer:
             ShaleError: the writer had failed, or failed now; rows that were not durable are in doubt.
         """
         self.is_closed = True
-        self.pressure.closed = ClosedError("the database is closed")
+        self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
         self.progress.changed.notify()
         try:
@@ -227,14 +227,16 @@ class Writer:
             if self._read_ahead is not None:
                 self._read_ahead.close()
             await self.host.stop()
+            self.progress.end(closed)
         log.info(Event.DB_CLOSED, flush_type=str(kind))
 
     async def abort(self) -> None:
         """End all tasks and write nothing more."""
         self.is_closed = True
-        self.pressure.closed = ClosedError("the database is closed")
+        self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
         await self.host.stop()
+        self.progress.end(closed)
 
     def fail(self, error: ShaleError) -> None:
         """Never acknowledge anything again; every waiter and every later call gets this error."""

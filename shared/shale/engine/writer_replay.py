@@ -48,6 +48,7 @@ async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int) -> Non
         # If a newer writer has claimed, being fenced says more.
         await parts.manifest.refresh()
         raise
+    parts.acceptor.freeze_full()
     seconds = parts.env.clock.monotonic_s() - started
     parts.instruments.wal_replay_seconds(seconds)
     parts.instruments.wal_replayed(last_id - first_id + 1)
