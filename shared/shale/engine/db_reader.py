@@ -10,6 +10,7 @@ import anyio
 from shale.engine.batch import BytesLike, checked_key
 from shale.engine.hot_path import HotPath
 from shale.engine.opening import Opening
+from shale.engine.progress import raise_again
 from shale.engine.read_options import ReadOptions
 from shale.engine.read_view import NEEDS_IO, ReadView
 from shale.engine.reader_follow import Follower
@@ -235,7 +236,7 @@ class DbReader:
 
     def _check_open(self) -> None:
         if self._error is not None:
-            raise self._error
+            raise_again(self._error)
 
     async def _settled_view(self) -> ReadView:
         self._check_open()
@@ -245,7 +246,7 @@ class DbReader:
         if type(key) is not bytes or not key:
             key = checked_key(key, KEY_BYTES_MAX)
         if self._error is not None:
-            raise self._error
+            raise_again(self._error)
         self._gets += 1
         found = self._state.view.try_get(key)
         return await (await self._settled_view()).get(key) if found is NEEDS_IO else found

@@ -7,6 +7,7 @@ it is released only after the last of them is gone (docs/protocol.md 5.3).
 from uuid import UUID
 from weakref import WeakSet
 
+from shale.engine.progress import raise_again
 from shale.errors import ShaleError
 
 
@@ -55,4 +56,4 @@ class Pin:
     def check(self) -> None:
         """Raise what ended the use of this state."""
         if self._error is not None:
-            raise self._error
+            raise_again(self._error)

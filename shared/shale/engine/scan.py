@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shale.engine.progress import raise_again
 from shale.engine.scan_sources import visible_source
+from shale.errors import InvalidRequestError, ShaleError
 from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, KeyRange, Row
 
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 512
 """Rows that become objects together: more of them push each other out of the CPU's caches."""
 
+_INTERRUPTED = "the scan was interrupted and cannot go on: begin another one behind the last row"
+
 
 class Scan:
     """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing."""
 
     __slots__ = (
         "_at",
+        "_broken",
         "_chunk",
         "_key_range",
         "_left",
@@ -70,6 +75,7 @@ class Scan:
         self._rows: Iterator[Row] = iter(())
         self._chunk: Rows = EMPTY_ROWS
         self._at = 0
+        self._broken: ShaleError | None = None
 
     def __aiter__(self) -> "Scan":
         return self
@@ -102,7 +108,13 @@ class Scan:
             yield batch
 
     async def columns(self) -> Rows | None:
-        """The next rows as columns, all of them values; ``None`` at the end."""
+        """The next rows as columns, all of them values; ``None`` at the end.
+
+        After an error, or when the caller was cancelled while it waited, a scan cannot go on: what was being read is
+        lost.  Every later call raises.
+        """
+        if self._broken is not None:
+            raise_again(self._broken)
         if self._left == 0:
             self._finish()
         if self._source is None and not await self._begin():
@@ -110,7 +122,12 @@ class Scan:
         assert self._source is not None
         assert self._use is not None
         self._use.pin.check()
-        rows = await self._source.next()
+        try:
+            rows = await self._source.next()
+        except BaseException as error:
+            self._finish()
+            self._broken = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
+            raise
         if rows is None:
             self._finish()
             return None

@@ -1,5 +1,6 @@
 """``Db`` on a store in memory: what callers see."""
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import shale
 from shale.engine.db_reader import DbReader
 from shale.errors import ClosedError, InvalidCheckpointLifetime, InvalidRequestError
+from shale.store.faults import FaultyStore, Rule
 from shale.store.memory import MemoryStore
 
 Story = Callable[[MemoryStore], Awaitable[None]]
@@ -211,5 +213,81 @@ def test_a_checkpoint_pins_what_is_written() -> None:
                 await db.checkpoint(lifetime=0)
         async with DbReader.open("db", store=store, checkpoint=kept.id) as reader:
             assert await reader.get(b"k") == b"v"
+
+    run(story)
+
+
+def test_who_waits_for_rows_that_a_close_gives_up_is_told() -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store, flush_interval=None)
+        handle = await db.put(b"a", b"1")
+        told: list[str] = []
+
+        async def wait() -> None:
+            with pytest.raises(ClosedError):
+                await handle.durable()
+            told.append("closed")
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as waiters:
+                waiters.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                await db.close("none")
+            with pytest.raises(ClosedError):
+                await handle.durable()
+        assert told == ["closed"]
+
+    run(story)
+
+
+def test_a_commit_beyond_the_memory_limit_does_not_stop_the_next_writer() -> None:
+    sizes = {"l0_sst_size_bytes": 100_000, "max_unflushed_bytes": 200_000}
+
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store, **sizes)
+        async with db.batch() as batch:
+            for number in range(30):
+                batch.put(b"%02d" % number, bytes(10_000))
+        await db.close("wal")
+        async with open_db(store, **sizes) as db:
+            with anyio.fail_after(10):
+                await db.put(b"next", b"")
+            assert len(await contents(db)) == 31
+
+    run(story)
+
+
+def test_an_interrupted_scan_does_not_go_on_without_the_rows_it_was_reading() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"a", b"1")
+        slow = FaultyStore(store, random.Random(1))
+        slow.add(Rule(op="get_range", delay_before_s=0.2, times=1))
+        async with open_db(slow) as db:
+            rows = db.scan()
+            with anyio.move_on_after(0.02) as limit:
+                await anext(rows)
+            assert limit.cancelled_caught
+            for _ in range(2):
+                with pytest.raises(InvalidRequestError, match="interrupted"):
+                    await anext(rows)
+            assert await contents(db) == {b"a": b"1"}
+
+    run(story)
+
+
+def test_calls_after_the_end_keep_no_traces_of_each_other() -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store)
+        reader = await DbReader.open("db", store=store)
+        await reader.close()
+        await db.close()
+        for handle in (db, reader):
+            depths = set()
+            for _ in range(3):
+                with pytest.raises(ClosedError) as raised:
+                    await handle.get(b"a")
+                depths.add(len(raised.traceback))
+            assert len(depths) == 1
 
     run(story)
