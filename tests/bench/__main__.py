@@ -1,6 +1,6 @@
 """``make bench``: the table of docs/architecture.md's promises, every line measured in this run.
 
-python -m tests.bench [codec|compaction|calls]...
+python -m tests.bench [codec|compaction|calls|durable]...
 """
 
 import sys
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tests.bench.line import BenchLine
 
-SUITES = {"codec": "codec_lines", "compaction": "compaction_lines", "calls": "call_lines"}
+SUITES = {"codec": "codec_lines", "compaction": "compaction_lines", "calls": "call_lines", "durable": "durable_lines"}
 
 
 def main(names: list[str]) -> None:
