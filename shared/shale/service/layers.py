@@ -124,22 +124,28 @@ def _read_file(file: Path) -> dict[str, Any]:
         text = file.read_text()
     except OSError as error:
         raise InvalidRequestError(f"{file}: cannot read the configuration: {error.strerror}") from error
-    try:
-        if file.suffix in (".yaml", ".yml"):
-            import yaml
-
-            tree = yaml.safe_load(text) or {}
-        else:
-            tree = tomllib.loads(text)
-    except ValueError as error:
-        raise InvalidRequestError(f"{file}: {error}") from error
-    except Exception as error:
-        if type(error).__module__.partition(".")[0] != "yaml":
-            raise
-        raise InvalidRequestError(f"{file}: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"{file}: the configuration is not text: {error}") from error
+    tree = _read_yaml(file, text) if file.suffix in (".yaml", ".yml") else _read_toml(file, text)
     if not isinstance(tree, dict):
         raise InvalidRequestError(f"{file}: the configuration is not a table of names and values")
     return tree
+
+
+def _read_toml(file: Path, text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidRequestError(f"{file}: {error}") from error
+
+
+def _read_yaml(file: Path, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise InvalidRequestError(f"{file}: {' '.join(str(error).split())}") from error
 
 
 def known_setting(model: type[BaseModel], names: Names) -> bool:

@@ -140,6 +140,13 @@ def test_a_broken_file_is_named_with_the_line(tmp_path: Path) -> None:
         load(ThingSettings, [*URL, "--config", file])
 
 
+@pytest.mark.parametrize("text", ["http: [", "- 1\n- 2\n"], ids=["broken", "not a table"])
+def test_a_broken_yaml_file_is_named(tmp_path: Path, text: str) -> None:
+    file = _file(tmp_path, text, "config.yaml")
+    with pytest.raises(SettingsError, match=r"config\.yaml: "):
+        load(ThingSettings, [*URL, "--config", file])
+
+
 def test_secrets_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHALE_STORE__ACCESS_KEY_ID", "AKIA")
     monkeypatch.setenv("SHALE_STORE__SECRET_ACCESS_KEY", "hunter2")
