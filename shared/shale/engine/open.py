@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from shale.engine.replay import check_wal
 from shale.engine.writer_manifest import WriterManifest
 from shale.env import Env
 from shale.errors import (
+    CorruptionError,
     InvalidDbState,
     InvalidRequestError,
     ObjectVersionExists,
@@ -45,10 +47,11 @@ async def claim_database(
         InvalidDbState: half built, destroyed, or absent with ``create_if_missing`` off.
         SegmentExtractorMismatch: the database is segmented.
         FencedError: a newer writer came in between.
+        CorruptionError: the manifest or a WAL file is damaged; nothing was written.
     """
     stored = await _load(store, root, manifests, env, create_if_missing=create_if_missing)
     _check(stored.value, root, separate_wal=separate_wal)
-    probe_id = await wal.last_seen_wal_id(stored.value.replay_after_wal_id) + 1
+    probe_id = await _checked_wal_end(stored, wal, env) + 1
     fenceable = await FenceableManifest.claim(stored, WRITER)
     fence = await fence_wal(wal, fenceable, probe_id, env, metrics)
     await fenceable.refresh()
@@ -69,6 +72,28 @@ async def _load(
     except ObjectVersionExists:
         # Another process created it in this moment; both open the same one, and the epoch decides.
         return await manifests.load()
+
+
+async def _checked_wal_end(stored: StoredManifest, wal: WalStore, env: Env) -> WalId:
+    """The last WAL file.  Everything to replay is read once before anything is written.
+
+    A database that cannot be replayed thus stays as it is, whoever tries, and a writer that is alive keeps its epoch.
+
+    Raises:
+        CorruptionError: a file that replay needs is damaged.
+    """
+    while True:
+        replayed_id = stored.value.replay_after_wal_id
+        last_id = await wal.last_seen_wal_id(replayed_id)
+        try:
+            await check_wal(wal, replayed_id + 1, last_id, env)
+        except CorruptionError:
+            # A writer that is alive may have brought those rows to L0 meanwhile; then nobody needs the file.
+            await stored.refresh()
+            if stored.value.replay_after_wal_id == replayed_id:
+                raise
+        else:
+            return last_id
 
 
 def _check(manifest: Manifest, root: str, *, separate_wal: bool) -> None:

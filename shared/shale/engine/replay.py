@@ -58,6 +58,32 @@ async def replay_wal(
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
     builder = _TableBuilder(max_table_bytes, consumed=first_id - 1)
+    missing_id: int | None = None
+    async for wal_id, rows in _files(wal, first_id, last_id, env):
+        if rows is None:
+            missing_id = wal_id
+            continue
+        for table in builder.feed(rows.slice(int(np.searchsorted(rows.seq, min_seq, "right")), len(rows)), wal_id):
+            yield table
+    yield builder.take()
+    if missing_id is not None:
+        raise WalTruncated(missing_id)
+
+
+async def check_wal(wal: WalStore, first_id: int, last_id: int, env: Env) -> None:
+    """Read WAL files ``first_id`` to ``last_id`` (both included) without keeping anything.
+
+    Nothing is said about a file that is missing: before a claim, a collector may be right to take it.
+
+    Raises:
+        CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
+    """
+    async for _ in _files(wal, first_id, last_id, env):
+        pass
+
+
+async def _files(wal: WalStore, first_id: int, last_id: int, env: Env) -> AsyncIterator[tuple[int, Rows | None]]:
+    """The rows of each file, up to the first one that is missing, which gives ``None``."""
     last_seq = 0
     for start in range(first_id, last_id + 1, PRELOAD_FILES):
         wal_ids = range(start, min(start + PRELOAD_FILES, last_id + 1))
@@ -65,16 +91,14 @@ async def replay_wal(
         for wal_id in wal_ids:
             data = contents[wal_id]
             if data is None:
-                yield builder.take()
-                raise WalTruncated(wal_id)
+                yield wal_id, None
+                return
             rows = await decode_wal_file(data, wal.key(wal_id), env)
             if len(rows):
                 if int(rows.seq[0]) <= last_seq:
                     raise CorruptionError(f"begins with seq {rows.seq[0]}, behind {last_seq}", path=wal.key(wal_id))
                 last_seq = int(rows.seq[-1])
-            for table in builder.feed(rows.slice(int(np.searchsorted(rows.seq, min_seq, "right")), len(rows)), wal_id):
-                yield table
-    yield builder.take()
+            yield wal_id, rows
 
 
 async def _read_all(wal: WalStore, wal_ids: range) -> dict[int, memoryview | None]:

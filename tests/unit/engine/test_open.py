@@ -118,6 +118,31 @@ def test_a_manifest_that_cannot_be_read_is_named_and_nothing_is_written(data: by
     run(story)
 
 
+@pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:3] + b"?" + data[4:]])
+def test_a_wal_that_cannot_be_replayed_costs_nobody_anything(damage: Callable[[bytes], bytes]) -> None:
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store)
+        for number in range(6):
+            await db.put(b"key", b"%d" % number)
+            await db.flush("wal")
+        place = "db/wal/00000000000000000006.sst"
+        good = bytes((await store.get(place)).data)
+        await store.put(place, damage(good))
+        before = {key: bytes((await store.get(key)).data) for key in await keys(store)}
+        with pytest.raises(CorruptionError, match=place):
+            await open_db(store)
+        assert {key: bytes((await store.get(key)).data) for key in await keys(store)} == before
+        # The writer that is alive has lost neither its epoch nor a slot of the WAL.
+        await db.put(b"key", b"last")
+        await db.flush("memtable")
+        await db.close()
+        # Its rows are in L0 now, so nobody needs the damaged file any more.
+        async with open_db(store) as again:
+            assert await again.get(b"key") == b"last"
+
+    run(story)
+
+
 def test_what_others_own_survives_a_writer() -> None:
     """Checkpoints made by anybody are copied by every manifest that the writer writes."""
     checkpoint = Checkpoint(id=UUID(int=7), manifest_id=ManifestId(1), expire_s=2**32 - 1, create_s=5, name="mine")
