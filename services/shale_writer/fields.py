@@ -11,6 +11,7 @@ from shale_writer.problems import bad_request
 
 KV_PREFIX = b"/v1/kv/"
 TTL_MAX_MS = 1 << 62
+_TTL_DIGITS_MAX = 20
 
 
 def key_in_path(scope: Scope) -> bytes:
@@ -38,7 +39,7 @@ def ttl_s(value: object, name: str) -> float | None:
     """A lifetime in milliseconds, as the engine takes it."""
     if value is None:
         return None
-    if isinstance(value, str) and value.isdigit():
+    if isinstance(value, str) and len(value) <= _TTL_DIGITS_MAX and value.isascii() and value.isdigit():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TTL_MAX_MS:
         raise bad_request(f"{name}: not a number of milliseconds")
@@ -66,7 +67,7 @@ def binary(value: object, name: str, *, packed: bool) -> bytes:
 
 def known_only(body: Mapping[str, object], known: frozenset[str]) -> None:
     """Refuse names that mean nothing: a misspelt bound would read the whole database."""
-    unknown = sorted(set(body) - known)
+    unknown = sorted(set(body) - known, key=repr)  # names in msgpack may be text and bytes
     if unknown:
         raise bad_request(f"{unknown[0]}: no such field; there are {', '.join(sorted(known))}")
 

@@ -123,6 +123,8 @@ def test_a_lifetime_is_answered_as_a_time(client: Client) -> None:
         pytest.param("PUT", "/v1/kv/", {}, 400, id="empty key"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-Durability": "maybe"}, 400, id="unknown durability"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "-1"}, 400, id="negative lifetime"),
+        pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "\xb2"}, 400, id="a digit that is no number"),
+        pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "9" * 5000}, 400, id="endless lifetime"),
         pytest.param("PATCH", "/v1/kv/a", {}, 405, id="wrong method"),
         pytest.param("GET", "/v1/batch", {}, 405, id="a call that needs POST"),
         pytest.param("GET", "/v2/kv/a", {}, 404, id="no such call"),
@@ -204,7 +206,12 @@ def test_bodies_are_bounded(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("body", "media_type"),
-    [(b"{", "application/json"), (b"\xc1\xff", "application/msgpack"), (b"\x92", "application/msgpack")],
+    [
+        (b"{", "application/json"),
+        (b"\xc1\xff", "application/msgpack"),
+        (b"\x92", "application/msgpack"),
+        (b"\x82\xa1x\x01\xc4\x01y\x02", "application/msgpack"),
+    ],
 )
 def test_malformed_bodies_are_refused(client: Client, body: bytes, media_type: str) -> None:
     problem(client.call("POST", "/v1/batch", body, Content_Type=media_type), 400)
