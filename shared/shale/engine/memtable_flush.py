@@ -57,10 +57,14 @@ class MemtableFlusher:
         self._last_allocated_ms = 0
         self._stall: str | None = None
         self._gates_open = False
+        self._failing = 0
+        self.closing = False
 
     @property
     def is_stuck(self) -> bool:
-        """Whether L0 is too full for the next table, and nothing is on its way that could be waited for."""
+        """Whether waiting may be in vain: uploads fail, or L0 is full and nothing is on its way."""
+        if self._failing:
+            return True
         under_way = any(frozen.state is not UploadState.WAITING for frozen in self._acceptor.frozen)
         return self._stall is not None and not under_way
 
@@ -78,6 +82,7 @@ class MemtableFlusher:
 
         Raises:
             FencedError: a newer writer has claimed; nothing more is written.
+            UnavailableError: the store refuses the manifest while the database is being closed.
         """
         async with anyio.create_task_group() as uploads:
             while True:
@@ -172,13 +177,19 @@ class MemtableFlusher:
 
     async def _upload(self, frozen: FrozenTable, sst_id: Ulid) -> None:
         key = self._sst_key(sst_id)
+        failing = False
         while True:
             try:
                 frozen.sst = await self._uploader.upload(frozen, sst_id, key, min_seq=self._progress.durable_seq)
                 break
             except UnavailableError as error:
                 log.info(Event.STORE_REQUEST_RETRIED, op="put", error=str(error))
+                if not failing:
+                    failing = True
+                    self._failing += 1
+                    self._progress.changed.notify()
                 await anyio.sleep(self._options.manifest_poll_interval_s)
+        self._failing -= failing
         frozen.state = UploadState.UPLOADED
         self._instruments.l0_uploaded()
         log.debug(
@@ -196,19 +207,23 @@ class MemtableFlusher:
             self._hurry_wal()
             return False
         wal_id = self._last_flushed_wal_id()
-        try:
-            await self._manifest.commit(
-                lambda manifest: with_flushed(manifest, ready, last_flushed_wal_id=wal_id), after=self._forget(ready)
-            )
-        except UnavailableError as error:
-            log.info(Event.STORE_REQUEST_RETRIED, op="manifest", error=str(error))
-            await anyio.sleep(self._options.manifest_poll_interval_s)
-            return True
+        await self._manifest.commit(
+            lambda manifest: with_flushed(manifest, ready, last_flushed_wal_id=wal_id),
+            after=self._forget(ready),
+            pause=self._pause,
+        )
         last_seq = ready[-1].last_seq
         self._instruments.l0_flushed(len(ready), sum(_sst_bytes(frozen) for frozen in ready))
         self._progress.durable_through(last_seq)
         self._progress.flushed_through(last_seq)
         return True
+
+    async def _pause(self, error: UnavailableError) -> None:
+        """Between two attempts at one commit; at close there is one attempt only."""
+        if self.closing:
+            raise error
+        log.info(Event.STORE_REQUEST_RETRIED, op="manifest", error=str(error))
+        await anyio.sleep(self._options.manifest_poll_interval_s)
 
     def _hurry_wal(self) -> None:
         """An uploaded table that waits for the WAL must not wait for a timer that may not exist."""

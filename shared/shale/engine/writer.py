@@ -218,6 +218,7 @@ class Writer:
         self.is_closed = True
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
+        self.flusher.closing = True
         self.progress.changed.notify()
         try:
             self.progress.check()
@@ -355,7 +356,7 @@ class Writer:
         while self.progress.flushed_seq < seq:
             self.progress.check()
             if self.wal is not None and self.flusher.is_stuck and self.progress.durable_seq >= seq:
-                return  # L0 is full; the rows are in the WAL, and the next writer replays them
+                return  # L0 is full or out of reach; the rows are in the WAL, and the next writer replays them
             await self.progress.changed.wait()
 
 

@@ -1,10 +1,11 @@
 """The writer's manifest: its own state on top of whatever others commit (docs/protocol.md 3.4, 4.8, 4.10)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 
 from shale.env import Env
+from shale.errors import UnavailableError
 from shale.protocol.manifest_store import FenceableManifest
 from shale.protocol.rebase import rebase_writer
 from shale.protocol.versioned import Versioned
@@ -59,6 +60,7 @@ class WriterManifest:
         local: Callable[[Manifest], Manifest],
         edit: Edit = _unchanged,
         after: Callable[[], None] | None = None,
+        pause: Callable[[UnavailableError], Awaitable[None]] | None = None,
     ) -> Manifest:
         """Write a new version.
 
@@ -66,6 +68,8 @@ class WriterManifest:
             local: changes fields that only the writer owns.
             edit: changes the rest, on top of the newest version.
             after: called once the version is committed and before anybody hears of it.
+            pause: waits between attempts while the store does not answer; without it such an error is raised.  An
+                attempt may have landed, so nothing else is read or written before its outcome is known.
 
         Raises:
             FencedError: a newer writer has claimed; nothing was written.
@@ -76,7 +80,14 @@ class WriterManifest:
             def change(remote: Versioned[Manifest]) -> Manifest:
                 return edit(rebase_writer(wanted, remote.value), remote.id + 1)
 
-            committed = await self._fenceable.apply(change)
+            while True:
+                try:
+                    committed = await self._fenceable.apply(change)
+                    break
+                except UnavailableError as error:
+                    if pause is None:
+                        raise
+                    await pause(error)
             if after is not None:
                 after()
             self._adopt(committed.value)

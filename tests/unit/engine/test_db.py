@@ -9,9 +9,10 @@ import pytest
 
 import shale
 from shale.engine.db_reader import DbReader
-from shale.errors import ClosedError, InvalidCheckpointLifetime, InvalidRequestError
-from shale.store.faults import FaultyStore, Rule
+from shale.errors import ClosedError, InvalidCheckpointLifetime, InvalidRequestError, UnavailableError
+from shale.store.faults import Fault, FaultyStore, Rule
 from shale.store.memory import MemoryStore
+from shale.store.options import RetryPolicy, StoreOptions
 
 Story = Callable[[MemoryStore], Awaitable[None]]
 
@@ -271,6 +272,51 @@ def test_an_interrupted_scan_does_not_go_on_without_the_rows_it_was_reading() ->
             for _ in range(2):
                 with pytest.raises(InvalidRequestError, match="interrupted"):
                     await anext(rows)
+            assert await contents(db) == {b"a": b"1"}
+
+    run(story)
+
+
+def test_a_close_gives_up_flushing_where_uploads_fail_and_leaves_the_rows_in_the_wal() -> None:
+    async def story(store: MemoryStore) -> None:
+        faulty = FaultyStore(store, random.Random(1))
+        faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains="compacted/", times=1_000_000))
+        db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
+        await db.put(b"a", b"1")
+        with anyio.fail_after(10):
+            await db.close()
+        async with open_db(store) as db:
+            assert await contents(db) == {b"a": b"1"}
+
+    run(story)
+
+
+def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_committed() -> None:
+    async def story(store: MemoryStore) -> None:
+        faulty = FaultyStore(store, random.Random(1))
+        async with open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0))) as db:
+            await db.put(b"a", b"1")
+            faulty.add(Rule(fault=Fault.AFTER, op="put", key_contains="manifest/"))
+            async with anyio.create_task_group() as flushing:
+                flushing.start_soon(db.flush, "memtable")
+                await anyio.sleep(0.1)
+                checkpoint = await db.checkpoint(flush=False)
+            assert db.manifest.last_l0_seq == 1
+            assert db.manifest.checkpoint(checkpoint.id) is not None
+            assert len(db.manifest.tree.l0) == 1
+
+    run(story)
+
+
+def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
+    async def story(store: MemoryStore) -> None:
+        faulty = FaultyStore(store, random.Random(1))
+        db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
+        await db.put(b"a", b"1")
+        faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains="manifest/", times=1_000_000))
+        with anyio.fail_after(10), pytest.raises(UnavailableError):
+            await db.close()
+        async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
 
     run(story)
