@@ -13,7 +13,7 @@ from shale.engine.l0_plan import retirable, stall_reason, with_flushed, with_wal
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.signal import Signal
 from shale.engine.writer_parts import WriterParts
-from shale.errors import UnavailableError
+from shale.errors import ShaleError, UnavailableError
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -77,18 +77,25 @@ class MemtableFlusher:
         self._gates_open = True
         self.look()
 
-    async def run(self) -> None:
+    async def run(self, fail: Callable[[ShaleError], None]) -> None:
         """Flush until cancelled.
+
+        Args:
+            fail: told of an error at once; it is raised only when uploads that cannot be cancelled have ended.
 
         Raises:
             FencedError: a newer writer has claimed; nothing more is written.
             UnavailableError: the store refuses the manifest while the database is being closed.
         """
         async with anyio.create_task_group() as uploads:
-            while True:
-                self._dispatch(uploads)
-                if not await self._retire():
-                    await self._signal.wait()
+            try:
+                while True:
+                    self._dispatch(uploads)
+                    if not await self._retire():
+                        await self._signal.wait()
+            except ShaleError as error:
+                fail(error)
+                raise
 
     async def sort(self) -> None:
         """Sort frozen tables, one after the other, until cancelled.

@@ -148,7 +148,7 @@ class Writer:
         )
         self.publish()
         tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-            ("flush", self.flusher.run),
+            ("flush", partial(self.flusher.run, self.fail)),
             ("sort", self.flusher.sort),
             ("poll", self.flusher.poll),
             ("hot path", partial(self._read_options.hot_path.run, self.env)),

@@ -9,7 +9,7 @@ import pytest
 
 import shale
 from shale.engine.db_reader import DbReader
-from shale.errors import ClosedError, InvalidCheckpointLifetime, InvalidRequestError, UnavailableError
+from shale.errors import ClosedError, FencedError, InvalidCheckpointLifetime, InvalidRequestError, UnavailableError
 from shale.store.faults import Fault, FaultyStore, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
@@ -337,3 +337,47 @@ def test_calls_after_the_end_keep_no_traces_of_each_other() -> None:
             assert len(depths) == 1
 
     run(story)
+
+
+class Held(FaultyStore):
+    """Lets SSTs through one by one: nothing that was begun can be cancelled, as in a thread."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store, random.Random(1))
+        self.gates: list[anyio.Event] = []
+
+    async def put(self, key: str, *args: Any, **options: Any) -> Any:
+        if "compacted/" in key:
+            gate = anyio.Event()
+            self.gates.append(gate)
+            with anyio.CancelScope(shield=True):
+                await gate.wait()
+        return await super().put(key, *args, **options)
+
+
+def test_a_fenced_flush_ends_everything_although_another_upload_cannot_be_cancelled() -> None:
+    async def story(store: MemoryStore) -> None:
+        held = Held(store)
+        old = await open_db(held, manifest_poll_interval="1h")
+        async with anyio.create_task_group() as tasks:
+            for key in (b"a", b"b"):
+                await old.put(key, b"1")
+                tasks.start_soon(_fenced_flush, old)
+                await anyio.sleep(0.1)
+            assert len(held.gates) == 2
+            new = await open_db(store)
+            held.gates[0].set()
+            await anyio.sleep(0.1)
+            problem = old.problem
+            held.gates[1].set()
+        await new.close()
+        with pytest.raises(FencedError):
+            await old.close()
+        assert isinstance(problem, FencedError)
+
+    run(story)
+
+
+async def _fenced_flush(db: shale.Db) -> None:
+    with pytest.raises(FencedError):
+        await db.flush("memtable")
