@@ -44,6 +44,35 @@ def stage(path: str) -> tuple[str, int]:
     raise AssertionError("unreachable")
 
 
+def stage_empty(path: str) -> str:
+    """A new empty file ``<path>#<n>`` for ``append``.
+
+    No descriptor is kept between two steps of an upload.  asyncio ends the wait of a cancelled task at once while the
+    thread goes on, and a descriptor that was closed meanwhile may already belong to another object's file.
+    """
+    staged, fd = stage(path)
+    os.close(fd)
+    return staged
+
+
+def append(staged: str, part: Buffer) -> None:
+    """Write behind what a staged file holds."""
+    fd = os.open(staged, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        write_all(fd, [part])
+    finally:
+        os.close(fd)
+
+
+def sync_file(path: str) -> None:
+    """Wait until the bytes of a file are on the disk, whoever wrote them."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
     """Write every byte of every buffer."""
     left = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]

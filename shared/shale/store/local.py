@@ -123,15 +123,11 @@ class LocalStore:
     async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
         """See ``ObjectStore``."""
         path = self._path(key)
-        staged, fd = await self._in_thread(key, lambda: files.stage(path))
+        staged = await self._in_thread(key, lambda: files.stage_empty(path))
         try:
-            try:
-                async for part in parts:
-                    await self._in_thread(key, lambda part=part: files.write_all(fd, [part]))  # type: ignore[misc]
-                await self._in_thread(key, lambda: self._sync(fd))
-            finally:
-                os.close(fd)
-            await self._in_thread(key, lambda: self._overwrite(staged, path))
+            async for part in parts:
+                await self._in_thread(key, lambda part=part: files.append(staged, part))  # type: ignore[misc]
+            await self._in_thread(key, lambda: self._finish(staged, path))
         except BaseException:
             # A staged file is invisible; removing it is only tidy, also when this task was cancelled.
             files.remove(staged)
@@ -224,6 +220,11 @@ class LocalStore:
         with self._lock():
             os.replace(staged, path)  # noqa: PTH105
         self._sync_directory(path)
+
+    def _finish(self, staged: str, path: str) -> None:
+        if self._fsync:
+            files.sync_file(staged)
+        self._overwrite(staged, path)
 
     def _delete(self, key: str) -> None:
         path = self._path(key)

@@ -1,20 +1,26 @@
 """Several processes in one directory, trouble with the directory, and the files themselves."""
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import obstore
 import obstore.store
 import pytest
 
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, InvalidRequestError, ShaleError
+from shale.store import files as file_calls
 from shale.store.connect import connect
 from shale.store.local import LocalStore
-from shale.store.port import CREATE, Update
+from shale.store.port import CREATE, Buffer, Update
 from shale.store.preflight import require_safe_store
 
 pytestmark = pytest.mark.anyio
@@ -204,3 +210,35 @@ async def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
         await require_safe_store(store, Env.system())
     assert isinstance(caught.value, AccessDenied)
     assert "\n" not in str(caught.value)
+
+
+def test_an_upload_that_asyncio_cancels_never_writes_into_another_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread goes on after its task has ended; its descriptor must not have become somebody else's."""
+    write_all, write_begun, sync_begun = file_calls.write_all, threading.Event(), threading.Event()
+
+    def slow(fd: int, buffers: Sequence[Buffer]) -> None:
+        if buffers[0] == b"stray":
+            write_begun.set()
+            sync_begun.wait(10)
+        write_all(fd, buffers)
+
+    async def parts() -> AsyncIterator[Buffer]:
+        yield b"stray"
+
+    async def story() -> None:
+        store = LocalStore(tmp_path / "store")
+        upload = asyncio.ensure_future(store.put_stream("db/a", parts()))
+        assert await anyio.to_thread.run_sync(write_begun.wait, 10)
+        upload.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await upload
+        monkeypatch.setattr(store, "_sync", lambda _fd: (sync_begun.set(), time.sleep(0.2)))
+        await store.put("db/b", b"good")
+        got = await store.get("db/b")
+        assert got is not None
+        assert bytes(got.data) == b"good"
+
+    monkeypatch.setattr(file_calls, "write_all", slow)
+    asyncio.run(story())
