@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
@@ -15,16 +16,19 @@ JOBS ?= 2
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-install: $(INSTALLED) ## everything into .venv, by hash
+install: $(INSTALLED) $(KERNELS) ## everything into .venv, by hash
 
-# The installer is itself pinned in the lock; pip only ever installs that one package.  Kernels are compiled once, into
-# the cache beside their sources, so that no test and no daemon waits for the compiler.
+# The installer is itself pinned in the lock; pip only ever installs that one package.  Kernels are compiled
+# after every change of their sources, into the cache beside them, so that no test and no daemon waits for the compiler.
 $(INSTALLED): pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv --without-pip $(VENV)
 	awk '/^uv==/ {on=1} on {print} on && !/\\$$/ {exit}' requirements-dev.lock > $(VENV)/installer.lock
 	$(PYTHON) -m pip --quiet --python $(BIN)/python install --require-hashes --no-deps -r $(VENV)/installer.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --require-hashes -r requirements-dev.lock
 	VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(KERNELS): $(INSTALLED) $(wildcard shared/shale/kernels/*.py)
 	$(BIN)/python -c "from shale.kernels.choice import load_kernels; load_kernels()"
 	touch $@
 
