@@ -25,6 +25,16 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.listening.set()
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to exit; also a cancelled server lets go of its port."""
+        try:
+            await super().serve(sockets)
+        finally:
+            for server in getattr(self, "servers", ()):  # there are none before ``startup``
+                server.close()
+            for listener in sockets or ():
+                listener.close()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
