@@ -104,11 +104,14 @@ class Compactor:
             InvalidDbState: it is being destroyed.
             LiveCoordinator: somebody else coordinates it, and ``take_over`` is off.
             FencedError: somebody else started at the same time and is ahead.
+            CorruptionError: the manifest or the compactions are damaged; nothing was written.
         """
         latest = await self._manifests.read_latest()
         await self._require_alive()
         if not latest.value.initialized:
             raise LatestRecordMissing("the database is still being built")
+        # What cannot be read is found before the manifest changes hands, and whoever coordinates goes on.
+        await self._compactions.try_read_latest()
         if not self._options.take_over:
             await require_no_live_coordinator(self._compactions, self._env, self._options.coordinator)
         await self.coordinator.start()
