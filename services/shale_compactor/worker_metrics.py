@@ -5,7 +5,7 @@ completed, only one that raised counts as failed; a cancelled or lost one counts
 """
 
 from shale.env import Env
-from shale.errors import ShaleError
+from shale.errors import CorruptionError, ShaleError
 from shale.telemetry.error_types import ErrorType, error_type_of
 from shale.telemetry.metrics import Metrics
 from shale_compactor.options import MIB
@@ -41,6 +41,7 @@ class WorkerMetrics:
             for size_class in (*(name for _, name in _SIZE_CLASSES), "ge_16g")
             for result in ("completed", "failed")
         }
+        self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted").inc
         name = "slatedb_compaction_errors_total"
         self._errors = {
             (error_type, retryable): metrics.counter(name, error_type=error_type.value, retryable=retryable).inc
@@ -82,6 +83,8 @@ class WorkerMetrics:
         """A job raised."""
         self._observe(job, "failed")
         self._errors[error_type_of(error), "true" if error.retryable else "false"]()
+        if isinstance(error, CorruptionError):
+            self._corrupt()  # a job reads nothing but SSTs
 
     def beat(self, now_ms: int) -> None:
         """A heartbeat was written."""

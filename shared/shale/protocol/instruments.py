@@ -51,6 +51,7 @@ class VersionInstruments:
     """Versions that were committed, and stale ones that were not."""
 
     def __init__(self, metrics: Metrics, resource: str) -> None:
+        self.corrupt = metrics.counter("slatedb_corruption_total", resource=resource).inc
         self.rejected_write = metrics.counter("slatedb_boundary_rejected_writes_total", resource=resource).inc
         name = "slatedb_sequenced_latest_reads_total"
         self.invalidated = metrics.counter(name, resource=resource, result="invalidated").inc

@@ -180,4 +180,5 @@ class VersionedStore(Generic[T]):
         try:
             return self.namespace.decode(data, key)
         except CorruptionError as error:
+            self._instruments.corrupt()
             raise error.at(key) from None

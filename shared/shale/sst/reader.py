@@ -1,8 +1,9 @@
 """Reads SSTs through a cache: metadata with one range read, single blocks for lookups, spans of blocks for scans."""
 
+import contextlib
 import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -46,8 +47,10 @@ class SstReader:
         self._store = store
         self._paths = paths
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
+        self._corrupt = None
         if metrics is not None:
             cache.export(metrics)
+            self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted")
 
     def follow(self, manifest: Manifest) -> None:
         """Find SSTs that were not seen before where this manifest says they are."""
@@ -80,7 +83,8 @@ class SstReader:
         stats.meta_misses += 1
         slot.loading = loading = anyio.Event()
         try:
-            meta = await self._read_meta(slot)
+            with self._counting_corruption():
+                meta = await self._read_meta(slot)
             self.cache.put_meta(slot, meta)
         finally:
             slot.loading = None
@@ -97,13 +101,14 @@ class SstReader:
                 return [image for image in kept if image is not None]
         self.cache.stats.block_misses += last - first
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
-        data = memoryview(await self._read(slot.path, offsets[0], offsets[-1]))
         images = []
-        for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
-            stored = data[start - offsets[0] : end - offsets[0]]
-            image = bytes(open_section(stored, slot.sst.info.compression, slot.path, start))
-            self.cache.put_block(slot, block, image)
-            images.append(image)
+        with self._counting_corruption():
+            data = memoryview(await self._read(slot.path, offsets[0], offsets[-1]))
+            for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
+                stored = data[start - offsets[0] : end - offsets[0]]
+                image = bytes(open_section(stored, slot.sst.info.compression, slot.path, start))
+                self.cache.put_block(slot, block, image)
+                images.append(image)
         return images
 
     async def blocks(self, sst: Sst, first: int, last: int) -> Rows:
@@ -131,11 +136,22 @@ class SstReader:
             compression = Compression.NONE
         else:
             offsets = meta.index.offsets[first : last + 1]
-            data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
+            with self._counting_corruption():
+                data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
         decode = partial(
             decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
         )
-        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+        with self._counting_corruption():
+            return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+
+    @contextlib.contextmanager
+    def _counting_corruption(self) -> Iterator[None]:
+        try:
+            yield
+        except CorruptionError:
+            if self._corrupt is not None:
+                self._corrupt.inc()
+            raise
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         info = slot.sst.info

@@ -103,6 +103,8 @@ def test_a_broken_manifest_ends_passes_and_not_the_process(tmp_path: Path) -> No
         wait_until(lambda: daemon.get("/readyz", port=port)[0] == 503, daemon)
         failed = daemon.wait_for("gc.task.failed")
         assert broken.name in str(failed["error"])
+        _, text = daemon.get("/metrics", port=port)
+        assert metric(text, 'slatedb_corruption_total{db="db",resource="manifest"}') > 0
         broken.unlink()
         wait_until(lambda: daemon.get("/readyz", port=port)[0] == 200, daemon)
         assert newest.read_bytes() == good

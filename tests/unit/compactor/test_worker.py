@@ -133,6 +133,7 @@ async def test_a_failed_job_is_released_and_waits_before_the_next_try():
     value = metrics.registry.get_sample_value
     labels = {"db": "", "error_type": "corruption", "retryable": "false"}
     assert value("slatedb_compaction_errors_total", labels) == 1
+    assert value("slatedb_corruption_total", {"db": "", "resource": "compacted"}) == 1
     assert value("slatedb_compactor_running", {"db": "", "worker": "w"}) == 0
 
 

@@ -12,6 +12,7 @@ from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
 from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
 from shale.types import Entry, KeyRange, Sst, SstView, Ulid
 
 ROOT = "db"
@@ -39,12 +40,14 @@ class Shelf:
     def __init__(self, *, cache_bytes: int = 1 << 20, **options: Any) -> None:
         self.store = CountingStore()
         self.options = SstOptions(**{"block_size_bytes": 1024, "min_filter_keys": 0, **options})
+        self.metrics = Metrics()
         self.reader = self.new_reader(cache_bytes)
         self._count = 0
 
     def new_reader(self, cache_bytes: int) -> SstReader:
         policies = self.options.filter_policies
-        return SstReader(self.store, SstPaths(ROOT), BlockCache(cache_bytes), quiet_env(), filter_policies=policies)
+        paths, cache = SstPaths(ROOT), BlockCache(cache_bytes)
+        return SstReader(self.store, paths, cache, quiet_env(), self.metrics, filter_policies=policies)
 
     async def sst(self, entries: Sequence[Entry]) -> Sst:
         """Store rows, in order, as an SST."""

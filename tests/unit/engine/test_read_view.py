@@ -274,6 +274,10 @@ class Trips:
         shelf.store.get_range = get_range  # type: ignore[method-assign]
 
 
+def corruptions(shelf: Shelf) -> float | None:
+    return shelf.metrics.registry.get_sample_value("slatedb_corruption_total", {"db": "", "resource": "compacted"})
+
+
 def test_a_damaged_block_is_named() -> None:
     async def run() -> None:
         shelf = Shelf()
@@ -287,11 +291,13 @@ def test_a_damaged_block_is_named() -> None:
         view = ReadView(Manifest(tree=Tree(l0=(l0,)), last_l0_seq=Seq(100)), (), shelf.reader, ReadOptions())
         meta = await shelf.reader.meta(l0.sst)
         second = int(meta.index.offsets[1])
+        assert corruptions(shelf) == 0
         with pytest.raises(CorruptionError) as lookup:
             await view.get(b"k020")
         with pytest.raises(CorruptionError) as scan:
             await view.scan().columns()
         assert (lookup.value.path, lookup.value.offset) == (scan.value.path, scan.value.offset) == (key, second)
+        assert corruptions(shelf) == 2
         await shelf.store.delete(key)
         with pytest.raises(CorruptionError, match="gone") as gone:
             await view.get(b"k090")
