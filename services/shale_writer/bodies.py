@@ -1,7 +1,9 @@
 """Request bodies: bounded one by one and all together, read as they come."""
 
+from collections.abc import AsyncGenerator
 from http import HTTPStatus
 
+import anyio
 import msgpack
 import orjson
 from starlette.requests import Request
@@ -20,21 +22,24 @@ _MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.m
 class BodyBudget:
     """How many bytes of bodies may be in memory at once, over all requests."""
 
-    def __init__(self, total_bytes: int, body_max_bytes: int) -> None:
+    def __init__(self, total_bytes: int, body_max_bytes: int, *, silence_max_s: float) -> None:
         self._free_bytes = total_bytes
         self._body_max_bytes = body_max_bytes
+        self._silence_max_s = silence_max_s
 
     async def read(self, request: Request) -> "Body":
         """Read the whole body.
 
         Raises:
-            Problem: it is over the limit (413), or too much is being read already (503).
+            Problem: it is over the limit (413), too much is being read already (503), or the client has fallen silent
+                (408): one that vanished without a word would hold its place for ever.
             ClientDisconnect: the client went away; nothing is kept.
         """
         body = Body(self)
         received = 0
         try:
-            async for chunk in request.stream():
+            chunks = request.stream()
+            while (chunk := await self._next(chunks)) is not None:
                 received += len(chunk)
                 if received <= self._body_max_bytes:
                     body.take(len(chunk))
@@ -48,6 +53,18 @@ class BodyBudget:
             body.release()
             raise too_large(f"the body has more than {self._body_max_bytes} bytes")
         return body
+
+    async def _next(self, chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+        """The next part; ``None`` at the end."""
+        try:
+            with anyio.fail_after(self._silence_max_s):
+                return await anext(chunks, None)
+        except TimeoutError as error:
+            raise Problem(
+                HTTPStatus.REQUEST_TIMEOUT,
+                f"no more of the body came for {self._silence_max_s:g} s",
+                headers={"Connection": "close"},
+            ) from error
 
     def take(self, size_bytes: int) -> None:
         """Reserve memory."""

@@ -44,7 +44,7 @@ class Handlers:
             op: metrics.histogram("slatedb_db_request_duration_seconds", op=op)
             for op in ("get", "put", "delete", "write", "scan")
         }
-        self._budget = BodyBudget(http.max_inflight_bytes, http.max_body_bytes)
+        self._budget = BodyBudget(http.max_inflight_bytes, http.max_body_bytes, silence_max_s=http.request_timeout)
 
     async def get(self, request: Request) -> Response:
         """One row."""

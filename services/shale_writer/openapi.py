@@ -33,6 +33,7 @@ _REASONS = {
     "400": "The request is invalid.",
     "401": "A bearer token is required.",
     "404": "There is no such key.",
+    "408": "The body stopped coming.",
     "413": "The body is too large.",
     "415": "The body is neither JSON nor msgpack.",
     "421": "This process is not the writer any more.",
@@ -69,7 +70,7 @@ def _key_calls() -> dict[str, Any]:
             "summary": "Write one row.",
             "parameters": [_DURABILITY, _TTL],
             "requestBody": {"required": True, "content": value},
-            "responses": {"204": done, **_problems("400", "413")},
+            "responses": {"204": done, **_problems("400", "408", "413")},
         },
         "delete": {
             "operationId": "delete",
@@ -105,7 +106,7 @@ def _batch_call() -> dict[str, Any]:
             "summary": "Many writes as one commit; keys and values are base64 in JSON, binary in msgpack.",
             "parameters": [_DURABILITY],
             "requestBody": _body(request, "application/json", "application/msgpack"),
-            "responses": {"200": done, **_problems("400", "413", "415")},
+            "responses": {"200": done, **_problems("400", "408", "413", "415")},
         }
     }
 
@@ -125,7 +126,7 @@ def _get_many_call() -> dict[str, Any]:
             "operationId": "getMany",
             "summary": "Many rows in one trip.",
             "requestBody": _body(request, "application/json", "application/msgpack"),
-            "responses": {"200": found, **_problems("400", "413", "415")},
+            "responses": {"200": found, **_problems("400", "408", "413", "415")},
         }
     }
 
@@ -163,7 +164,7 @@ def _scan_call() -> dict[str, Any]:
             "operationId": "scan",
             "summary": "A range of rows in key order, streamed.",
             "requestBody": {"required": False, "content": {"application/json": {"schema": request}}},
-            "responses": {"200": found, **_problems("400", "413")},
+            "responses": {"200": found, **_problems("400", "408", "413")},
         }
     }
 

@@ -23,7 +23,9 @@ class HttpSection(Section):
     host: str = "127.0.0.1"
     port: Port = 8080
     bearer_token: SecretStr | None = Field(default=None, description="What clients must send; best as a secret file.")
-    request_timeout: PositiveSeconds = Field(default=60.0, description="How long a write may wait before it gets 503.")
+    request_timeout: PositiveSeconds = Field(
+        default=60.0, description="A longer wait of a write gets 503, a longer pause in a body 408."
+    )
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
     max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
     max_batch_rows: int = Field(default=100_000, ge=1, description="The most rows or keys in one request.")

@@ -282,6 +282,16 @@ def test_clients_that_go_away_leave_nothing_behind(client: Client) -> None:
     assert not [line for line in client.daemon.lines() if line["level"] in ("error", "critical")]
 
 
+def test_a_client_that_falls_silent_holds_no_place(tmp_path: Path) -> None:
+    limits = ["--set", "http.request_timeout=1s", "--set", "http.max_concurrent_requests=1"]
+    with writer(tmp_path, *limits) as client:
+        with socket.create_connection(("127.0.0.1", client.port), timeout=30) as silent:
+            silent.sendall(b"PUT /v1/kv/a HTTP/1.1\r\nHost: shale\r\nContent-Length: 10\r\n\r\nhalf")
+            assert silent.recv(1024).startswith(b"HTTP/1.1 408 ")
+        assert client.put(b"b", b"whole")[0] == 204
+        problem(client.get(b"a"), 404)
+
+
 def test_the_description_is_valid_and_names_every_call(client: Client) -> None:
     spec_validator = pytest.importorskip("openapi_spec_validator")
     document = json.loads(client.call("GET", "/openapi.json")[1])
