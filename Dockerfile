@@ -94,7 +94,7 @@ RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compact
 USER 10001:10001
 WORKDIR /
 STOPSIGNAL SIGTERM
-EXPOSE 8080 6379 9464
+EXPOSE 8080 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
 ENTRYPOINT ["shale"]
 CMD ["--help"]

@@ -1,4 +1,4 @@
-"""The body of ``POST /v1/batch`` (docs/design.md 5).
+"""The body of ``POST /v1/batch`` (docs/operations.md 4).
 
 ``{"ops": [["put", key, value], ["put", key, value, ttl_ms], ["delete", key], …]}``, in the order of the writes; keys
 and values are base64 in JSON and binary in msgpack.  The whole batch is one commit.

@@ -1,4 +1,4 @@
-"""What each call of the network interface does (docs/design.md 5)."""
+"""What each call of the network interface does (docs/operations.md 4)."""
 
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents (docs/design.md 5)."""
+"""Errors as RFC 9457 problem documents (docs/operations.md 4)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -17,7 +17,7 @@ ShaleError
 ├── ClosedError          the handle is closed: open a new one
 └── ProtocolPanic        an invariant of ours broke: write nothing more, end the process
 
-``kind`` is the public error kind of SlateDB for the same condition (docs/protocol.md, "Errors").
+``kind`` is the public error kind of SlateDB for the same condition (docs/protocol.md 0.5).
 """
 
 from enum import StrEnum

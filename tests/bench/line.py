@@ -1,4 +1,4 @@
-"""One line of a benchmark's table (docs/design.md 8)."""
+"""One line of a benchmark's table (docs/architecture.md, "How it is proved")."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The compose stack on a real engine: ``make compose-check`` (docs/operations.md 7, not in the default suite).
+"""The compose stack on a real engine: ``make compose-check`` (docs/operations.md 5, not in the default suite).
 
 Checks: everything is healthy within 60 s; rows written before a hard kill of each daemon are read after it; a writer
 that is stopped under load ends with 0 and loses no acknowledged row; Prometheus has every target up; ``down`` takes at

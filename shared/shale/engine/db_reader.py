@@ -38,7 +38,7 @@ from shale.telemetry.metrics import Metrics
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Manifest, Row
 
 KEY_BYTES_MAX = (1 << 32) - 1
-"""Longer keys than we write can be read (docs/design.md 4)."""
+"""Longer keys than we write can be read (docs/format.md 17)."""
 log = get_logger("reader")
 
 

@@ -1,4 +1,4 @@
-"""The memtable: what has been written and is not in an L0 yet (docs/design.md 3).
+"""The memtable: what has been written and is not in an L0 yet (docs/architecture.md, "The memtable").
 
 While it takes writes it is a dict from key to the newest row plus the log of all rows.  Scans see sorted columns that
 are made when the first scan asks and extended as rows arrive.  Once frozen it keeps nothing but sorted columns.

@@ -19,7 +19,7 @@ def decode_boundary(data: Buffer, *, path: str | None = None) -> int:
     Raises:
         InvalidObjectState: not a number, or above 2**64 - 1.
 
-    Source: SlateDB rfcs/0026, "Boundary Files"; slatedb-txn-obj/src/object_store.rs.
+    Source: docs/format.md 15; SlateDB slatedb-txn-obj/src/object_store.rs.
     """
     if len(data) <= _LENGTH_MAX:
         text = bytes(data).strip()

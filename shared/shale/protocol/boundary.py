@@ -3,7 +3,7 @@
 Create-if-absent forgets an id once the collector deletes it.  A writer that slept through that would create the id
 again and believe it had committed; reading the boundary *after* the create tells it otherwise.
 
-Source: SlateDB rfcs/0026; docs/protocol.md 2.
+Source: docs/protocol.md 2.
 """
 
 from dataclasses import dataclass

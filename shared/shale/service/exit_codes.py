@@ -1,4 +1,4 @@
-"""Exit codes: an interface that Kubernetes jobs and scripts rely on (docs/operations.md, "Exit codes")."""
+"""Exit codes: an interface that Kubernetes jobs and scripts rely on (docs/operations.md 12)."""
 
 from collections.abc import Iterator
 from enum import IntEnum

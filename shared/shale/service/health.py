@@ -1,4 +1,4 @@
-"""What a daemon says about its health (docs/operations.md, "Health").
+"""What a daemon says about its health (docs/operations.md 10).
 
 Checks read state that running parts maintain; none of them waits or asks the store, so an answer takes microseconds.
 """

@@ -1,4 +1,4 @@
-"""SIGHUP: read the settings again and take over what can change while running (docs/operations.md 13)."""
+"""SIGHUP: read the settings again and take over what can change while running (docs/operations.md 9)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar

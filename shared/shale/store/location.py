@@ -1,4 +1,4 @@
-"""Where a database lives: a store, and a path inside it (docs/design.md 4).
+"""Where a database lives: a store, and a path inside it (docs/operations.md 7).
 
 ``s3://bucket/a/b`` is bucket ``bucket``, path ``a/b``.  ``file:///data/orders`` is the directory store ``/data``, path
 ``orders``: its siblings are reachable, so clones resolve.  The path is written into clones and compared as a string

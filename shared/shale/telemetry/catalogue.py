@@ -1,4 +1,4 @@
-"""The one list of metric names (docs/operations.md, "Metrics").
+"""The one list of metric names (docs/operations.md 1).
 
 Facts of the engine begin with ``slatedb_`` and mean what the same fact of the Rust SlateDB means; facts of our
 processes begin with ``shale_``.  A test compares this list with the documentation.

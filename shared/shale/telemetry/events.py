@@ -1,4 +1,4 @@
-"""The one list of log events (docs/operations.md, "Logs"), each with the level it is logged at.
+"""The one list of log events (docs/operations.md 8), each with the level it is logged at.
 
 An event is an identifier; everything that varies is a field.  A new event gets its row in the documentation first.
 """

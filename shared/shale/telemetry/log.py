@@ -62,7 +62,7 @@ class EventLog:
             self._emit(logging.INFO, event, fields)
 
     def warning(self, event: Event, **fields: Any) -> None:
-        """What the design asks to be told."""
+        """What docs/operations.md 8 asks to be told."""
         if self._logger.isEnabledFor(logging.WARNING):
             self._emit(logging.WARNING, event, fields)
 

@@ -1,4 +1,4 @@
-"""Where log lines of a daemon go: JSON lines or a coloured console on stderr (docs/operations.md, "Logs").
+"""Where log lines of a daemon go: JSON lines or a coloured console on stderr (docs/operations.md 8).
 
 Records of other libraries pass through the same formatter, so that a log file has one form.
 """
