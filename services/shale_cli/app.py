@@ -29,6 +29,14 @@ app.command("healthcheck")(healthcheck.healthcheck)
 app.command("up")(up.up)
 
 
+def _tell_version(value: bool) -> None:
+    if value:
+        from shale.service.build import version
+
+        typer.echo(f"shale {version()}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     context: typer.Context,
@@ -51,6 +59,9 @@ def _options(
     timeout: Annotated[str | None, typer.Option(help="Give up after this time, for example 10s.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log lines on stderr.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback ends the process
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Global options; they may also stand behind the noun and the verb."""
     context.obj = GlobalOptions(

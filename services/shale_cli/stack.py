@@ -4,7 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -72,8 +72,12 @@ async def run_stack(plan: Sequence[Planned], session: Session) -> int:
     """Run until a signal, or until a child ends.
 
     Returns:
-        0 after a signal and a clean stop; else the code of the child that ended first, never 0.
+        0 after a signal and a clean stop; else the code of the child that ended first, never 0.  Nothing is started
+        on ports that are taken: whoever listens there would pass for one of ours, and its writer would be fenced.
     """
+    for name, port in _taken_ports(plan):
+        complain(f"port {port} for the {name} is taken; choose others with --port and --admin-port")
+        return ExitCode.CONFIG
     stack = _Stack(plan, session)
     try:
         async with anyio.create_task_group() as tasks:
@@ -171,6 +175,19 @@ async def _is_ready(child: Child) -> bool:
     address = f"127.0.0.1:{child.planned.admin_port}"
     status, _ = await anyio.to_thread.run_sync(ask, address, "readyz", 2.0, abandon_on_cancel=True)
     return status == 200
+
+
+def _taken_ports(plan: Sequence[Planned]) -> Iterator[tuple[str, int]]:
+    for planned in plan:
+        for port in (planned.port, planned.admin_port):
+            if port is None:
+                continue
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ports of ended processes are free
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    yield planned.name, port
 
 
 def _free_ports(count: int) -> list[int]:

@@ -20,7 +20,7 @@ from shale.telemetry.metrics import Metrics
 from shale_writer.fields import KV_PREFIX
 from shale_writer.handlers import Handlers
 from shale_writer.openapi import document
-from shale_writer.problems import Problem, busy, problem_of, response
+from shale_writer.problems import Problem, bad_request, busy, problem_of, response
 from shale_writer.settings import HttpSection
 
 REQUEST_ID_MAX = 128
@@ -107,6 +107,8 @@ class Api:
             raise Problem(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not a method of this call", headers=allowed
             )
+        if request.scope["query_string"]:
+            raise bad_request("no call takes a query; options are headers or fields of the body, see /openapi.json")
         if self.draining:
             problem = busy("the writer is stopping")
             problem.headers["Connection"] = "close"

@@ -1,4 +1,4 @@
-"""``Db``: a database open for reading and writing; a thin front of ``Writer`` and ``ReadView`` (docs/architecture.md)."""
+"""``Db``: a database open for reading and writing, a thin front (docs/architecture.md)."""
 
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager

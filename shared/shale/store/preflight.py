@@ -123,7 +123,7 @@ async def _checked(name: str, required: bool, expected: str, check: Callable[[],
         return CheckResult(name=name, required=required, ok=None, expected=expected, seen=str(skipped))
     except (StoreUnsafe, CorruptionError, ConflictError) as error:
         seen = str(error)
-    return CheckResult(name=name, required=required, ok=seen is None, expected=expected, seen=seen or "that")
+    return CheckResult(name=name, required=required, ok=seen is None, expected=expected, seen=seen or "as expected")
 
 
 async def _skew_ms(store: ObjectStore, env: Env, prefix: str) -> int:

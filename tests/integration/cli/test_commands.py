@@ -87,11 +87,17 @@ def test_absence_is_told_with_the_place(url: str, tmp_path: Path) -> None:
     for command in (["manifest", "show"], ["manifest", "list"], ["compactions", "show"], ["kv", "get", "a"]):
         code, line = refusal(*command, "-u", url)
         assert code == 3, line
-    assert url in refusal("manifest", "show", "-u", url)[1]
+        assert url in line
     assert refusal("kv", "delete", "a", "-u", url)[0] in (2, 3)
     assert list(tmp_path.iterdir()) == [], "something was written"
     answer("kv", "put", "a", "1", "-u", url)
     assert refusal("manifest", "show", "77", "-u", url)[0] == 3
+
+
+def test_the_version_is_told() -> None:
+    told = shale("--version")
+    assert (told.returncode, told.stderr) == (0, b"")
+    assert told.stdout.startswith(b"shale ")
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -64,6 +65,15 @@ def test_one_death_ends_all(tmp_path: Path) -> None:
         assert child.returncode == 128 + signal.SIGKILL
         assert b"compactor ended with exit code 137" in errors
         assert not any(is_alive(process["pid"]) for process in processes.values())
+
+
+def test_nothing_is_started_where_somebody_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        port = somebody.getsockname()[1]
+        refused = shale("up", "--port", "0", "--admin-port", str(port), "-u", f"file://{tmp_path}/db")
+    assert refused.returncode == 78
+    assert f"port {port} for the writer is taken" in refused.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_healthcheck_of_nobody() -> None:

@@ -125,6 +125,7 @@ def test_a_lifetime_is_answered_as_a_time(client: Client) -> None:
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "-1"}, 400, id="negative lifetime"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "\xb2"}, 400, id="a digit that is no number"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "9" * 5000}, 400, id="endless lifetime"),
+        pytest.param("PUT", "/v1/kv/a?ttl=1h", {}, 400, id="a lifetime where nobody looks for it"),
         pytest.param("PATCH", "/v1/kv/a", {}, 405, id="wrong method"),
         pytest.param("GET", "/v1/batch", {}, 405, id="a call that needs POST"),
         pytest.param("GET", "/v2/kv/a", {}, 404, id="no such call"),

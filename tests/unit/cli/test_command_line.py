@@ -80,7 +80,7 @@ def test_values_become_plain_json() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (LatestRecordMissing("x"), 3),
+        (LatestRecordMissing("memory:///db: x"), 3),
         (CheckpointMissing("x"), 3),
         (InvalidRequestError("x"), 2),
         (CorruptionError("x", path="p", offset=3), 65),
