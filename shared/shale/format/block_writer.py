@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from shale.errors import CorruptionError
 from shale.format.block_plain import RESTART_INTERVAL, encode_block_plain, row_size, shared_len
 from shale.format.buffer import Buffer
 from shale.format.index import BlockIndex
@@ -17,6 +18,8 @@ from shale.kernels.rows import I64, U8, Rows, entries_from_rows, rows_from_entri
 from shale.types import Compression, Entry
 
 NO_LIMIT = 2**62
+_UNSORTED = "rows out of order: an SST that they come from is not sorted"
+"""Checksums do not notice that, and merging cannot: whoever wrote such an SST was wrong."""
 _ROW_COST_BYTES = 128
 """In plain Python the number of rows counts, not their size; a row costs as much as so many bytes elsewhere."""
 
@@ -106,7 +109,8 @@ class PlainBlocks:
         """See ``BlockWriter``."""
         for taken, entry in enumerate(entries_from_rows(rows)):
             last = self._block[-1].key if self._block else self._previous
-            assert self._options.by_seq or last is None or last <= entry.key, "rows out of order"
+            if not self._options.by_seq and last is not None and last > entry.key:
+                raise CorruptionError(_UNSORTED)
             if self._written.data_len > until_bytes and entry.key != last:
                 return taken
             self._append(entry)
@@ -218,7 +222,8 @@ class KernelBlocks:
                 kernel.BY_SEQ if self._options.by_seq else kernel.BY_KEY,
             )
             self._harvest(table)
-            assert status != kernel.OUT_OF_ORDER, "rows out of order"
+            if status == kernel.OUT_OF_ORDER:
+                raise CorruptionError(_UNSORTED)
             if status == kernel.NEED_ROOM:
                 self._turn(int(state[kernel.NEED]))
             elif status == kernel.DONE or self._written.data_len > until_bytes:

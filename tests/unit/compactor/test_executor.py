@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import zlib
 from dataclasses import replace
 
 import anyio
@@ -9,6 +10,8 @@ import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError
+from shale.format.index import decode_index
+from shale.format.section import open_section
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.types import EVERYTHING, CompactionContext, KeyRange, Manifest, RunId, Seq, SortedRun, Subcompaction, Tree
@@ -171,6 +174,24 @@ async def test_a_damaged_input_fails_the_job_with_its_place():
     with pytest.raises(CorruptionError, match=name):
         await run(store, job)
     assert len(await store.list("db/compacted/")) == 1, "nothing half-written is visible"
+
+
+@pytest.mark.parametrize("rows", [60, 20_000])
+async def test_an_input_that_is_not_sorted_fails_the_job_and_not_the_process(rows):
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1) for i in range(rows)]])
+    (name,) = [meta.key for meta in await store.list("db/compacted/")]
+    data = bytearray((await store.get(name)).data)
+    place = data.index(key(16))  # a restart shows its whole key
+    data[place : place + len(key(0))] = key(900_000)
+    info = job.views[0].sst.info
+    image = open_section(data[info.index_offset : info.index_offset + info.index_len], info.compression)
+    offsets = decode_index(image, data_len=info.data_len, path=name).offsets.tolist()
+    start, end = next(pair for pair in itertools.pairwise(offsets) if pair[0] <= place < pair[1])
+    data[end - 4 : end] = zlib.crc32(data[start : end - 4]).to_bytes(4, "big")
+    await store.put(name, bytes(data))
+    with pytest.raises(CorruptionError, match="out of order"):
+        await run(store, job)
 
 
 async def test_cancelling_leaves_finished_ssts_only():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shale.errors import CorruptionError
 from shale.format.block import decode_blocks
 from shale.format.filter import decode_filters
 from shale.format.index import BlockIndex, decode_index
@@ -166,12 +167,12 @@ def test_huge_keys_and_values_and_many_versions(plain: bool, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_rows_out_of_order_are_our_mistake(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_out_of_order_are_refused(plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
         plainly(monkeypatch)
     builder = SstBuilder(SstOptions())
     builder.add(rows_from_entries([Entry(b"b", b"", 1, 0)]))
-    with pytest.raises(AssertionError, match="order"):
+    with pytest.raises(CorruptionError, match="order"):
         builder.add(rows_from_entries([Entry(b"a", b"", 1, 0)]))
 
 
