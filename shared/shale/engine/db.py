@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
+
 from shale.engine.batch import BytesLike, WriteBatch, checked_key
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
@@ -16,7 +18,7 @@ from shale.engine.write_handle import WriteHandle
 from shale.engine.writer import Writer
 from shale.engine.writer_open import open_writer
 from shale.env import Env
-from shale.errors import InvalidRequestError, ShaleError
+from shale.errors import ClosedError, InvalidRequestError, ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -30,12 +32,14 @@ class Db:
     taken over every call raises ``FencedError``.
     """
 
-    __slots__ = ("_accept", "_stores", "_writer", "gets", "scans")
+    __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer", "gets", "scans")
 
     def __init__(self, writer: Writer, stores: Stores) -> None:
         self._writer = writer
         self._accept = writer.acceptor
         self._stores = stores
+        self._closing = anyio.Lock()
+        self._is_interrupted = False
         self.gets = 0
         self.scans = 0
         accept = writer.acceptor
@@ -136,7 +140,7 @@ class Db:
         return self._writer.progress.problem
 
     async def failed(self) -> ShaleError:
-        """Wait until the writer has failed (for instance: was fenced) and return why."""
+        """Wait until the writer has failed (for instance: was fenced), or was closed, and return why."""
         return await self._writer.progress.until_failed()
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> Coroutine[Any, Any, WriteHandle]:
@@ -258,13 +262,23 @@ class Db:
 
         Raises:
             ShaleError: the writer had failed, or failed while closing.
+            ClosedError: an earlier call was cancelled before what it was to flush was durable.
         """
-        if self._writer.is_closed:
-            return
-        try:
-            await self._writer.close(_flush_type(flush, FlushType.MEMTABLE))
-        finally:
-            await self._stores.aclose()
+        kind = _flush_type(flush, FlushType.MEMTABLE)
+        async with self._closing:
+            if self._writer.is_closed:
+                if self._is_interrupted:
+                    raise ClosedError(f"closing was interrupted: rows above seq {self.durable_seq} may be lost")
+                return
+            self._is_interrupted = kind is not FlushType.NONE and self.durable_seq < self.last_seq
+            try:
+                await self._writer.close(kind)
+                self._is_interrupted = False
+            except ShaleError:
+                self._is_interrupted = False  # who called has been told
+                raise
+            finally:
+                await self._stores.aclose()
 
     async def _entry(self, key: BytesLike) -> Entry | None:
         if type(key) is not bytes or not key:

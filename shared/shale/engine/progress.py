@@ -50,8 +50,10 @@ class Progress:
             raise_again(self.problem)
 
     async def until_failed(self) -> ShaleError:
-        """Wait for the fatal error."""
+        """Wait for the fatal error, or the end."""
         while self.problem is None:
+            if self._ended is not None:
+                return self._ended
             await self.changed.wait()
         return self.problem
 

@@ -5,12 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import shale
 from shale.engine.db_reader import DbReader
 from shale.errors import ClosedError, FencedError, InvalidCheckpointLifetime, InvalidRequestError, UnavailableError
-from shale.store.faults import Fault, FaultyStore, Rule
+from shale.store.faults import Fault, FaultPlan, FaultyStore, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
 
@@ -318,6 +319,28 @@ def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
             await db.close()
         async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
+
+    run(story)
+
+
+def test_every_close_waits_for_the_first_and_one_that_was_cut_short_is_not_forgotten() -> None:
+    async def story(store: MemoryStore) -> None:
+        slow = FaultyStore(store, random.Random(1), FaultPlan(delay_max_s=0.05))
+        db = await open_db(slow)
+        await db.put(b"a", b"1")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(db.close)
+            await anyio.lowlevel.checkpoint()
+            await db.close()
+            assert db.durable_seq == 1
+        assert isinstance(await db.failed(), ClosedError)
+        db = await open_db(slow, flush_interval=None)
+        await db.put(b"b", b"1")
+        slow.add(Rule(op="put", key_contains="wal/", delay_before_s=5))
+        with anyio.move_on_after(0.05):
+            await db.close()
+        with pytest.raises(ClosedError, match="above seq 1 "):
+            await db.close()
 
     run(story)
 
