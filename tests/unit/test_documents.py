@@ -8,6 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from shale.engine.options import DbOptions
+from shale.engine.reader_options import ReaderOptions
+from shale.service.exit_codes import ExitCode
+from shale.service.layers import all_settings
+from shale.telemetry.catalogue import CATALOGUE
+from shale.telemetry.events import Event
+from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.settings import CompactorSettings
+from shale_gc.options import TaskOptions
+from shale_gc.settings import GcSettings
+from shale_writer.settings import WriterSettings
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
@@ -67,6 +79,48 @@ def test_make_targets_exist(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.MULTILINE))
     assert named <= targets
+
+
+def test_metrics_exist_that_operators_are_told_to_watch() -> None:
+    named = set(re.findall(r"`((?:slatedb|shale)_[a-z0-9_]+)`", (DOCS / "operations.md").read_text()))
+    assert len(named) > 5
+    assert named <= set(CATALOGUE)
+
+
+def test_exit_codes_are_those_of_the_code() -> None:
+    (table,) = re.findall(r"## 12\..*?(\| code .*?)\n\n", (DOCS / "operations.md").read_text(), re.DOTALL)
+    told = [int(code) for codes in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in codes.split(",")]
+    assert told == sorted(ExitCode)
+
+
+def test_settings_exist_that_operators_are_told_of() -> None:
+    known = {
+        ".".join(names) for model in (WriterSettings, CompactorSettings, GcSettings) for names in all_settings(model)
+    }
+    sections = {name.partition(".")[0] for name in known if "." in name}
+    named = set(re.findall(r"`([a-z_]+\.[a-z_.]+)`", (DOCS / "operations.md").read_text()))
+    settings = {name for name in named if name.partition(".")[0] in sections} - {event.value for event in Event}
+    assert len(settings) > 10
+    assert settings <= known
+
+
+def test_defaults_of_the_protocol_page() -> None:
+    text = re.sub(r"\s+", " ", (DOCS / "protocol.md").read_text().partition("## Appendix A.")[2])
+    db, reader, gc = DbOptions(), ReaderOptions(), TaskOptions()
+    coordinator, worker = CoordinatorOptions(), WorkerOptions()
+    for told in (
+        f"flush_interval {db.flush_interval_s * 1000:g} ms",
+        f"manifest_poll_interval {db.manifest_poll_interval_s:g} s",
+        f"l0_sst_size_bytes {db.l0_sst_size_bytes >> 20} MiB",
+        f"l0_max_ssts {db.l0_max_ssts} ",
+        f"max_unflushed_bytes {db.max_unflushed_bytes >> 30} GiB",
+        f"compactor poll {coordinator.poll_interval_s:g} s",
+        f"heartbeat {worker.heartbeat_interval_s:g} s, timeout {coordinator.worker_heartbeat_timeout_s:g} s",
+        f"gc interval {gc.interval_s:g} s, min_age {gc.min_age_s:g} s",
+        f"reader poll {reader.manifest_poll_interval_s:g} s, lifetime {reader.checkpoint_lifetime_s:g} s",
+        f"probe_max_staleness and wal_stall_limit {db.probe_max_staleness_s:g} s",
+    ):
+        assert told in text
 
 
 def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
