@@ -29,8 +29,15 @@ async def sweep_manifests(database: Database, this: Pass) -> None:
 
 
 async def sweep_compactions(database: Database, this: Pass) -> None:
-    """Delete all old compactions files but the newest."""
+    """Delete all old compactions files but the newest.
+
+    Raises:
+        CorruptionError: the newest one is damaged; nothing is deleted.
+    """
     versions = await database.compactions.list_versions()
+    if len(versions) > 1:
+        # If the newest one cannot be read, the ones before it are all that is left to repair it from.
+        await database.compactions.read(versions[-1].id)
 
     def plan() -> VersionPlan:
         return plan_compactions_gc(versions, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
