@@ -165,7 +165,7 @@ def _value(output: Output, text: str | None, file: Path | None) -> bytes:
     from shale.errors import InvalidRequestError
 
     if (text is None) == (file is None):
-        raise InvalidRequestError("give a value, or --file")
+        raise InvalidRequestError("give either a value or --file")
     if text is not None:
         return output.parse(text)
     try:

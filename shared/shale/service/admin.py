@@ -73,7 +73,7 @@ class AdminApp:
             body = await request.body()
             level = _level_of(body)
             if level not in LEVELS:
-                return json_response({"title": f"the level is one of {', '.join(LEVELS)}"}, status=400)
+                return json_response({"title": 'the body is {"level": …}, one of ' + ", ".join(LEVELS)}, status=400)
             set_level(level)
             log.info(Event.CONFIG_RELOADED, key="log.level", level_now=level)
         return json_response({"level": level_name()})

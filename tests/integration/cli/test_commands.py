@@ -104,6 +104,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     assert refusal("kv", "get", "a", "-u", "nonsense")[0] == 2
     assert refusal("kv", "get", "a", "--store", f"file://{tmp_path}")[0] == 2
     assert refusal("kv", "put", "a", "-u", f"file://{tmp_path}/db")[0] == 2
+    assert "either" in refusal("kv", "put", "a", "1", "--file", "-", "-u", f"file://{tmp_path}/db")[1]
     assert refusal("kv", "put", "", "v", "-u", f"file://{tmp_path}/db")[0] == 2
     assert refusal("kv", "put", "k" * 70_000, "v", "-u", f"file://{tmp_path}/db")[0] == 2
     assert refusal("kv", "get", "a", "-u", f"file://{tmp_path}/db", "--timeout", "soon")[0] == 2
