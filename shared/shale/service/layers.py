@@ -86,7 +86,11 @@ def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, st
 
 
 def read_secrets(role: str, model: type[BaseModel], directory: Path) -> Layer:
-    """Read files named like variables without the prefix, for example ``writer__http__bearer_token``."""
+    """Read files named like variables without the prefix, for example ``writer__http__bearer_token``.
+
+    Raises:
+        InvalidRequestError: a file cannot be read; names the file and nothing of what is in it.
+    """
     layer = Layer()
     if not directory.is_dir():
         return layer
@@ -97,7 +101,7 @@ def read_secrets(role: str, model: type[BaseModel], directory: Path) -> Layer:
             names = _names(name.removeprefix(f"{role}__"))
             if mine == shared or not file.is_file() or not known_setting(model, names):
                 continue
-            layer.put(names, file.read_text().strip(), f"secret file {file}")
+            layer.put(names, _read_text(file, "secret").strip(), f"secret file {file}")
     return layer
 
 
@@ -119,13 +123,18 @@ def read_files(role: str, model: type[BaseModel], files: Sequence[Path]) -> Laye
     return layer
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def _read_text(file: Path, what: str) -> str:
     try:
-        text = file.read_text()
+        return file.read_text()
     except OSError as error:
-        raise InvalidRequestError(f"{file}: cannot read the configuration: {error.strerror}") from error
+        raise InvalidRequestError(f"{file}: cannot read the {what}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"{file}: the configuration is not text: {error}") from error
+        message = f"{file}: the {what} is not text: {error.reason} at position {error.start}"
+        raise InvalidRequestError(message) from error
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    text = _read_text(file, "configuration")
     tree = _read_yaml(file, text) if file.suffix in (".yaml", ".yml") else _read_toml(file, text)
     if not isinstance(tree, dict):
         raise InvalidRequestError(f"{file}: the configuration is not a table of names and values")

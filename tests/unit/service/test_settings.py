@@ -161,3 +161,14 @@ def test_the_hash_is_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     one, same = load(ThingSettings, URL), load(ThingSettings, URL)
     assert one.sha256_8 == same.sha256_8
     assert load(ThingSettings, [*URL, "--port", "1"]).sha256_8 != one.sha256_8
+
+
+def test_a_secret_that_is_not_text_is_named_and_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SHALE_SECRETS_DIR", str(tmp_path))
+    file = tmp_path / "store__secret_access_key"
+    file.write_bytes(b"hunter2\xff")
+    with pytest.raises(SettingsError) as caught:
+        load(ThingSettings, URL)
+    (problem,) = caught.value.problems
+    assert str(file) in problem
+    assert "hunter2" not in problem
