@@ -65,6 +65,16 @@ def test_every_citation_has_a_home() -> None:
     assert homeless == []
 
 
+def test_every_trace_is_told() -> None:
+    text = (DOCS / "protocol.md").read_text()
+    told = set(re.findall(r"^\| (T\d\.[a-z]) \|", text, re.MULTILINE))
+    told |= set(re.findall(r"\b(I\d+) ", text.partition("(14.6)")[2]))
+    labels = re.compile(r"\b(T\d\.[a-z])\b|\"\"\"(I\d+)\b")
+    cited = {a or b for file in (ROOT / "tests").rglob("*.py") for a, b in labels.findall(file.read_text())}
+    assert len(cited) > 20
+    assert cited <= told
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     text = page.read_text()

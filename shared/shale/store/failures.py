@@ -1,7 +1,7 @@
 """What adapters raise besides the conditions of ``shale.errors``.
 
 A ``RequestFailed`` is an ``UnavailableError`` that remembers why, for the metrics.  ``NotSupported`` never leaves this
-room: the retry layer answers it by doing without (docs/protocol.md 1.5, step 4).
+room: the retry layer answers it by doing without (docs/protocol.md 1.5).
 """
 
 from shale.errors import ShaleError, UnavailableError
