@@ -35,7 +35,7 @@ $(KERNELS): $(INSTALLED) $(wildcard shared/shale/kernels/*.py)
 demo: install ## the main job on real data: three daemons, a killed and a fenced writer, every row back
 	$(BIN)/shale demo $(DEMO)
 
-up: install ## the demo's three daemons, left running
+up: install ## writer, compactor and collector on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
 
 test: install ## the default suite, under ten minutes on two cores
