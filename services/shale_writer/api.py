@@ -24,6 +24,7 @@ from shale_writer.problems import Problem, bad_request, busy, problem_of, respon
 from shale_writer.settings import HttpSection
 
 REQUEST_ID_MAX = 128
+_OURS = HTTPStatus.INTERNAL_SERVER_ERROR
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -76,10 +77,21 @@ class Api:
             request = Request(scope, receive)
             request_id = _request_id(request) or str(self._ids.ulid())
             structlog.contextvars.bind_contextvars(request_id=request_id)
-            answer = await self._answer(route, request)
+            failure: Exception | None = None
+            try:
+                answer = await self._answer(route, request)
+            except ClientDisconnect:
+                return
+            except Exception as error:  # noqa: BLE001 - the edge: a client gets a problem document, the server the error
+                answer, failure = (
+                    response(Problem(_OURS, "a mistake of the server; see its log", kind="internal")),
+                    error,
+                )
             answer.headers["X-Request-Id"] = request_id
             by_status[f"{answer.status_code // 100}xx"].inc()
             await answer(scope, receive, send)
+            if failure is not None:
+                raise failure
         except ClientDisconnect:
             return
         finally:

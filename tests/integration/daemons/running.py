@@ -37,7 +37,8 @@ class Daemon:
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The log lines so far."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        whole = [line for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if event is None or line["event"] == event]
 
     def wait_for(self, event: str, timeout_s: float = READY_S) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import os
 import random
 import threading
 import time
-import urllib.error
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import msgpack
@@ -127,7 +127,7 @@ class Stack:
                 body=msgpack.packb({"ops": [("put", key, value) for key, value in rows]}),
                 headers={"content-type": "application/msgpack"},
             )
-        except (OSError, AssertionError, urllib.error.URLError):
+        except (OSError, AssertionError, HTTPException):
             return False
         return status == 200
 

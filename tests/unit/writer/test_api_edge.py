@@ -1,0 +1,48 @@
+"""What a client gets when the server is at fault."""
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.telemetry.metrics import Metrics
+from shale_writer.api import Api
+from shale_writer.settings import HttpSection
+
+
+async def broken(request: Request) -> Response:
+    raise RuntimeError("a bug")
+
+
+async def fine(request: Request) -> Response:
+    return Response(b"fine")
+
+
+async def ask(metrics: Metrics) -> tuple[httpx.Response, httpx.Response]:
+    handlers = SimpleNamespace(get=broken, put=fine, delete=fine, batch=fine, get_many=fine, scan=fine)
+    env = Env(SystemClock(), random.Random(1), InlineCpu())
+    api = Api(cast("Any", handlers), HttpSection(), metrics, env)
+    transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://writer") as client:
+        return await client.get("/v1/kv/key"), await client.put("/v1/kv/key")
+
+
+def total(metrics: Metrics, name: str, **labels: str) -> float:
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+
+def test_a_mistake_of_ours_is_a_problem_document_and_is_counted() -> None:
+    metrics = Metrics(db="db")
+    failed, served = asyncio.run(ask(metrics))
+    assert (failed.status_code, failed.headers["content-type"]) == (500, "application/problem+json")
+    assert failed.json()["kind"] == "internal"
+    assert "a bug" not in failed.text
+    assert served.content == b"fine"
+    assert total(metrics, "shale_http_requests_total", route="kv", status="5xx") == 1
+    assert total(metrics, "shale_http_requests_inflight") == 0
