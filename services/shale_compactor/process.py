@@ -14,14 +14,15 @@ from shale.protocol.markers import require_not_destroyed
 from shale.protocol.options import ProtocolOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale_compactor.coordinator import Coordinator
-from shale_compactor.executor import Executor
-from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.coordinator.coordinator import Coordinator
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.takeover import require_no_live_coordinator
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.first_error import first_error
 from shale_compactor.nudge import Nudge
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
-from shale_compactor.takeover import require_no_live_coordinator
-from shale_compactor.worker import Worker
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

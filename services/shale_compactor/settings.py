@@ -9,16 +9,17 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from shale.compaction.size_tiered import SizeTieredOptions
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section
 from shale.service.settings import DaemonSettings
 from shale.sst.options import SstOptions
 from shale.types import Compression
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.process import CompactorOptions
-from shale_compactor.scheduler import SizeTieredOptions
+from shale_compactor.worker.options import WorkerOptions
 
 COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(), ExecutorOptions(), ProtocolOptions()
 

@@ -36,10 +36,10 @@ from shale.types import (
     TieredSpec,
     Tree,
 )
-from shale_compactor.executor import Executor
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.job import plan_job
-from shale_compactor.progress import JobProgress
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.job import plan_job
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.progress import JobProgress
 from tests.bench.line import BenchLine
 from tests.bench.rows import bench_rows
 

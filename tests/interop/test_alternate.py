@@ -17,13 +17,14 @@ import anyio
 from slatedb import uniffi as slate
 
 import shale
+from shale.compaction.size_tiered import SizeTieredOptions
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.process import Compactor, CompactorOptions
-from shale_compactor.scheduler import SizeTieredOptions
+from shale_compactor.worker.options import WorkerOptions
 from tests.interop.slatedb_writes import Shape, flush, flush_wal, open_folder, opened, put_all, scanned, until
 
 ROUNDS = 10

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from slatedb import uniffi as slate
 
+from shale.compaction.entries import with_entry
 from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.env import Env
@@ -19,13 +20,13 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.sst.options import SstOptions
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionStatus, Compression, Manifest, RunId, TieredSpec, Ulid
-from shale_compactor.entries import with_entry
-from shale_compactor.executor import Executor
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.takeover import LiveCoordinator
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.process import Compactor, CompactorOptions
-from shale_compactor.takeover import LiveCoordinator
-from shale_compactor.worker import Worker
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.worker import Worker
 from tests.interop.slatedb_writes import Shape, flush, open_folder, opened, put_all, scanned, until
 
 if TYPE_CHECKING:

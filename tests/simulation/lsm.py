@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from shale.compaction.size_tiered import SizeTieredOptions
 from shale.errors import ObjectVersionExists
 from shale.format.block import decode_blocks
 from shale.format.index import decode_index
@@ -29,12 +30,12 @@ from shale.testing.database_rules import DatabaseRules
 from shale.testing.history import Mutation
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import FLAG_TOMBSTONE, Compactions, Entry, Manifest, Seq, Sst, SstView, WalId
-from shale_compactor.executor import Executor
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.process import Compactor, CompactorOptions
-from shale_compactor.scheduler import SizeTieredOptions
-from shale_compactor.worker import Worker
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.worker import Worker
 
 if TYPE_CHECKING:
     from shale.protocol.manifest_store import FenceableManifest

@@ -20,7 +20,7 @@ from shale.testing.sim_store import Fault
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Row
-from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.execution.options import ExecutorOptions
 from tests.simulation import lsm
 from tests.simulation.conftest import seeds, simulated
 from tests.simulation.neighbours import eager_collector, lifter

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from shale.compaction.entries import with_entry
 from shale.errors import FencedError
 from shale.format.manifest import decode_manifest
 from shale.protocol.manifest_store import WRITER
@@ -13,7 +14,6 @@ from shale.testing.sim_store import Fault, Moment
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Compaction, CompactionStatus, RunId, TieredSpec
-from shale_compactor.entries import with_entry
 from tests.simulation.conftest import simulated
 from tests.simulation.lsm import (
     CALM,

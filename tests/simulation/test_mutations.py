@@ -242,7 +242,7 @@ def test_the_real_writer_keeps_one_side(monkeypatch: pytest.MonkeyPatch, side: s
 
 
 def test_the_real_compactor_does_not_rebase(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shale_compactor.manifest_commit.rebase_compactor", lambda local, _remote: local)
+    monkeypatch.setattr("shale_compactor.coordinator.manifest_commit.rebase_compactor", lambda local, _remote: local)
     first_seed_that_fails(daemons)
 
 

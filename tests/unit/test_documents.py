@@ -14,8 +14,9 @@ from shale.service.exit_codes import ExitCode
 from shale.service.layers import all_settings
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.events import Event
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.settings import CompactorSettings
+from shale_compactor.worker.options import WorkerOptions
 from shale_gc.options import TaskOptions
 from shale_gc.settings import GcSettings
 from shale_writer.settings import WriterSettings

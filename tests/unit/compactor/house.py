@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
+from shale.compaction.entries import with_entries
 from shale.env import Env, InlineCpu
 from shale.errors import ShaleError
 from shale.protocol.compactions_store import CompactionsStore
@@ -13,12 +14,12 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
 from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
-from shale_compactor.coordinator import Coordinator
-from shale_compactor.entries import with_entries
-from shale_compactor.job import Job
-from shale_compactor.options import CoordinatorOptions, WorkerOptions
-from shale_compactor.progress import JobProgress
-from shale_compactor.worker import Worker
+from shale_compactor.coordinator.coordinator import Coordinator
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.execution.job import Job
+from shale_compactor.execution.progress import JobProgress
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.worker import Worker
 
 START_MS = 1_700_000_000_000
 

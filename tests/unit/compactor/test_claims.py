@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shale.types import EVERYTHING, CompactionContext, Seq, Subcompaction, WorkerClaim
-from shale_compactor.claims import claim, claimable, finish, heartbeat, owns, release
+from shale_compactor.worker.claims import claim, claimable, finish, heartbeat, owns, release
 from tests.unit.compactor.values import S, compactions, drain, entry, spec, sst, ulid
 
 WHAT = spec(runs=(1,), to=1)

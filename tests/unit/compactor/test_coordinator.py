@@ -6,15 +6,15 @@ from uuid import UUID
 import anyio
 import pytest
 
+from shale.compaction.size_tiered import SizeTieredOptions
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
 from shale.types import Checkpoint, Epoch, ManifestId, WorkerClaim
-from shale_compactor.commit import commit_compacted
-from shale_compactor.options import CoordinatorOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.takeover import LiveCoordinator, require_no_live_coordinator
 from shale_compactor.process import Compactor, CompactorOptions
-from shale_compactor.scheduler import SizeTieredOptions
-from shale_compactor.takeover import LiveCoordinator, require_no_live_coordinator
+from shale_compactor.states.commit import commit_compacted
 from tests.unit.compactor.house import House, eventually
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid, view
 

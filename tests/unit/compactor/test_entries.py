@@ -1,6 +1,6 @@
 """What stays in the compactions file (docs/protocol.md 6.3)."""
 
-from shale_compactor.entries import retained
+from shale.compaction.entries import retained
 from tests.unit.compactor.values import S, compactions, entry, spec, statuses
 
 WHAT = spec(runs=(1,), to=1)

@@ -16,10 +16,10 @@ from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.types import EVERYTHING, CompactionContext, KeyRange, Manifest, RunId, Seq, SortedRun, Subcompaction, Tree
 from shale.types import TieredSpec as Spec
-from shale_compactor.executor import Executor
-from shale_compactor.executor_options import ExecutorOptions
-from shale_compactor.job import plan_job
-from shale_compactor.progress import JobProgress
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.job import plan_job
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.progress import JobProgress
 from tests.unit.compactor.ssts import delete, put, read_ssts, write_view
 from tests.unit.compactor.values import entry, ulid
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from shale_compactor.merge_state import merge_remote
+from shale_compactor.states.merge_state import merge_remote
 from tests.unit.compactor.values import S, compactions, entry, spec, statuses
 
 WHAT = spec(runs=(1,), to=1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from shale.types import WorkerClaim
-from shale_compactor.reclaim import observe, plan_reclaim
+from shale_compactor.states.reclaim import observe, plan_reclaim
 from tests.unit.compactor.values import S, compactions, entry, manifest, spec, statuses, tree
 
 STATE = manifest(tree((), (2, 1)))

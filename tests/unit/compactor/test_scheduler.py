@@ -2,8 +2,8 @@
 
 import pytest
 
+from shale.compaction.size_tiered import SizeTieredOptions, plan_compactions
 from shale.types import Tree
-from shale_compactor.scheduler import SizeTieredOptions, plan_compactions
 from tests.unit.compactor.values import S, compactions, entry, manifest, spec, tree, view
 
 OPTIONS = SizeTieredOptions()

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from shale.types import WorkerClaim
-from shale_compactor.commit import commit_compacted
-from shale_compactor.startup import plan_startup
+from shale_compactor.states.commit import commit_compacted
+from shale_compactor.states.startup import plan_startup
 from tests.unit.compactor.values import S, compactions, entry, manifest, run, spec, sst, statuses, tree
 
 WORKER = WorkerClaim(worker_id="w", last_heartbeat_ms=1)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.types import EVERYTHING, KeyRange
-from shale_compactor.subcompactions import Anchor, plan_ranges, sample_anchors
+from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
 
 
 def key(index: int) -> bytes:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from shale.compaction.validation import Stage, check_proposal, validate
 from shale.errors import InvalidCompaction
 from shale.types import SstView, Tree, Ulid
-from shale_compactor.validation import Stage, check_proposal, validate
 from tests.unit.compactor.values import S, compactions, drain, entry, manifest, spec, sst, tree, view
 
 STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), seg=tree((14, 13), (8, 6)))

@@ -6,8 +6,8 @@ import pytest
 from shale.errors import CorruptionError
 from shale.telemetry.metrics import Metrics
 from shale.types import WorkerClaim
-from shale_compactor.claims import claim as claim_edit
-from shale_compactor.claims import owns
+from shale_compactor.worker.claims import claim as claim_edit
+from shale_compactor.worker.claims import owns
 from tests.unit.compactor.house import House, eventually
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
 

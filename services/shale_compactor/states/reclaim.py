@@ -7,11 +7,11 @@ the moment we last saw the heartbeat change.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shale.compaction.entries import finished, with_entries, with_status
+from shale.compaction.validation import check_sources_exist
 from shale.errors import InvalidCompaction
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, Ulid, WorkerClaim
-from shale_compactor.entries import finished, with_entries, with_status
-from shale_compactor.step import Rejected
-from shale_compactor.validation import check_sources_exist
+from shale_compactor.states.step import Rejected
 
 _S = CompactionStatus
 

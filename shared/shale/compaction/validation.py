@@ -7,6 +7,17 @@ is committed, because the tree may have changed meanwhile.
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
+from shale.compaction.specs import (
+    L0Source,
+    Source,
+    destination_of,
+    has_duplicate_l0,
+    max_run_id,
+    next_run_id,
+    order_of,
+    sources_of,
+    touched_by,
+)
 from shale.errors import InvalidCompaction
 from shale.types import (
     Compaction,
@@ -17,17 +28,6 @@ from shale.types import (
     Manifest,
     TieredSpec,
     Tree,
-)
-from shale_compactor.scheduler import has_duplicate_l0
-from shale_compactor.specs import (
-    L0Source,
-    Source,
-    destination_of,
-    max_run_id,
-    next_run_id,
-    order_of,
-    sources_of,
-    touched_by,
 )
 
 

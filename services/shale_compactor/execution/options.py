@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from shale.sst.options import SstOptions
-from shale_compactor.options import MIB
+
+_MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,8 @@ class ExecutorOptions:
     """
 
     sst: SstOptions = field(default_factory=SstOptions)
-    max_sst_size_bytes: int = 256 * MIB
+    max_sst_size_bytes: int = 256 * _MIB
     max_subcompactions: int = 4
     max_active_ranges: int = 2
-    memory_bytes: int = 64 * MIB
-    metadata_cache_bytes: int = 32 * MIB
+    memory_bytes: int = 64 * _MIB
+    metadata_cache_bytes: int = 32 * _MIB

@@ -8,6 +8,9 @@ step, because run ids are used again: a stale result would otherwise pass for a 
 import itertools
 from dataclasses import replace
 
+from shale.compaction.entries import finished, with_entries, with_entry, with_status
+from shale.compaction.specs import RunSource, order_of, source_views, sources_of, touched_by, with_tree
+from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
 from shale.protocol.rebase import prune_external_ssts
 from shale.types import (
@@ -22,11 +25,8 @@ from shale.types import (
     TieredSpec,
     Tree,
 )
-from shale_compactor.entries import finished, with_entries, with_entry, with_status
-from shale_compactor.specs import RunSource, order_of, source_views, sources_of, touched_by, with_tree
-from shale_compactor.step import Rejected, Step
-from shale_compactor.trivial_move import plan_trivial_move
-from shale_compactor.validation import Stage, validate
+from shale_compactor.states.step import Rejected, Step
+from shale_compactor.states.trivial_move import plan_trivial_move
 
 _S = CompactionStatus
 _SWEPT = (_S.SCHEDULED, _S.RUNNING, _S.COMPACTED)

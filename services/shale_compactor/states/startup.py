@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from shale.compaction.entries import finished, with_entries, with_status
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, Tree
-from shale_compactor.commit import complete, is_committed
-from shale_compactor.entries import finished, with_entries, with_status
-from shale_compactor.step import Rejected, Step
+from shale_compactor.states.commit import complete, is_committed
+from shale_compactor.states.step import Rejected, Step
 
 _S = CompactionStatus
 

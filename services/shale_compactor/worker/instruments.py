@@ -8,10 +8,11 @@ from shale.env import Env
 from shale.errors import CorruptionError, ShaleError
 from shale.telemetry.error_types import ErrorType, error_type_of
 from shale.telemetry.metrics import Metrics
-from shale_compactor.options import MIB
-from shale_compactor.running import RunningJob
+from shale_compactor.worker.running import RunningJob
 
-_SIZE_CLASSES = ((64 * MIB, "lt_64m"), (1024 * MIB, "lt_1g"), (16 * 1024 * MIB, "lt_16g"))
+_MIB = 1024 * 1024
+
+_SIZE_CLASSES = ((64 * _MIB, "lt_64m"), (1024 * _MIB, "lt_1g"), (16 * 1024 * _MIB, "lt_16g"))
 
 
 class WorkerMetrics:

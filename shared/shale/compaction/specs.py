@@ -70,6 +70,13 @@ def next_run_id(manifest: Manifest) -> RunId:
     return RunId(max((run.id + 1 for _, tree in manifest.trees() for run in tree.compacted), default=0))
 
 
+def has_duplicate_l0(tree: Tree) -> bool:
+    """Whether a view or an SST occurs twice among the L0s, so that a watermark could not tell them apart (V13)."""
+    views = {view.id for view in tree.l0}
+    ssts = {view.sst.id for view in tree.l0}
+    return len(views) < len(tree.l0) or len(ssts) < len(tree.l0)
+
+
 def describe(spec: CompactionSpec) -> str:
     """A spec as people write it: ``[01J…, SR3] -> SR2``."""
     names = [str(view_id) for view_id in spec.l0_view_ids] + [f"SR{run_id}" for run_id in spec.sorted_runs]

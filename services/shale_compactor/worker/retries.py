@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shale.types import Ulid
-from shale_compactor.options import WorkerOptions
+from shale_compactor.worker.options import WorkerOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 from anyio.abc import TaskGroup
 
+from shale.compaction.specs import describe
 from shale.env import Env
 from shale.errors import FencedError, InvalidCompaction, ProtocolPanic, ShaleError
 from shale.protocol.compactions_store import CompactionsStore, StoredCompactions
@@ -18,15 +19,14 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, CompactionContext, Compactions, Manifest, Sst, Ulid
-from shale_compactor import claims
-from shale_compactor.job import JobExecutor, plan_job
+from shale_compactor.execution.job import JobExecutor, plan_job
+from shale_compactor.execution.progress import JobProgress
 from shale_compactor.nudge import Nudge
-from shale_compactor.options import WorkerOptions
-from shale_compactor.progress import JobProgress
-from shale_compactor.retries import Retries
-from shale_compactor.running import RunningJob
-from shale_compactor.specs import describe
-from shale_compactor.worker_metrics import WorkerMetrics
+from shale_compactor.worker import claims
+from shale_compactor.worker.instruments import WorkerMetrics
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.retries import Retries
+from shale_compactor.worker.running import RunningJob
 
 _SECONDS_BETWEEN_SST_HEARTBEATS = 1.0
 

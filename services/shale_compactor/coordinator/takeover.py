@@ -4,12 +4,12 @@ A SlateDB writer embeds a coordinator by default, and taking its epoch closes th
 before it starts; safety does not depend on it.
 """
 
+from shale.compaction.entries import with_status
 from shale.env import Env
 from shale.errors import ConflictError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.types import Compactions, CompactionStatus
-from shale_compactor.entries import with_status
-from shale_compactor.options import CoordinatorOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
 
 
 class LiveCoordinator(ConflictError):

@@ -1,9 +1,9 @@
 """What the coordinator measures (docs/operations.md 1.5, 1.6), bound once."""
 
+from shale.compaction.entries import with_status
+from shale.compaction.specs import size_estimate_bytes
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, CompactionStatus, Manifest
-from shale_compactor.entries import with_status
-from shale_compactor.specs import size_estimate_bytes
 
 
 class CoordinatorMetrics:

@@ -6,8 +6,8 @@ Compacted; admins add Submitted ones.  So each side's news about the other's bus
 
 from dataclasses import dataclass
 
+from shale.compaction.entries import with_entries
 from shale.types import Compaction, Compactions, CompactionStatus
-from shale_compactor.entries import with_entries
 
 _S = CompactionStatus
 _ACCEPTED_NEW = frozenset({_S.SUBMITTED, _S.COMPACTED, _S.COMPLETED, _S.FAILED})

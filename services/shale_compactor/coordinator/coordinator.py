@@ -10,6 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from shale.compaction.entries import retained, with_entries, with_status
+from shale.compaction.size_tiered import plan_compactions
+from shale.compaction.specs import describe
+from shale.compaction.validation import check_proposal
 from shale.env import Env
 from shale.errors import FencedError, InvalidCompaction, InvalidDbState, ObjectVersionExists, ProtocolPanic
 from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
@@ -20,19 +24,15 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, Compactions, CompactionStatus, Ulid
-from shale_compactor.commit import admit_submitted, commit_compacted
-from shale_compactor.coordinator_metrics import CoordinatorMetrics
-from shale_compactor.entries import retained, with_entries, with_status
-from shale_compactor.manifest_commit import commit_manifest
-from shale_compactor.merge_state import merge_remote
+from shale_compactor.coordinator.instruments import CoordinatorMetrics
+from shale_compactor.coordinator.manifest_commit import commit_manifest
+from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.nudge import Nudge
-from shale_compactor.options import CoordinatorOptions
-from shale_compactor.reclaim import Sighting, observe, plan_reclaim
-from shale_compactor.scheduler import plan_compactions
-from shale_compactor.specs import describe
-from shale_compactor.startup import plan_startup
-from shale_compactor.step import Rejected, Step
-from shale_compactor.validation import check_proposal
+from shale_compactor.states.commit import admit_submitted, commit_compacted
+from shale_compactor.states.merge_state import merge_remote
+from shale_compactor.states.reclaim import Sighting, observe, plan_reclaim
+from shale_compactor.states.startup import plan_startup
+from shale_compactor.states.step import Rejected, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from shale.compaction.specs import order_of, sources_of
 from shale.errors import InvalidCompaction
 from shale.types import Compaction, Manifest, SortedRun, Sst, SstView, TieredSpec, Ulid
-from shale_compactor.progress import JobProgress
-from shale_compactor.specs import order_of, sources_of
+from shale_compactor.execution.progress import JobProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from shale.compaction.entries import with_entries, with_entry
 from shale.types import (
     Compaction,
     CompactionContext,
@@ -18,7 +19,6 @@ from shale.types import (
     Ulid,
     WorkerClaim,
 )
-from shale_compactor.entries import with_entries, with_entry
 
 _S = CompactionStatus
 

@@ -24,16 +24,17 @@ from shale.sst.reader import SstReader
 from shale.sst.source import RunSource, SstSource
 from shale.store.port import ObjectStore
 from shale.types import KeyRange, Sst, included
-from shale_compactor.executor_options import ExecutorOptions
+from shale_compactor.execution.job import Job, JobExecutor
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.output import RunWriter
+from shale_compactor.execution.progress import JobProgress
+from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
 from shale_compactor.first_error import first_error
-from shale_compactor.job import Job, JobExecutor
-from shale_compactor.options import MIB
-from shale_compactor.output import RunWriter
-from shale_compactor.progress import JobProgress
-from shale_compactor.subcompactions import Anchor, plan_ranges, sample_anchors
+
+_MIB = 1024 * 1024
 
 _READ_MIN_BYTES = 64 * 1024
-_READ_MAX_BYTES = 4 * MIB
+_READ_MAX_BYTES = 4 * _MIB
 _COPIES_OF_A_READ = 4  # stored and decoded, of the chunk at hand and of the one read ahead
 _PLANNING_READS_MAX = 16
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from shale_compactor.job import Job
-from shale_compactor.progress import JobProgress
+from shale_compactor.execution.job import Job
+from shale_compactor.execution.progress import JobProgress
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

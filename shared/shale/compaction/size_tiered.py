@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shale.compaction.entries import count_using_capacity
+from shale.compaction.specs import (
+    L0Source,
+    RunSource,
+    Source,
+    destination_of,
+    has_duplicate_l0,
+    next_run_id,
+    touched_by,
+)
 from shale.types import Compactions, Manifest, RunId, TieredSpec, Tree
-from shale_compactor.entries import count_using_capacity
-from shale_compactor.specs import L0Source, RunSource, Source, destination_of, next_run_id, touched_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +78,6 @@ def _tree_plan(segment: bytes, tree: Tree) -> _TreePlan:
         runs=[_Sized(RunSource(run.id), run.estimated_size_bytes) for run in tree.compacted],
         l0_is_ambiguous=has_duplicate_l0(tree),
     )
-
-
-def has_duplicate_l0(tree: Tree) -> bool:
-    """Whether a view or an SST occurs twice among the L0s, so that a watermark could not tell them apart (V13)."""
-    views = {view.id for view in tree.l0}
-    ssts = {view.sst.id for view in tree.l0}
-    return len(views) < len(tree.l0) or len(ssts) < len(tree.l0)
 
 
 def _pick(tree: _TreePlan, fresh: RunId, options: SizeTieredOptions) -> TieredSpec | None:

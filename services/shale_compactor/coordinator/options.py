@@ -1,0 +1,24 @@
+"""What can be set about the coordinator; the defaults are SlateDB's (docs/protocol.md, Appendix A)."""
+
+from dataclasses import dataclass, field
+
+from shale.compaction.size_tiered import SizeTieredOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorOptions:
+    """Options of the one process that schedules and commits.
+
+    Args:
+        poll_interval_s: time between two rounds of scheduling.
+        commit_compacted_interval_s: time between two looks for results, while jobs are active.
+        worker_heartbeat_timeout_s: silence after which a job is taken from its worker.
+        checkpoint_lifetime_s: how long a commit protects the inputs for those who still read them.
+    """
+
+    scheduler: SizeTieredOptions = field(default_factory=SizeTieredOptions)
+    poll_interval_s: float = 5.0
+    commit_compacted_interval_s: float = 1.0
+    worker_heartbeat_timeout_s: float = 30.0
+    checkpoint_lifetime_s: float = 900.0
+    enable_trivial_move: bool = False

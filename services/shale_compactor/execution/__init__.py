@@ -1,0 +1,1 @@
+"""Carrying out one job: from input SSTs to output SSTs."""

@@ -1,0 +1,1 @@
+"""Claims jobs, executes them, and says that it is alive."""
