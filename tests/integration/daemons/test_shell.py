@@ -159,5 +159,9 @@ def test_an_unreachable_store_is_69(tmp_path: Path) -> None:
 def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with running(IDLE, "--url", f"file://{tmp_path}/file/orders", log=tmp_path / "log") as daemon:
-        assert daemon.process.wait(40) != 0
-        assert str(tmp_path / "file") in daemon.lines("daemon.failed")[0]["error"]
+        assert daemon.process.wait(40) == 78
+        [line] = daemon.lines("daemon.failed")
+        assert line["exit_code"] == 78
+        assert line["error"].startswith(f"file://{tmp_path}/file/")
+        assert line["error"].endswith("Not a directory")
+        assert [path.name for path in tmp_path.iterdir() if path.name != "log"] == ["file"]
