@@ -47,9 +47,6 @@ class CompactorOptions:
                 f"heartbeat_interval {self.worker.heartbeat_interval_s} s must be at most half of "
                 f"worker_heartbeat_timeout {timeout_s} s"
             )
-        scheduler = self.coordinator.scheduler
-        if not 1 <= scheduler.min_compaction_sources <= scheduler.max_compaction_sources:
-            raise InvalidRequestError("min_compaction_sources must lie between 1 and max_compaction_sources")
 
 
 class Compactor:

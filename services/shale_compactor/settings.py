@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from shale.compaction.size_tiered import SizeTieredOptions
+from shale.compaction.size_tiered import SizeTiered
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section
@@ -22,14 +22,15 @@ from shale_compactor.process import CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 
 COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(), ExecutorOptions(), ProtocolOptions()
+SIZE_TIERED = SizeTiered()
 
 
 class SchedulerSection(Section):
     """How many sources a merge has, and how similar the sizes of runs are."""
 
-    min_compaction_sources: int = Field(default=COORDINATOR.scheduler.min_compaction_sources, ge=1)
-    max_compaction_sources: int = Field(default=COORDINATOR.scheduler.max_compaction_sources, ge=1)
-    include_size_threshold: float = Field(default=COORDINATOR.scheduler.include_size_threshold, gt=0)
+    min_compaction_sources: int = Field(default=SIZE_TIERED.min_compaction_sources, ge=1)
+    max_compaction_sources: int = Field(default=SIZE_TIERED.max_compaction_sources, ge=1)
+    include_size_threshold: float = Field(default=SIZE_TIERED.include_size_threshold, gt=0)
 
 
 class WorkerSection(Section):
@@ -59,7 +60,7 @@ class CompactorOptionsSection(Section):
     poll_interval: PositiveSeconds = COORDINATOR.poll_interval_s
     commit_compacted_interval: PositiveSeconds = COORDINATOR.commit_compacted_interval_s
     manifest_update_timeout: PositiveSeconds = PROTOCOL.manifest_update_timeout_s
-    max_concurrent_compactions: int = Field(default=COORDINATOR.scheduler.max_concurrent_compactions, ge=1)
+    max_concurrent_compactions: int = Field(default=COORDINATOR.max_concurrent_compactions, ge=1)
     worker_heartbeat_timeout: PositiveSeconds = COORDINATOR.worker_heartbeat_timeout_s
     checkpoint_lifetime: Seconds = Field(default=COORDINATOR.checkpoint_lifetime_s, ge=2)
     enable_trivial_move: bool = COORDINATOR.enable_trivial_move
@@ -101,12 +102,12 @@ class CompactorSettings(DaemonSettings):
         scheduler = section.scheduler_options
         return CompactorOptions(
             coordinator=CoordinatorOptions(
-                scheduler=SizeTieredOptions(
+                scheduler=SizeTiered(
                     min_compaction_sources=scheduler.min_compaction_sources,
                     max_compaction_sources=scheduler.max_compaction_sources,
                     include_size_threshold=scheduler.include_size_threshold,
-                    max_concurrent_compactions=section.max_concurrent_compactions,
                 ),
+                max_concurrent_compactions=section.max_concurrent_compactions,
                 poll_interval_s=section.poll_interval,
                 commit_compacted_interval_s=section.commit_compacted_interval,
                 worker_heartbeat_timeout_s=section.worker_heartbeat_timeout,

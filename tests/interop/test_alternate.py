@@ -17,7 +17,7 @@ import anyio
 from slatedb import uniffi as slate
 
 import shale
-from shale.compaction.size_tiered import SizeTieredOptions
+from shale.compaction.size_tiered import SizeTiered
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
@@ -95,7 +95,7 @@ async def l0_count(folder: Path) -> int:
 @asynccontextmanager
 async def shale_compactor(folder: Path) -> AsyncIterator[None]:
     options = CompactorOptions(
-        coordinator=CoordinatorOptions(poll_interval_s=0.05, scheduler=SizeTieredOptions(**EAGER)),
+        coordinator=CoordinatorOptions(poll_interval_s=0.05, scheduler=SizeTiered(**EAGER)),
         worker=WorkerOptions(compactions_poll_interval_s=0.05),
         executor=ExecutorOptions(max_sst_size_bytes=20_000),
         take_over=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from shale.compaction.size_tiered import SizeTieredOptions
+from shale.compaction.size_tiered import SizeTiered
 from shale.errors import ObjectVersionExists
 from shale.format.block import decode_blocks
 from shale.format.index import decode_index
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 ROOT = "db"
 SST = SstOptions(block_size_bytes=128, min_filter_keys=4)
-SCHEDULER = SizeTieredOptions(min_compaction_sources=3, max_compaction_sources=4)
+SCHEDULER = SizeTiered(min_compaction_sources=3, max_compaction_sources=4)
 OPTIONS = CompactorOptions(
     coordinator=CoordinatorOptions(scheduler=SCHEDULER),
     worker=WorkerOptions(persist_every_sst=True),

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shale.compaction.entries import retained, with_entries, with_status
-from shale.compaction.size_tiered import plan_compactions
+from shale.compaction.entries import count_using_capacity, retained, with_entries, with_status
 from shale.compaction.specs import describe
 from shale.compaction.validation import check_proposal
 from shale.env import Env
@@ -230,9 +229,10 @@ class Coordinator:
     async def _schedule(self) -> None:
         """Propose, up to the free capacity, and store the proposals as Submitted."""
         proposed: list[Compaction] = []
-        running = len(with_status(self._local, CompactionStatus.RUNNING))
-        room = max(0, self._options.scheduler.max_concurrent_compactions - running)
-        for spec in plan_compactions(self.manifest.value, self._local, self._options.scheduler)[:room]:
+        room = self._options.max_concurrent_compactions - count_using_capacity(self._local)
+        if room <= 0:
+            return
+        for spec in self._options.scheduler.plan(self.manifest.value, self._local)[:room]:
             try:
                 check_proposal(self._local, spec)
             except InvalidCompaction:

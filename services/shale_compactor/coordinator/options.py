@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from shale.compaction.size_tiered import SizeTieredOptions
+from shale.compaction.scheduler import CompactionScheduler
+from shale.compaction.size_tiered import SizeTiered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,13 +11,16 @@ class CoordinatorOptions:
     """Options of the one process that schedules and commits.
 
     Args:
+        scheduler: the policy: which compactions are worth their work, the most urgent first.
+        max_concurrent_compactions: how many may wait for a worker or run, over all trees and workers.
         poll_interval_s: time between two rounds of scheduling.
         commit_compacted_interval_s: time between two looks for results, while jobs are active.
         worker_heartbeat_timeout_s: silence after which a job is taken from its worker.
         checkpoint_lifetime_s: how long a commit protects the inputs for those who still read them.
     """
 
-    scheduler: SizeTieredOptions = field(default_factory=SizeTieredOptions)
+    scheduler: CompactionScheduler = field(default_factory=SizeTiered)
+    max_concurrent_compactions: int = 4
     poll_interval_s: float = 5.0
     commit_compacted_interval_s: float = 1.0
     worker_heartbeat_timeout_s: float = 30.0

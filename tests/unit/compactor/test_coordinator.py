@@ -6,7 +6,6 @@ from uuid import UUID
 import anyio
 import pytest
 
-from shale.compaction.size_tiered import SizeTieredOptions
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
@@ -203,7 +202,7 @@ async def test_checkpoints_of_others_are_kept():
 
 async def test_capacity_bounds_what_is_submitted():
     house = await House(manifest(tree((4, 3, 2, 1)), a=tree((8, 7, 6, 5)), b=tree((12, 11, 10, 9)))).create()
-    coordinator = await house.started(scheduler=SizeTieredOptions(max_concurrent_compactions=2))
+    coordinator = await house.started(max_concurrent_compactions=2)
     await coordinator.tick()
     assert len((await house.stored()).entries) == 2
 

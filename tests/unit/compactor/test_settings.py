@@ -44,7 +44,7 @@ def test_a_settings_file_of_slatedb_is_read_as_it_is(tmp_path):
     assert found.coordinator.poll_interval_s == 2.0
     assert found.coordinator.scheduler.min_compaction_sources == 2
     assert found.coordinator.scheduler.include_size_threshold == 3.5
-    assert found.coordinator.scheduler.max_concurrent_compactions == 3
+    assert found.coordinator.max_concurrent_compactions == 3
     assert found.coordinator.worker_heartbeat_timeout_s == 60.0
     assert found.worker.heartbeat_interval_s == 20.0
     assert found.executor.max_sst_size_bytes == 1024 * 1024

@@ -2,11 +2,12 @@
 
 import pytest
 
-from shale.compaction.size_tiered import SizeTieredOptions, plan_compactions
+from shale.compaction.size_tiered import SizeTiered
+from shale.errors import InvalidRequestError
 from shale.types import Tree
 from tests.unit.compactor.values import S, compactions, entry, manifest, spec, tree, view
 
-OPTIONS = SizeTieredOptions()
+POLICY = SizeTiered()
 
 
 def down(newest: int, oldest: int = 1) -> tuple[int, ...]:
@@ -26,7 +27,7 @@ def down(newest: int, oldest: int = 1) -> tuple[int, ...]:
 )
 def test_l0_picks(l0_count, picked):
     state = manifest(tree(down(l0_count)))
-    assert plan_compactions(state, compactions(), OPTIONS) == picked
+    assert POLICY.plan(state, compactions()) == picked
 
 
 @pytest.mark.parametrize(
@@ -40,63 +41,98 @@ def test_l0_picks(l0_count, picked):
         pytest.param((4, 3, 2, 1, 0), (1, 90, 90, 90, 90), [spec(runs=(3, 2, 1, 0), to=0)], id="a later start"),
         pytest.param((4, 3, 2, 1, 0), (90, 90, 90, 90, 900), [spec(runs=(4, 3, 2, 1), to=1)], id="the big one stays"),
         pytest.param((9, 7, 5, 3), (40, 10, 40, 40), [spec(runs=(9, 7, 5, 3), to=3)], id="the minimum moves down"),
+        pytest.param((9, 7, 5, 3), (40, 10, 40, 41), [], id="and then counts"),
+        pytest.param(down(7, 0), (10,) * 8, [spec(runs=down(7, 0), to=0)], id="eight equal runs"),
+        pytest.param(down(4, 0), (1, 4, 16, 64, 256), [], id="a factor of four each"),
+        pytest.param(
+            down(4, 0), (16, 16, 16, 16, 257), [spec(runs=down(4, 1), to=1)], id="four equal before a big one"
+        ),
+        pytest.param((3, 2, 1, 0), (0, 0, 0, 0), [spec(runs=(3, 2, 1, 0), to=0)], id="runs without rows"),
+        pytest.param((3, 2, 1, 0), (0, 9, 9, 9), [], id="nothing is similar to nothing"),
     ],
 )
 def test_run_picks(runs, sizes, picked):
     state = manifest(tree((), runs, sizes))
-    assert plan_compactions(state, compactions(), OPTIONS) == picked
+    assert POLICY.plan(state, compactions()) == picked
 
 
 def test_a_long_chain_is_cut_to_its_oldest_runs():
     """With ten equal runs the check of the second prefix meets a full tier behind it, so the pick starts later."""
     state = manifest(tree((), down(9, 0), (10,) * 10))
-    (picked,) = plan_compactions(state, compactions(), OPTIONS)
+    (picked,) = POLICY.plan(state, compactions())
     assert picked.destination == 0
     assert picked.sorted_runs == down(7, 0)
 
 
 def test_backpressure_holds_l0_back_behind_a_full_tier():
     state = manifest(tree((104, 103, 102, 101), down(7, 0), (100,) * 8))
-    assert plan_compactions(state, compactions(), OPTIONS) == [spec(runs=down(7, 0), to=0)]
+    assert POLICY.plan(state, compactions()) == [spec(runs=down(7, 0), to=0)]
 
 
 def test_no_backpressure_when_the_next_run_is_much_larger():
     state = manifest(tree((104, 103, 102, 101), down(7, 0), (1601,) + (1601,) * 7))
-    picked = plan_compactions(state, compactions(), OPTIONS)
+    picked = POLICY.plan(state, compactions())
     assert picked == [spec((104, 103, 102, 101), to=8), spec(runs=down(7, 0), to=0)]
+
+
+@pytest.mark.parametrize(
+    ("behind", "picked"),
+    [
+        pytest.param((100,) * 7, [spec((104, 103, 102, 101), to=7), spec(runs=down(6, 0), to=0)], id="seven"),
+        pytest.param((100,) * 8, [spec(runs=down(7, 0), to=0)], id="eight"),
+        pytest.param((100,) * 9, [spec(runs=down(7, 0), to=0)], id="nine: the newest would join a full tier"),
+        pytest.param((1600,) + (1600,) * 7, [spec(runs=down(7, 0), to=0)], id="eight, just similar to the result"),
+        pytest.param((100,) * 7 + (401,), [spec((104, 103, 102, 101), to=8), spec(runs=down(7, 1), to=1)], id="broken"),
+    ],
+)
+def test_backpressure_counts_the_chain_behind(behind, picked):
+    """Four L0s of 100 bytes, so that a tier begins at 1600."""
+    state = manifest(tree((104, 103, 102, 101), down(len(behind) - 1, 0), behind))
+    assert POLICY.plan(state, compactions()) == picked
 
 
 def test_active_sources_are_not_picked_again():
     running = entry(50, spec((4, 3, 2, 1), to=0), S.RUNNING)
     state = manifest(tree(down(8)))
-    assert plan_compactions(state, compactions(running), OPTIONS) == []
+    assert POLICY.plan(state, compactions(running)) == []
 
 
 def test_fresh_destinations_skip_runs_and_active_destinations_of_all_trees():
     running = entry(50, spec((4, 3, 2, 1), to=9, segment=b"a"), S.COMPACTED)
     state = manifest(tree(down(4)), a=tree((14, 13, 12, 11)), b=tree((), (7,)))
-    assert plan_compactions(state, compactions(running), OPTIONS) == [
+    assert POLICY.plan(state, compactions(running)) == [
         spec(down(4), to=10),
         spec((14, 13, 12, 11), to=11, segment=b"a"),
     ]
 
 
-def test_the_tree_with_most_l0s_goes_first_and_capacity_counts_waiting_jobs():
+def test_the_tree_with_most_l0s_goes_first_then_the_root():
     state = manifest(tree(down(4)), a=tree((29, 28, 27, 26, 25)), b=tree((19, 18, 17, 16)))
     waiting = entry(50, spec(runs=(99,), to=99, segment=b"z"), S.SCHEDULED)
-    options = SizeTieredOptions(max_concurrent_compactions=3)
-    picked = plan_compactions(state, compactions(waiting), options)
-    assert [(pick.segment, pick.destination) for pick in picked] == [(b"a", 100), (b"", 101)]
+    picked = POLICY.plan(state, compactions(waiting))
+    assert [(pick.segment, pick.destination) for pick in picked] == [(b"a", 100), (b"", 101), (b"b", 102)]
 
 
-def test_a_compacted_job_frees_its_slot():
-    state = manifest(tree(down(4)))
-    options = SizeTieredOptions(max_concurrent_compactions=1)
-    other = spec(runs=(99,), to=99, segment=b"z")
-    assert plan_compactions(state, compactions(entry(50, other, S.RUNNING)), options) == []
-    assert len(plan_compactions(state, compactions(entry(50, other, S.COMPACTED)), options)) == 1
+def test_every_tree_gets_its_first_merge_before_any_gets_its_second():
+    """A tree with L0s and a full tier wants two; the other one wants only runs."""
+    state = manifest(
+        tree((104, 103, 102, 101), down(3, 0), (9000,) * 4), a=tree((), down(14, 10), (10, 10, 10, 10, 99))
+    )
+    picked = POLICY.plan(state, compactions())
+    assert picked == [
+        spec((104, 103, 102, 101), to=15),
+        spec(runs=down(14, 11), to=11, segment=b"a"),
+        spec(runs=down(3, 0), to=0),
+    ]
 
 
 def test_a_tree_with_duplicate_l0s_is_left_alone():
     doubled = Tree(l0=(view(4), view(3), view(2), view(2)))
-    assert plan_compactions(manifest(doubled), compactions(), OPTIONS) == []
+    assert POLICY.plan(manifest(doubled), compactions()) == []
+
+
+def test_all_mistakes_in_the_options_are_told_at_once():
+    with pytest.raises(InvalidRequestError) as error:
+        SizeTiered(min_compaction_sources=0, max_compaction_sources=-1, include_size_threshold=0.0)
+    for named in ("min_compaction_sources must", "max_compaction_sources -1", "include_size_threshold"):
+        assert named in str(error.value)
