@@ -18,6 +18,7 @@ async def compact(process: Process[CompactorSettings]) -> None:
     """Coordinate and work until told to stop; claims are given back on the way out.
 
     Raises:
+        InvalidRequestError: a merge operator or compaction filter that settings name cannot be used.
         LiveCoordinator: somebody else coordinates the database, and ``take_over`` is off.
         FencedError: another coordinator has taken over.
     """
@@ -28,6 +29,7 @@ async def compact(process: Process[CompactorSettings]) -> None:
         process.env,
         settings.options(),
         process.metrics,
+        transforms=settings.transforms(),
         protocol=settings.protocol(),
     )
     await process.wait_for(compactor.start)

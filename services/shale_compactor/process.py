@@ -7,7 +7,6 @@ import anyio
 
 from shale.env import Env
 from shale.errors import InvalidRequestError, LatestRecordMissing
-from shale.iter.merge_operator import MergeOperator
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -19,6 +18,7 @@ from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.takeover import require_no_live_coordinator
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
 from shale_compactor.nudge import Nudge
 from shale_compactor.worker.options import WorkerOptions
@@ -60,7 +60,7 @@ class Compactor:
         options: CompactorOptions,
         metrics: Metrics | None = None,
         *,
-        operator: MergeOperator | None = None,
+        transforms: Transforms = NO_TRANSFORMS,
         protocol: ProtocolOptions | None = None,
     ) -> None:
         metrics = metrics if metrics is not None else Metrics()
@@ -86,7 +86,7 @@ class Compactor:
             self.worker = Worker(
                 self._manifests,
                 self._compactions,
-                Executor(store, root, env, options.executor, operator=operator),
+                Executor(store, root, env, options.executor, transforms=transforms, metrics=metrics),
                 env,
                 options.worker,
                 metrics=metrics,

@@ -18,6 +18,7 @@ from shale.sst.options import SstOptions
 from shale.types import Compression
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms, load_transforms
 from shale_compactor.process import CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 
@@ -51,7 +52,31 @@ class WorkerSection(Section):
     memory_bytes: Bytes = Field(
         default=EXECUTOR.memory_bytes, gt=0, description="Read buffers of all running jobs together."
     )
+    merge_operator: str | None = Field(
+        default=None, description="Registered name or module:attribute; every process must use the same one."
+    )
+    merge_passthrough: bool = Field(
+        default=True, description="Without an operator, keep merge operands as they are; off: jobs that meet one fail."
+    )
+    compaction_filters: tuple[str, ...] = Field(
+        default=(), description="Registered names or module:attribute; each filter sees what the one before left."
+    )
     name: str = Field(default_factory=gethostname, description="The label worker of metrics; stable over restarts.")
+
+    def transforms(self, section: str) -> Transforms:
+        """Import what this section names; ``section`` is where it stands.
+
+        Raises:
+            InvalidRequestError: a name is unknown, or what it stands for cannot be used.
+        """
+        try:
+            return load_transforms(
+                merge_operator=self.merge_operator,
+                merge_passthrough=self.merge_passthrough,
+                compaction_filters=self.compaction_filters,
+            )
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{section}: {error}") from error
 
 
 class CompactorOptionsSection(Section):
@@ -136,6 +161,15 @@ class CompactorSettings(DaemonSettings):
             embedded_worker=self.embedded_worker and section.worker is not None,
             take_over=self.take_over,
         )
+
+    def transforms(self) -> Transforms:
+        """The merge operator and the filters, imported.
+
+        Raises:
+            InvalidRequestError: one of them cannot be used; names the setting.
+        """
+        worker = self.compactor_options.worker
+        return worker.transforms("compactor_options.worker") if worker is not None else NO_TRANSFORMS
 
     def protocol(self) -> ProtocolOptions:
         """The options of sequenced files, boundaries and epochs."""

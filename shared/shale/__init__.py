@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
     from shale.engine.batch import WriteBatch
     from shale.engine.db import Db
     from shale.engine.db_reader import DbReader
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "ClosedError": "shale.errors",
     "ConflictError": "shale.errors",
+    "RowBatch": "shale.compaction.filters",
+    "FilterContext": "shale.compaction.filters",
+    "Decisions": "shale.compaction.filters",
+    "CompactionFilter": "shale.compaction.filters",
     "CorruptionError": "shale.errors",
     "Db": "shale.engine.db",
     "DbOptions": "shale.engine.options",
@@ -48,18 +53,22 @@ _HOMES = {
 
 __all__ = [
     "ClosedError",
+    "CompactionFilter",
     "ConflictError",
     "CorruptionError",
     "Db",
     "DbOptions",
     "DbReader",
+    "Decisions",
     "Env",
     "FencedError",
+    "FilterContext",
     "FlushType",
     "InvalidRequestError",
     "NotFoundError",
     "ReaderOptions",
     "Row",
+    "RowBatch",
     "ShaleError",
     "UnavailableError",
     "WriteBatch",

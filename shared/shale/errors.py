@@ -237,6 +237,16 @@ class MergeOperatorMissing(InvalidRequestError):
     """A merge operand was met and no operator is configured."""
 
 
+class MergeOperatorFailed(InvalidRequestError):
+    """The merge operator raised, or returned something else than bytes."""
+
+
+class CompactionFilterFailed(InvalidRequestError):
+    """A compaction filter raised, or decided something impossible."""
+
+    kind = ErrorKind.INTERNAL
+
+
 class ClosedError(ShaleError):
     """The handle is closed."""
 

@@ -10,25 +10,30 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskGroup
 
+from shale.compaction.filters import FilterContext
 from shale.env import Env
 from shale.errors import CorruptionError
 from shale.iter.compaction import compaction_source
-from shale.iter.merge_operator import MergeOperator
+from shale.iter.filter import FilterSource
 from shale.iter.resume import SkipThrough
-from shale.iter.retention import Retention
+from shale.iter.retention import Retention, without_old_tombstones
 from shale.iter.source import RowSource
+from shale.kernels.rows import entries_from_rows
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.sst.source import RunSource, SstSource
 from shale.store.port import ObjectStore
-from shale.types import KeyRange, Sst, included
+from shale.telemetry.metrics import Metrics
+from shale.types import Entry, KeyRange, Sst, included
+from shale_compactor.execution.instruments import ExecutorMetrics
 from shale_compactor.execution.job import Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.output import RunWriter
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
+from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
 
 _MIB = 1024 * 1024
@@ -40,7 +45,7 @@ _PLANNING_READS_MAX = 16
 
 
 class Executor(JobExecutor):
-    """Merges in this process.  ``operator`` folds merge operands; without one they are kept as they are."""
+    """Merges in this process."""
 
     def __init__(
         self,
@@ -49,13 +54,15 @@ class Executor(JobExecutor):
         env: Env,
         options: ExecutorOptions,
         *,
-        operator: MergeOperator | None = None,
+        transforms: Transforms = NO_TRANSFORMS,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._root = root
         self._env = env
         self._options = options
-        self._operator = operator
+        self._transforms = transforms
+        self._metrics = ExecutorMetrics(metrics if metrics is not None else Metrics())
         self._slots = anyio.Semaphore(options.max_active_ranges)
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
@@ -141,10 +148,30 @@ class Executor(JobExecutor):
         keys = progress.ranges[index]
         written = progress.last_output(index)
         if written is None:
-            return self._merged(job, progress, reader, keys, tasks)
-        key, seq = await _last_row(reader, written)
-        source = self._merged(job, progress, reader, keys.intersect(KeyRange(start=included(key))), tasks)
-        return SkipThrough(source, key, seq)
+            return self._filtered(job, progress, keys, self._merged(job, progress, reader, keys, tasks))
+        last = await _last_row(reader, written)
+        rest = keys.intersect(KeyRange(start=included(last.key)))
+        source = SkipThrough(self._merged(job, progress, reader, rest, tasks), last.key, last.seq)
+        return self._filtered(job, progress, keys, source, after=last)
+
+    def _filtered(
+        self, job: Job, progress: JobProgress, keys: KeyRange, source: RowSource, *, after: Entry | None = None
+    ) -> RowSource:
+        filters = self._transforms.filters
+        if not filters:
+            return source
+        context = FilterContext(
+            job_id=job.id,
+            segment=job.spec.segment,
+            destination=job.spec.destination,
+            is_dest_last_run=job.is_dest_last_run,
+            clock_tick=job.clock_tick,
+            retention_min_seq=progress.retention_min_seq,
+            key_range=keys,
+        )
+        for filter_ in filters:
+            source = FilterSource(source, filter_, context, self._env, after=after)
+        return without_old_tombstones(source, self._env) if job.is_dest_last_run else source
 
     def _merged(
         self, job: Job, progress: JobProgress, reader: SstReader, keys: KeyRange, tasks: TaskGroup
@@ -156,7 +183,7 @@ class Executor(JobExecutor):
         retention = Retention(
             min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
         )
-        return compaction_source(sources, retention=retention, operator=self._operator, env=self._env)
+        return compaction_source(sources, retention=retention, operator=self._transforms.operator, env=self._env)
 
     def _read_bytes(self, source_count: int) -> int:
         """The size of one read, so that all buffers of all active ranges stay within the budget."""
@@ -164,11 +191,12 @@ class Executor(JobExecutor):
         return min(max(self._options.memory_bytes // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
 
 
-async def _last_row(reader: SstReader, sst: Sst) -> tuple[bytes, int]:
-    """Key and sequence number of the last row of an SST."""
+async def _last_row(reader: SstReader, sst: Sst) -> Entry:
+    """The last row of an SST."""
     block_count = len((await reader.meta(sst)).index)
     rows = await reader.blocks(sst, block_count - 1, block_count)
-    return rows.key(len(rows) - 1), int(rows.seq[-1])
+    (last,) = entries_from_rows(rows.slice(len(rows) - 1, len(rows)))
+    return last
 
 
 def _check_ascending(outputs: Sequence[Sst]) -> None:

@@ -41,3 +41,8 @@ class RetentionSource:
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
         return await self._fused.next()
+
+
+def without_old_tombstones(source: RowSource, env: Env) -> RowSource:
+    """Rows without the tombstones at the old end of each key, for what comes after retention."""
+    return Fused([source], Rules(drop_tombstones=True), env)

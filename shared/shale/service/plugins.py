@@ -1,0 +1,62 @@
+"""Code of the user's that settings name: a name that an installed distribution registered, or ``module:attribute``.
+
+A distribution registers names as entry points of a group (``pyproject.toml``)::
+
+    [project.entry-points."shale.compaction_filters"]
+    forget-sessions = "my_filters:ForgetSessions"
+"""
+
+import importlib
+from collections.abc import Callable
+from functools import reduce
+from importlib.metadata import entry_points
+from typing import Any
+
+from shale.errors import InvalidRequestError
+
+COMPACTION_FILTERS = "shale.compaction_filters"
+MERGE_OPERATORS = "shale.merge_operators"
+
+_NOUNS = {COMPACTION_FILTERS: "compaction filter", MERGE_OPERATORS: "merge operator"}
+
+
+def known_names(group: str) -> tuple[str, ...]:
+    """The names that installed distributions register, sorted."""
+    return tuple(sorted({point.name for point in entry_points(group=group)}))
+
+
+def resolve(group: str, name: str) -> Callable[..., Any]:
+    """Import what a name stands for.
+
+    Raises:
+        InvalidRequestError: nobody registered the name, or what it stands for cannot be imported or called.
+    """
+    noun = _NOUNS.get(group, group)
+    target = name
+    if ":" not in name:
+        found = {point.name: point.value for point in entry_points(group=group)}
+        if name not in found:
+            known = ", ".join(known_names(group)) or "none"
+            raise InvalidRequestError(
+                f"no {noun} is called {name!r}; registered: {known}; one that is not registered is written as "
+                "module:attribute"
+            )
+        target = found[name]
+    plugin = _imported(target, f"{noun} {name!r}")
+    if not callable(plugin):
+        raise InvalidRequestError(f"{noun} {name!r}: {target} is not callable")
+    return plugin  # type: ignore[no-any-return]  # callable, whatever it is
+
+
+def _imported(target: str, what: str) -> Any:
+    module_name, _, path = target.partition(":")
+    if not module_name or not path:
+        raise InvalidRequestError(f"{what}: write module:attribute")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # a module of the user's may raise anything while it is imported
+        raise InvalidRequestError(f"{what}: cannot import {module_name}: {type(error).__name__}: {error}") from error
+    try:
+        return reduce(getattr, path.split("."), module)
+    except AttributeError as error:
+        raise InvalidRequestError(f"{what}: {module_name} has no {path}") from error
