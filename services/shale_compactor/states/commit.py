@@ -5,11 +5,11 @@ after it.  After each committed compaction all others that share a source or the
 step, because run ids are used again: a stale result would otherwise pass for a result of the new run.
 """
 
-import itertools
 from dataclasses import replace
 
+from shale.compaction.apply import with_run, without_drained
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
-from shale.compaction.specs import RunSource, order_of, source_views, sources_of, touched_by, with_tree
+from shale.compaction.specs import RunSource, order_of, source_views, sources_of, touched_by
 from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
 from shale.protocol.rebase import prune_external_ssts
@@ -19,11 +19,8 @@ from shale.types import (
     CompactionStatus,
     DrainSpec,
     Manifest,
-    RunId,
-    SortedRun,
     SstView,
     TieredSpec,
-    Tree,
 )
 from shale_compactor.states.step import Rejected, Step
 from shale_compactor.states.trivial_move import plan_trivial_move
@@ -89,30 +86,6 @@ def complete(step: Step, entry: Compaction, manifest: Manifest) -> Step:
     )
 
 
-def apply_run(manifest: Manifest, spec: TieredSpec, views: tuple[SstView, ...]) -> Manifest:
-    """Replace the sources by the run ``destination`` made of ``views``."""
-    tree = manifest.tree_of(spec.segment)
-    assert tree is not None, "validated"
-    output = SortedRun(id=spec.destination, ssts=views)
-    gone = {*spec.sorted_runs, spec.destination}
-    kept = [run for run in tree.compacted if run.id not in gone]
-    compacted = (
-        *(run for run in kept if run.id > spec.destination),
-        output,
-        *(run for run in kept if run.id < spec.destination),
-    )
-    assert _strictly_descending(compacted), f"runs {[run.id for run in compacted]} do not descend"
-    return _with_consumed(manifest, spec, tree, compacted)
-
-
-def apply_drain(manifest: Manifest, spec: DrainSpec) -> Manifest:
-    """Remove the drained sources; the entry of the segment stays, because only the writer prunes segments."""
-    tree = manifest.tree_of(spec.segment)
-    assert tree is not None, "validated"
-    kept = tuple(run for run in tree.compacted if run.id not in spec.sorted_runs)
-    return _with_consumed(manifest, spec, tree, kept)
-
-
 def _commit_one(step: Step, entry: Compaction) -> Step:
     if is_committed(step.manifest, entry):
         return complete(step, entry, step.manifest)
@@ -122,18 +95,18 @@ def _commit_one(step: Step, entry: Compaction) -> Step:
         return _reject(step, entry, error.rule, str(error))
     assert isinstance(entry.spec, TieredSpec), "drains never become Compacted"
     views = tuple(SstView.identity(sst) for sst in entry.output_ssts)
-    return complete(step, entry, apply_run(step.manifest, entry.spec, views))
+    return complete(step, entry, prune_external_ssts(with_run(step.manifest, entry.spec, views)))
 
 
 def _admit(step: Step, entry: Compaction, *, trivial_moves: bool) -> Step:
     if isinstance(entry.spec, DrainSpec):
-        return complete(step, entry, apply_drain(step.manifest, entry.spec))
+        return complete(step, entry, prune_external_ssts(without_drained(step.manifest, entry.spec)))
     if trivial_moves:
         tree = step.manifest.tree_of(entry.spec.segment)
         assert tree is not None, "validated"
         views = plan_trivial_move(source_views(tree, entry.spec))
         if views is not None:
-            return complete(step, entry, apply_run(step.manifest, entry.spec, views))
+            return complete(step, entry, prune_external_ssts(with_run(step.manifest, entry.spec, views)))
     scheduled = replace(entry, status=_S.SCHEDULED, worker=None, ctx=None)
     return replace(
         step,
@@ -148,19 +121,3 @@ def _reject(step: Step, entry: Compaction, rule: str, message: str) -> Step:
         compactions=with_entry(step.compactions, finished(entry, _S.FAILED)),
         rejected=(*step.rejected, Rejected(entry=entry, rule=rule, message=message)),
     )
-
-
-def _with_consumed(
-    manifest: Manifest, spec: TieredSpec | DrainSpec, tree: Tree, compacted: tuple[SortedRun, ...]
-) -> Manifest:
-    """Take the consumed L0s away and move the watermark to the newest of them."""
-    taken = [view for view in tree.l0 if view.id in spec.l0_view_ids]
-    tree = replace(tree, l0=tuple(view for view in tree.l0 if view.id not in spec.l0_view_ids), compacted=compacted)
-    if taken:
-        tree = replace(tree, last_compacted_l0_sst_view_id=taken[0].id, last_compacted_l0_sst_id=taken[0].sst.id)
-    return prune_external_ssts(with_tree(manifest, spec.segment, tree))
-
-
-def _strictly_descending(runs: tuple[SortedRun, ...]) -> bool:
-    ids: list[RunId] = [run.id for run in runs]
-    return all(left > right for left, right in itertools.pairwise(ids))
