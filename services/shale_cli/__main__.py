@@ -9,7 +9,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-PROCESSES = {"writer": "shale_writer", "compactor": "shale_compactor", "gc": "shale_gc"}
+PROCESSES = {
+    "writer": "shale_writer",
+    "compactor": "shale_compactor",
+    "worker": "shale_compactor.worker",
+    "gc": "shale_gc",
+}
 """Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
 
 GLOBAL_VALUES = {

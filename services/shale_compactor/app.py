@@ -5,13 +5,10 @@ from typing import Any
 
 import anyio
 
-from shale.service.health import OK, Check, Verdict
 from shale.service.process import Process
+from shale_compactor.poll_check import poll_check
 from shale_compactor.process import Compactor
 from shale_compactor.settings import CompactorSettings
-
-_POLLS_MISSED_MAX = 3
-_SILENCE_MIN_S = 5.0
 
 
 async def compact(process: Process[CompactorSettings]) -> None:
@@ -34,25 +31,14 @@ async def compact(process: Process[CompactorSettings]) -> None:
     )
     await process.wait_for(compactor.start)
     process.health.add_status(lambda: _status(compactor))
-    process.health.add_ready_check("poll", _poll_check(process, compactor))
+    interval_s = settings.compactor_options.poll_interval
+    coordinator = compactor.coordinator
+    process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: coordinator.last_poll_s, interval_s))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run, name="compactor")
         process.ready(epoch=compactor.coordinator.manifest.epoch)
         await process.draining.wait()
         tasks.cancel_scope.cancel()
-
-
-def _poll_check(process: Process[CompactorSettings], compactor: Compactor) -> Check:
-    """Ready while the coordinator looks at its files as often as it should."""
-    started_s = process.env.clock.monotonic_s()
-    limit_s = max(_POLLS_MISSED_MAX * process.settings.compactor_options.poll_interval, _SILENCE_MIN_S)
-
-    def check() -> Verdict:
-        last_s = compactor.coordinator.last_poll_s
-        age_s = process.env.clock.monotonic_s() - (last_s if last_s is not None else started_s)
-        return OK if age_s < limit_s else Verdict(ok=False, message=f"no poll for {age_s:.0f} s")
-
-    return check
 
 
 def _status(compactor: Compactor) -> Mapping[str, Any]:

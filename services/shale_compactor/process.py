@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 
 from shale.env import Env
-from shale.errors import InvalidRequestError, LatestRecordMissing
+from shale.errors import LatestRecordMissing
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -21,7 +21,7 @@ from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
 from shale_compactor.nudge import Nudge
-from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.options import WorkerOptions, check_heartbeats
 from shale_compactor.worker.worker import Worker
 
 
@@ -41,12 +41,7 @@ class CompactorOptions:
     take_over: bool = False
 
     def __post_init__(self) -> None:
-        timeout_s = self.coordinator.worker_heartbeat_timeout_s
-        if self.worker.heartbeat_interval_s * 2 > timeout_s:
-            raise InvalidRequestError(
-                f"heartbeat_interval {self.worker.heartbeat_interval_s} s must be at most half of "
-                f"worker_heartbeat_timeout {timeout_s} s"
-            )
+        check_heartbeats(self.worker, self.coordinator.worker_heartbeat_timeout_s)
 
 
 class Compactor:

@@ -93,20 +93,75 @@ class CompactorOptionsSection(Section):
     worker: WorkerSection | None = WorkerSection()
 
 
-class CompactorSettings(DaemonSettings):
-    """The compactor: schedules and commits compactions and, unless told otherwise, executes them."""
-
-    ROLE: ClassVar[str] = "compactor"
-    FLAGS: ClassVar[tuple[str, ...]] = ("take_over", "embedded_worker")
+class MergingSettings(DaemonSettings):
+    """What a process needs that executes compactions, and the compactor and a separate worker therefore share."""
 
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
-    embedded_worker: bool = Field(default=True, description="Execute jobs here; off where separate workers do it.")
-    take_over: bool = Field(default=False, description="Start although another coordinator seems to be alive.")
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
     block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0)
     probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
     missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
     boundary_files_enabled: bool = PROTOCOL.boundary_files_enabled
+
+    @property
+    def _worker(self) -> WorkerSection:
+        return self.compactor_options.worker or WorkerSection()
+
+    def worker_options(self) -> WorkerOptions:
+        """How jobs are found and kept."""
+        worker = self._worker
+        return WorkerOptions(
+            name=worker.name,
+            max_concurrent_compactions=worker.max_concurrent_compactions,
+            compactions_poll_interval_s=worker.compactions_poll_interval,
+            heartbeat_interval_s=worker.heartbeat_interval,
+            persist_every_sst=worker.persist_every_sst,
+            max_job_attempts=worker.max_job_attempts,
+        )
+
+    def executor_options(self) -> ExecutorOptions:
+        """How one job is carried out."""
+        worker = self._worker
+        return ExecutorOptions(
+            sst=SstOptions(
+                block_size_bytes=self.block_size_bytes,
+                compression=Compression[self.compression_codec.upper()],
+                min_filter_keys=worker.min_filter_keys,
+            ),
+            max_sst_size_bytes=worker.max_sst_size,
+            max_subcompactions=worker.max_subcompactions,
+            max_active_ranges=self.cpu_threads,
+            memory_bytes=worker.memory_bytes,
+        )
+
+    def transforms(self) -> Transforms:
+        """The merge operator and the filters, imported.
+
+        Raises:
+            InvalidRequestError: one of them cannot be used; names the setting.
+        """
+        worker = self.compactor_options.worker
+        return worker.transforms("compactor_options.worker") if worker is not None else NO_TRANSFORMS
+
+    def protocol(self) -> ProtocolOptions:
+        """The options of sequenced files, boundaries and epochs."""
+        return ProtocolOptions(
+            component=self.ROLE,
+            probe_max_staleness_s=self.probe_max_staleness,
+            missing_boundary=self.missing_boundary,
+            boundary_files_enabled=self.boundary_files_enabled,
+            manifest_update_timeout_s=self.compactor_options.manifest_update_timeout,
+        )
+
+
+class CompactorSettings(MergingSettings):
+    """The compactor: schedules and commits compactions and, unless told otherwise, executes them."""
+
+    ROLE: ClassVar[str] = "compactor"
+    FLAGS: ClassVar[tuple[str, ...]] = ("take_over", "embedded_worker")
+
+    embedded_worker: bool = Field(default=True, description="Execute jobs here; off where separate workers do it.")
+    take_over: bool = Field(default=False, description="Start although another coordinator seems to be alive.")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "CompactorSettings":
@@ -123,7 +178,6 @@ class CompactorSettings(DaemonSettings):
             InvalidRequestError: they contradict each other.
         """
         section = self.compactor_options
-        worker = section.worker if section.worker is not None else WorkerSection()
         scheduler = section.scheduler_options
         return CompactorOptions(
             coordinator=CoordinatorOptions(
@@ -139,44 +193,8 @@ class CompactorSettings(DaemonSettings):
                 checkpoint_lifetime_s=section.checkpoint_lifetime,
                 enable_trivial_move=section.enable_trivial_move,
             ),
-            worker=WorkerOptions(
-                name=worker.name,
-                max_concurrent_compactions=worker.max_concurrent_compactions,
-                compactions_poll_interval_s=worker.compactions_poll_interval,
-                heartbeat_interval_s=worker.heartbeat_interval,
-                persist_every_sst=worker.persist_every_sst,
-                max_job_attempts=worker.max_job_attempts,
-            ),
-            executor=ExecutorOptions(
-                sst=SstOptions(
-                    block_size_bytes=self.block_size_bytes,
-                    compression=Compression[self.compression_codec.upper()],
-                    min_filter_keys=worker.min_filter_keys,
-                ),
-                max_sst_size_bytes=worker.max_sst_size,
-                max_subcompactions=worker.max_subcompactions,
-                max_active_ranges=self.cpu_threads,
-                memory_bytes=worker.memory_bytes,
-            ),
+            worker=self.worker_options(),
+            executor=self.executor_options(),
             embedded_worker=self.embedded_worker and section.worker is not None,
             take_over=self.take_over,
-        )
-
-    def transforms(self) -> Transforms:
-        """The merge operator and the filters, imported.
-
-        Raises:
-            InvalidRequestError: one of them cannot be used; names the setting.
-        """
-        worker = self.compactor_options.worker
-        return worker.transforms("compactor_options.worker") if worker is not None else NO_TRANSFORMS
-
-    def protocol(self) -> ProtocolOptions:
-        """The options of sequenced files, boundaries and epochs."""
-        return ProtocolOptions(
-            component="compactor",
-            probe_max_staleness_s=self.probe_max_staleness,
-            missing_boundary=self.missing_boundary,
-            boundary_files_enabled=self.boundary_files_enabled,
-            manifest_update_timeout_s=self.compactor_options.manifest_update_timeout,
         )

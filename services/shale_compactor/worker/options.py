@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shale.errors import InvalidRequestError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
@@ -26,3 +28,16 @@ class WorkerOptions:
     retry_delay_max_s: float = 300.0
     max_job_attempts: int | None = None
     release_timeout_s: float = 5.0
+
+
+def check_heartbeats(options: WorkerOptions, timeout_s: float) -> None:
+    """Refuse heartbeats so rare that one lost or late beat would cost the job.
+
+    Raises:
+        InvalidRequestError: fewer than two fit into the coordinator's timeout.
+    """
+    if options.heartbeat_interval_s * 2 > timeout_s:
+        raise InvalidRequestError(
+            f"heartbeat_interval {options.heartbeat_interval_s} s must be at most half of "
+            f"worker_heartbeat_timeout {timeout_s} s"
+        )

@@ -20,7 +20,7 @@ from tests.interop.sections import open_sst
 
 DATA, CONFIG, USAGE = 65, 78, 2
 TIMEOUT_S = 60
-DAEMONS = ("shale_writer", "shale_compactor", "shale_gc")
+DAEMONS = ("shale_writer", "shale_compactor", "shale_compactor.worker", "shale_gc")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}/shared:{ROOT}/services"}
 
 Damage = Callable[[bytes], bytes]
@@ -70,6 +70,7 @@ SHOW = command("manifest", "show")
 READS_MANIFEST = (*ALL_DAEMONS, daemon("shale_compactor", "--take-over"), GET, PUT, SHOW)
 REPLAYS = (daemon("shale_writer"), GET, PUT)
 COORDINATES = (daemon("shale_compactor"), daemon("shale_compactor", "--take-over"))
+READS_COMPACTIONS = (*COORDINATES, daemon("shale_compactor.worker"))
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +136,8 @@ def _is_harmless(line: str) -> bool:
         pytest.param("manifest", emptied, (*ALL_DAEMONS, GET), id="manifest-emptied"),
         pytest.param("manifest", flipped(2), (*ALL_DAEMONS, GET), id="manifest-flipped"),
         pytest.param("manifest", newer_metadata, (*ALL_DAEMONS, GET), id="manifest-newer"),
-        pytest.param("compactions", truncated, COORDINATES, id="compactions-truncated"),
-        pytest.param("compactions", newer_metadata, COORDINATES[1:], id="compactions-newer"),
+        pytest.param("compactions", truncated, READS_COMPACTIONS, id="compactions-truncated"),
+        pytest.param("compactions", newer_metadata, READS_COMPACTIONS[1:], id="compactions-newer"),
         pytest.param("wal", truncated, REPLAYS, id="wal-truncated"),
         pytest.param("wal", flipped(20), REPLAYS[:2], id="wal-flipped-row"),
         pytest.param("wal", flipped(-60), REPLAYS[:2], id="wal-flipped-footer"),

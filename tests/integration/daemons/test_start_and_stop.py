@@ -41,16 +41,21 @@ def test_all_daemons_end_with_0(kind: str, turns: int, tmp_path: Path) -> None:
     with _store(kind, tmp_path) as (url, env):
         for turn in range(turns):
             number = (signal.SIGTERM, signal.SIGINT)[turn % 2]
-            args = {"writer": ("--port", "0"), "compactor": ("--take-over",), "gc": ()}
+            args = {
+                "shale_writer": ("--port", "0"),
+                "shale_compactor": ("--take-over",),
+                "shale_compactor.worker": (),
+                "shale_gc": (),
+            }
             with contextlib.ExitStack() as stack:
                 daemons = {}
-                for role, options in args.items():
-                    log = tmp_path / f"{role}{turn}"
-                    daemon = running(f"shale_{role}", "--url", url, *options, log=log, env=env)
-                    daemons[role] = stack.enter_context(daemon)
+                for module, options in args.items():
+                    log = tmp_path / f"{module}{turn}"
+                    daemon = running(module, "--url", url, *options, log=log, env=env)
+                    daemons[module] = stack.enter_context(daemon)
                 for daemon in daemons.values():
                     daemon.wait_for("daemon.ready")
-                _write(daemons["writer"], turn)
-                codes = {role: daemon.stop(number) for role, daemon in daemons.items()}
-                logs = {role: daemon.log.read_text() for role, daemon in daemons.items() if codes[role]}
+                _write(daemons["shale_writer"], turn)
+                codes = {module: daemon.stop(number) for module, daemon in daemons.items()}
+                logs = {module: daemon.log.read_text() for module, daemon in daemons.items() if codes[module]}
                 assert set(codes.values()) == {0}, (codes, logs)

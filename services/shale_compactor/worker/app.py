@@ -1,0 +1,78 @@
+"""The worker daemon: its parts, wired to the shell."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+
+from shale.errors import LatestRecordMissing
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.markers import require_not_destroyed
+from shale.service.process import Process
+from shale_compactor.execution.executor import Executor
+from shale_compactor.poll_check import poll_check
+from shale_compactor.worker.settings import WorkerSettings
+from shale_compactor.worker.worker import Worker
+
+
+async def work(process: Process[WorkerSettings]) -> None:
+    """Execute what coordinators schedule until told to stop; claims are given back on the way out.
+
+    Raises:
+        InvalidRequestError: a merge operator or compaction filter that settings name cannot be used.
+        LatestRecordMissing: there was no database within ``store.start_timeout``.
+        InvalidDbState: it is destroyed.
+        CorruptionError: the manifest or the compactions are damaged.
+    """
+    settings = process.settings
+    transforms = settings.transforms()
+    require_alive = partial(require_not_destroyed, process.store, process.root)
+    protocol = settings.protocol()
+    manifests = ManifestStore(process.store, process.root, process.env, process.metrics, protocol)
+    compactions = CompactionsStore(process.store, process.root, process.env, process.metrics, protocol)
+    await process.wait_for(partial(_require_database, manifests))
+    await require_alive()
+    # A damaged file is found before anybody takes this process for a worker.
+    await compactions.try_read_latest()
+    executor = Executor(
+        process.store,
+        process.root,
+        process.env,
+        settings.executor_options(),
+        transforms=transforms,
+        metrics=process.metrics,
+    )
+    worker = Worker(
+        manifests,
+        compactions,
+        executor,
+        process.env,
+        settings.worker_options(),
+        metrics=process.metrics,
+        require_alive=require_alive,
+    )
+    process.health.add_status(lambda: status(worker))
+    interval_s = settings.compactor_options.worker.compactions_poll_interval
+    process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run, name="worker")
+        process.ready(worker=worker.id)
+        await process.draining.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def _require_database(manifests: ManifestStore) -> None:
+    """Return once there is a whole database.  Its compactions may come later: the worker waits for them at work."""
+    latest = await manifests.read_latest()
+    if not latest.value.initialized:
+        raise LatestRecordMissing("the database is still being built")
+
+
+def status(worker: Worker) -> Mapping[str, Any]:
+    """What people ask about."""
+    return {
+        "worker": worker.id,
+        "jobs": {str(job_id): round(job.ratio, 3) for job_id, job in worker.jobs.items()},
+    }
