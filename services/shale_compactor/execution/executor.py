@@ -183,7 +183,13 @@ class Executor(JobExecutor):
         retention = Retention(
             min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
         )
-        return compaction_source(sources, retention=retention, operator=self._transforms.operator, env=self._env)
+        return compaction_source(
+            sources,
+            retention=retention,
+            operator=self._transforms.operator,
+            env=self._env,
+            on_expired=self._metrics.expired,
+        )
 
     def _read_bytes(self, source_count: int) -> int:
         """The size of one read, so that all buffers of all active ranges stay within the budget."""

@@ -8,10 +8,16 @@ from shale.iter.merge import MergeSource
 from shale.iter.merge_operator import MergeOperandSource, MergeOperator
 from shale.iter.retention import Retention, RetentionSource
 from shale.iter.source import RowSource
+from shale.kernels.rules import OnExpired
 
 
 def compaction_source(
-    sources: Sequence[RowSource], *, retention: Retention, operator: MergeOperator | None, env: Env
+    sources: Sequence[RowSource],
+    *,
+    retention: Retention,
+    operator: MergeOperator | None,
+    env: Env,
+    on_expired: OnExpired | None = None,
 ) -> RowSource:
     """Merge ``sources`` (in order of precedence) and keep what retention keeps, in one pass if there is no operator.
 
@@ -19,6 +25,6 @@ def compaction_source(
     7.4), so nothing is lost.
     """
     if operator is None:
-        return Fused(sources, retention.rules(), env)
+        return Fused(sources, retention.rules(), env, on_expired)
     folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq)
-    return RetentionSource(folded, retention, env)
+    return RetentionSource(folded, retention, env, on_expired)

@@ -9,7 +9,7 @@ from shale.iter.plain import fuse_plain
 from shale.iter.source import RowSource
 from shale.kernels.choice import load_kernels, use_kernels, wants_loading
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
-from shale.kernels.rules import Rules
+from shale.kernels.rules import OnExpired, Rules
 from shale.store.gather import gather
 
 if TYPE_CHECKING:
@@ -28,10 +28,13 @@ class Fused:
     one of output.  Small inputs are merged in plain Python if the process has not loaded its kernels yet.
     """
 
-    def __init__(self, sources: Sequence[RowSource], rules: Rules, env: Env) -> None:
+    def __init__(
+        self, sources: Sequence[RowSource], rules: Rules, env: Env, on_expired: OnExpired | None = None
+    ) -> None:
         self._inputs = [_Input(source) for source in sources]
         self._rules = rules
         self._env = env
+        self._on_expired = on_expired
         self._begun = False
         self._kernel: KernelFuse | None = None
         self._plain: Rows | None = None
@@ -54,7 +57,7 @@ class Fused:
             unfinished = [source for source in self._inputs if not source.is_finished]
             if not unfinished:
                 inputs = [entries_from_rows(concat_rows(source.queue)) for source in self._inputs]
-                merged = rows_from_entries(list(fuse_plain(inputs, self._rules)))
+                merged = rows_from_entries(list(fuse_plain(inputs, self._rules, self._on_expired)))
                 self._plain = merged if len(merged) else None
                 return
             await _fetch_all(unfinished)
@@ -80,6 +83,8 @@ class Fused:
                 kernel.feed(await self._inputs[kernel.starved].next())
             run = kernel.run
             step = run() if kernel.room.rows <= INLINE_ROWS_MAX else await self._env.cpu.run(run)
+            if self._on_expired is not None:
+                self._on_expired(*kernel.take_expired())
             if step is Step.STARVED:
                 self._is_starved = True
                 if kernel.settled < WORTH_ROWS:

@@ -78,6 +78,13 @@ class KernelFuse:
         """Rows of the output that nothing to come can change."""
         return int(self._state[kernel.SETTLED])
 
+    def take_expired(self) -> tuple[int, int]:
+        """Values and operands that expired since the last call."""
+        words = self._state[kernel.EXPIRED_VALUES : kernel.EXPIRED_OPERANDS + 1]
+        values, operands = words.tolist()
+        words[:] = 0
+        return values, operands
+
     def begin(self, source: int, rows: Rows) -> None:
         """Give a source its first chunk."""
         live = int(self._state[kernel.LIVE])

@@ -5,14 +5,16 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 
-from shale.kernels.rules import Rules
+from shale.kernels.rules import OnExpired, Rules
 from shale.types import FLAG_EXPIRE_TS, FLAG_TOMBSTONE, Entry
 
 
-def fuse_plain(sources: Sequence[Iterable[Entry]], rules: Rules) -> Iterator[Entry]:
+def fuse_plain(
+    sources: Sequence[Iterable[Entry]], rules: Rules, on_expired: OnExpired | None = None
+) -> Iterator[Entry]:
     """Merge sources in order of precedence and keep what the rules keep."""
     for _, versions in groupby(_merged(sources), key=attrgetter("key")):
-        yield from _kept(versions, rules)
+        yield from _kept(versions, rules, on_expired)
 
 
 def _merged(sources: Sequence[Iterable[Entry]]) -> Iterator[Entry]:
@@ -24,13 +26,15 @@ def _merged(sources: Sequence[Iterable[Entry]]) -> Iterator[Entry]:
         last = (entry.key, entry.seq)
 
 
-def _kept(versions: Iterable[Entry], rules: Rules) -> list[Entry]:
+def _kept(versions: Iterable[Entry], rules: Rules, on_expired: OnExpired | None) -> list[Entry]:
     kept: list[Entry] = []
     for version in versions:
         if rules.max_seq is not None and version.seq > rules.max_seq:
             continue
         entry = version
         if _is_expired(entry, rules.now_tick):
+            if on_expired is not None:
+                on_expired(not entry.is_merge, entry.is_merge)
             if entry.is_merge:
                 continue
             entry = entry._replace(value=b"", flags=entry.flags & ~FLAG_EXPIRE_TS | FLAG_TOMBSTONE, expire_ts=0)

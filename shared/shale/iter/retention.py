@@ -11,7 +11,7 @@ from shale.env import Env
 from shale.iter.fused import Fused
 from shale.iter.source import RowSource
 from shale.kernels.rows import Rows
-from shale.kernels.rules import Rules
+from shale.kernels.rules import OnExpired, Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class Retention:
 class RetentionSource:
     """The rows of one source that survive."""
 
-    def __init__(self, source: RowSource, retention: Retention, env: Env) -> None:
-        self._fused = Fused([source], retention.rules(), env)
+    def __init__(self, source: RowSource, retention: Retention, env: Env, on_expired: OnExpired | None = None) -> None:
+        self._fused = Fused([source], retention.rules(), env, on_expired)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""

@@ -59,7 +59,11 @@ KEY_LEN = 8
 LAST_SEQ = 9
 SKIPPING = 10
 """1: older versions of the current key go."""
-STATE_WORDS = 11
+EXPIRED_VALUES = 11
+"""Values that became tombstones so far."""
+EXPIRED_OPERANDS = 12
+"""Operands that went so far."""
+STATE_WORDS = 13
 
 # The words of the rules, as ``rule_words`` makes them.
 NEWEST_ONLY = 0
@@ -217,11 +221,14 @@ def fuse(
             place = sources[source, VAL_OFFSETS] + 8 * row
             start = load_i64(place)
             size = load_i64(place + 8) - start
+            expired = 0
             if rules[HAS_NOW] != 0 and (flags & 3) == 2 and expires <= rules[NOW]:
                 if flags & 8:
                     keep = False
+                    state[EXPIRED_OPERANDS] += 1
                 else:
                     flags = flags & ~2 | 1
+                    expired = 1
                     expires = 0
                     size = 0
             if keep:
@@ -230,6 +237,7 @@ def fuse(
                         settled = rows
                     status = FULL
                     break
+                state[EXPIRED_VALUES] += expired
                 value = sources[source, VAL_BYTES] + start
                 ends = sources[source, VAL_BYTES] + load_i64(sources[source, VAL_OFFSETS] + 8 * sources[source, COUNT])
                 if value + size + SLACK <= ends:

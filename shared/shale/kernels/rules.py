@@ -1,6 +1,11 @@
 """What the merging loop keeps, said once for its kernel and its plain twin."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
+
+OnExpired: TypeAlias = Callable[[int, int], None]
+"""Told how many more values, and how many more operands, had expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,21 @@ from shale.format.index import decode_index
 from shale.format.section import open_section
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
-from shale.types import EVERYTHING, CompactionContext, KeyRange, Manifest, RunId, Seq, SortedRun, Subcompaction, Tree
+from shale.telemetry.metrics import Metrics
+from shale.types import (
+    EVERYTHING,
+    FLAG_EXPIRE_TS,
+    FLAG_MERGE,
+    CompactionContext,
+    Entry,
+    KeyRange,
+    Manifest,
+    RunId,
+    Seq,
+    SortedRun,
+    Subcompaction,
+    Tree,
+)
 from shale.types import TieredSpec as Spec
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import plan_job
@@ -74,6 +88,24 @@ async def test_tombstones_go_only_where_nothing_older_exists(last_run, left):
     store = MemoryStore()
     job = await job_of(store, [[put(key(1), 1)], [delete(key(1), 2)]], last_run=last_run)
     assert [e.key for e in await read_ssts(store, "db", ENV, await run(store, job))] == left
+
+
+@pytest.mark.parametrize("rows", [1, 5000])
+async def test_rows_that_expired_are_counted(rows):
+    """F4.19: ``expire_ts == tick`` is expired."""
+    store = MemoryStore()
+    l0 = [Entry(key(i), b"v", i + 1, FLAG_EXPIRE_TS, 0, 10 + i % 2) for i in range(rows)]
+    operand = Entry(b"m", b"x", 1, FLAG_EXPIRE_TS | FLAG_MERGE, 0, 10)
+    job = await job_of(store, [[*l0, operand]], last_run=False, tick=10)
+    metrics = Metrics()
+    outputs = await Executor(store, "db", ENV, SMALL, metrics=metrics).run(
+        job, JobProgress(retention_min_seq=Seq(2**40))
+    )
+    entries = await read_ssts(store, "db", ENV, outputs)
+    assert [e.is_tombstone for e in entries] == [i % 2 == 0 for i in range(rows)]
+    name = "slatedb_compactor_expired_entries_total"
+    assert metrics.registry.get_sample_value(name, {"db": "", "entry_type": "value"}) == (rows + 1) // 2
+    assert metrics.registry.get_sample_value(name, {"db": "", "entry_type": "merge"}) == 1
 
 
 async def test_a_result_without_rows_has_no_sst():

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import deque
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from shale.iter.plain import fuse_plain
 from shale.iter.source import RowsSource, drain
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import EMPTY_ROWS, Rows, concat_rows, entries_from_rows, rows_from_entries
-from shale.kernels.rules import Rules
+from shale.kernels.rules import OnExpired, Rules
 from shale.types import FLAG_TOMBSTONE, Entry
 from tests.unit.kernels.strategies import KEYS, entries, in_order
 
@@ -48,8 +49,20 @@ class Chunks:
         return self._chunks.popleft() if self._chunks else None
 
 
-def fuse(sources: list[list[Entry]], rules: Rules, chunk: int) -> list[Entry]:
-    fused = Fused([Chunks(rows, chunk) for rows in sources], rules, ENV)
+@dataclass
+class Tally:
+    """Counts expired rows."""
+
+    values: int = 0
+    operands: int = 0
+
+    def __call__(self, values: int, operands: int) -> None:
+        self.values += values
+        self.operands += operands
+
+
+def fuse(sources: list[list[Entry]], rules: Rules, chunk: int, on_expired: OnExpired | None = None) -> list[Entry]:
+    fused = Fused([Chunks(rows, chunk) for rows in sources], rules, ENV, on_expired)
     return entries_from_rows(concat_rows(asyncio.run(drain(fused))))
 
 
@@ -59,7 +72,9 @@ def test_kernel_and_twin_agree(sources: list[list[Entry]], rules: Rules, chunk: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused_kernel, "ROOM_FIRST", Room(room, 16 * room, 40 * room))
         patch.setattr(fused_kernel, "ROOM_MAX", Room(room, 16 * room, 40 * room))
-        assert fuse(sources, rules, chunk) == list(fuse_plain(sources, rules))
+        expired, expired_plain = Tally(), Tally()
+        assert fuse(sources, rules, chunk, expired) == list(fuse_plain(sources, rules, expired_plain))
+        assert expired == expired_plain
 
 
 def test_many_tombstones_of_one_key_wait_for_what_is_below(monkeypatch: pytest.MonkeyPatch) -> None:
