@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shale.admin.admin import Admin
     from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
     from shale.engine.batch import WriteBatch
     from shale.engine.db import Db
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from shale.types import Row
 
 _HOMES = {
+    "Admin": "shale.admin.admin",
     "ClosedError": "shale.errors",
     "ConflictError": "shale.errors",
     "RowBatch": "shale.compaction.filters",
@@ -52,6 +54,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Admin",
     "ClosedError",
     "CompactionFilter",
     "ConflictError",

@@ -60,6 +60,14 @@ def source_views(tree: Tree, spec: CompactionSpec) -> tuple[SstView, ...]:
     return (*l0, *runs)
 
 
+def inputs_of(manifest: Manifest, spec: CompactionSpec) -> tuple[SstView, ...] | None:
+    """The views behind the sources; ``None`` unless the manifest has all of them."""
+    tree = manifest.tree_of(spec.segment)
+    if tree is None or not frozenset(sources_of(spec)) <= frozenset(order_of(spec.segment, tree)):
+        return None
+    return source_views(tree, spec)
+
+
 def max_run_id(tree: Tree) -> RunId | None:
     """The highest run id of a tree."""
     return max((run.id for run in tree.compacted), default=None)

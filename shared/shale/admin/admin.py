@@ -1,0 +1,134 @@
+"""``Admin``: what is done to a database from outside its processes, as a thin front over the parts of this room."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from shale.admin.compactions import POLL_INTERVAL_S, CompactionAdmin, ulid_of
+from shale.compaction.requests import CompactionRequest
+from shale.compaction.status import CompactionInfo
+from shale.engine.where import Stores, resolve
+from shale.env import Env
+from shale.errors import ClosedError
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Ulid
+
+
+class Admin:
+    """Use with ``async with``.  It claims no epoch, fences nobody, and works beside any mixture of processes.
+
+    Args:
+        where: the database's URL; with ``store`` its path in that store.
+        store: URL of a store, or a store object, which stays the caller's.
+        path: the same as ``where``, for use with ``store``.
+        env: the outside world; the real one by default.
+        metrics: counts here; by default nowhere that is seen.
+        store_options: how to talk to the store.
+
+    Raises:
+        InvalidRequestError: the place cannot be understood.
+    """
+
+    def __init__(
+        self,
+        where: str | None = None,
+        *,
+        store: str | ObjectStore | None = None,
+        path: str | None = None,
+        env: Env | None = None,
+        metrics: Metrics | None = None,
+        store_options: StoreOptions | None = None,
+    ) -> None:
+        self._where = resolve(where, store=store, path=path, store_options=store_options)
+        self._env = env if env is not None else Env.system()
+        self._metrics = metrics if metrics is not None else Metrics()
+        self._stores: Stores | None = None
+        self._compactions: CompactionAdmin | None = None
+
+    async def __aenter__(self) -> Self:
+        stores = self._where.connect(self._env, self._metrics, component="admin")
+        self._stores = stores
+        self._compactions = CompactionAdmin(stores.main, self._where.root, self._env, self._metrics)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stores, self._stores, self._compactions = self._stores, None, None
+        if stores is not None:
+            await stores.aclose()
+
+    async def submit_compaction(
+        self, request: CompactionRequest, *, dry_run: bool = False
+    ) -> tuple[CompactionInfo, ...]:
+        """Ask the coordinator for compactions: one per tree that the request concerns, perhaps none.
+
+        Args:
+            request: a ``Full``, ``FullSegment``, ``Sources`` or ``Spec`` of ``shale.compaction.requests``.
+            dry_run: check and tell what would be submitted; write nothing.
+
+        Raises:
+            InvalidCompaction: a rule V1–V13 is broken; the message says what would be valid.  Nothing was written.
+            LatestRecordMissing: there is no database.
+            InvalidDbState: it is half built or destroyed, or no coordinator was ever started on it.
+        """
+        return await self._compacting.submit(request, dry_run=dry_run)
+
+    async def compaction_status(self, compaction_id: str | Ulid) -> CompactionInfo:
+        """What is known of one compaction, also of one that has ended while old versions tell of it.
+
+        Raises:
+            NotFoundError: none of the stored versions knows it, or none tells how it ended.
+        """
+        return await self._compacting.status(ulid_of(compaction_id))
+
+    async def compactions(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
+        """What is listed now: all active compactions and the newest finished one, by ascending id.
+
+        Args:
+            all_retained: everything that the stored versions still tell of.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+        """
+        return await self._compacting.list(all_retained=all_retained)
+
+    async def wait_for_compaction(
+        self,
+        compaction_id: str | Ulid,
+        on_progress: Callable[[CompactionInfo], None] | None = None,
+        *,
+        poll_interval_s: float = POLL_INTERVAL_S,
+    ) -> CompactionInfo:
+        """Return once the compaction has ended, completed or failed: see ``phase`` and ``error``.
+
+        Without a coordinator at work that is never; bound it with ``anyio.move_on_after``.
+
+        Args:
+            on_progress: called after every look, with the newest state.
+
+        Raises:
+            NotFoundError: as in ``compaction_status``.
+        """
+        return await self._compacting.wait(ulid_of(compaction_id), on_progress, poll_interval_s=poll_interval_s)
+
+    async def cancel_compaction(self, compaction_id: str | Ulid, *, confirm_s: float = 0.0) -> CompactionInfo:
+        """Make a waiting or running compaction Failed; its worker stops at its next heartbeat.
+
+        Args:
+            confirm_s: how long to watch whether the coordinator accepts that; SlateDB's does not.
+
+        Raises:
+            NotFoundError: none of the stored versions knows it.
+            TooLateToCancel: it has its result already, or has ended.
+            CancelIgnored: the coordinator wrote its own copy back, so the compaction goes on.
+        """
+        return await self._compacting.cancel(ulid_of(compaction_id), confirm_s=confirm_s)
+
+    @property
+    def _compacting(self) -> CompactionAdmin:
+        if self._compactions is None:
+            raise ClosedError("use an Admin inside async with")
+        return self._compactions

@@ -1,0 +1,209 @@
+"""Compactions by hand: submit, ask, wait, cancel (docs/protocol.md 6.13)."""
+
+from collections.abc import Callable
+from functools import partial
+
+import anyio
+
+from shale.admin.retained import CompactionsHistory, ManifestHistory
+from shale.admin.submission import load_compactions, read_manifest, submit
+from shale.compaction.cancel import TooLateToCancel, with_cancelled
+from shale.compaction.history import Life, Snapshot, all_ids, life_of
+from shale.compaction.outcome import outcome, why_failed
+from shale.compaction.requests import CompactionRequest
+from shale.compaction.specs import inputs_of
+from shale.compaction.status import CompactionInfo, compaction_info
+from shale.env import Env
+from shale.errors import ConflictError, InvalidRequestError, NotFoundError, ObjectVersionExists
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.versioned import Versioned
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Compaction, CompactionStatus, Manifest, SstView, Ulid
+
+POLL_INTERVAL_S = 1.0
+OnProgress = Callable[[CompactionInfo], None]
+
+
+class CancelIgnored(ConflictError):
+    """The coordinator wrote its own copy of the entry back, as SlateDB's does: the compaction goes on."""
+
+    retryable = False
+
+
+class CompactionAdmin:
+    """What an administrator asks about the compactions of one database, over an open store."""
+
+    def __init__(self, store: ObjectStore, root: str, env: Env, metrics: Metrics | None = None) -> None:
+        options = ProtocolOptions(component="admin")
+        self._env = env
+        self._require_alive = partial(require_not_destroyed, store, root)
+        self._manifests = ManifestStore(store, root, env, metrics, options)
+        self._compactions = CompactionsStore(store, root, env, metrics, options)
+        self._history = CompactionsHistory(self._compactions)
+        self._old_manifests = ManifestHistory(self._manifests)
+
+    async def submit(self, request: CompactionRequest, *, dry_run: bool = False) -> tuple[CompactionInfo, ...]:
+        """See ``Admin.submit_compaction``."""
+        await self._require_alive()
+        entries, manifest = await submit(self._manifests, self._compactions, self._env, request, dry_run=dry_run)
+        now_ms = self._env.clock.now_ms()
+        return tuple(
+            compaction_info(entry, inputs=inputs_of(manifest, entry.spec), life=Life(), now_ms=now_ms)
+            for entry in entries
+        )
+
+    async def status(self, compaction_id: Ulid) -> CompactionInfo:
+        """See ``Admin.compaction_status``."""
+        snapshots = await self._snapshots(since_ms=compaction_id.ms)
+        return await self._info(compaction_id, snapshots, await read_manifest(self._manifests))
+
+    async def list(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
+        """See ``Admin.compactions``."""
+        latest = await self._compactions.try_read_latest()
+        manifest = await read_manifest(self._manifests)
+        if latest is None:
+            return ()
+        ids = tuple(entry.id for entry in latest.value.entries)
+        if not all_retained and not ids:
+            return ()
+        snapshots = await self._snapshots(since_ms=0 if all_retained else min(id_.ms for id_ in ids))
+        if all_retained:
+            ids = all_ids(snapshots)
+        return tuple([await self._info(id_, snapshots, manifest) for id_ in ids])
+
+    async def wait(
+        self,
+        compaction_id: Ulid,
+        on_progress: OnProgress | None = None,
+        *,
+        poll_interval_s: float = POLL_INTERVAL_S,
+    ) -> CompactionInfo:
+        """See ``Admin.wait_for_compaction``."""
+        seen: tuple[int, CompactionInfo] | None = None
+        while True:
+            latest = await self._compactions.read_latest()
+            if seen is None or seen[0] != latest.id:
+                seen = latest.id, await self.status(compaction_id)
+            info = seen[1]
+            if on_progress is not None:
+                on_progress(info)
+            if info.is_finished:
+                return info
+            await anyio.sleep(poll_interval_s)
+
+    async def cancel(self, compaction_id: Ulid, *, confirm_s: float = 0.0) -> CompactionInfo:
+        """See ``Admin.cancel_compaction``."""
+        await self._require_alive()
+        await self._store_cancelled(compaction_id)
+        if confirm_s > 0:
+            await self._confirm_cancelled(compaction_id, confirm_s)
+        return await self.status(compaction_id)
+
+    async def _store_cancelled(self, compaction_id: Ulid) -> None:
+        stored = await load_compactions(self._manifests, self._compactions, self._env)
+        conflicts = 0
+        while True:
+            base = stored.prepare_dirty()
+            entry = base.value.get(compaction_id)
+            if entry is None:
+                # The coordinator forgets what has ended; what nobody has ever heard of raises here.
+                info = await self.status(compaction_id)
+                raise TooLateToCancel(f"compaction {compaction_id} is {info.phase}: too late to cancel it")
+            if conflicts and entry.status is CompactionStatus.FAILED:
+                return  # by our own write, whose answer was lost, or by the coordinator
+            try:
+                await stored.update(Versioned(base.id, with_cancelled(base.value, compaction_id)))
+            except ObjectVersionExists:
+                conflicts += 1
+                await stored.recover(conflicts)
+            else:
+                return
+
+    async def _confirm_cancelled(self, compaction_id: Ulid, confirm_s: float) -> None:
+        """Look whether the coordinator writes its own copy back.
+
+        Raises:
+            CancelIgnored: it did.
+        """
+        deadline_s = self._env.clock.monotonic_s() + confirm_s
+        while self._env.clock.monotonic_s() < deadline_s:
+            entry = (await self._compactions.read_latest()).value.get(compaction_id)
+            if entry is None:
+                return
+            if entry.status is not CompactionStatus.FAILED:
+                raise CancelIgnored(
+                    f"compaction {compaction_id} is {entry.status.name.lower()} again: its coordinator "
+                    "does not know of cancelling and goes on; no data is lost"
+                )
+            await anyio.sleep(POLL_INTERVAL_S)
+
+    async def _snapshots(self, *, since_ms: int) -> tuple[Snapshot, ...]:
+        """What is retained since then; the newest version, which was checked against the boundary, is the last."""
+        latest = await self._compactions.try_read_latest()
+        if latest is None:
+            await self._manifests.read_latest()
+            return ()
+        history = await self._history.since(since_ms)
+        earlier = tuple(snapshot for snapshot in history if snapshot.file_id < latest.id)
+        written_ms = next((each.written_ms for each in history if each.file_id == latest.id), None)
+        now_ms = self._env.clock.now_ms()
+        return (*earlier, Snapshot(latest.id, now_ms if written_ms is None else written_ms, latest.value))
+
+    async def _info(self, compaction_id: Ulid, snapshots: tuple[Snapshot, ...], manifest: Manifest) -> CompactionInfo:
+        """Raises ``NotFoundError`` if no version knows the compaction, or none tells how it ended."""
+        life = life_of(compaction_id, snapshots)
+        if life.last is None:
+            raise NotFoundError(f"compaction {compaction_id}: none of the stored versions knows it")
+        entry = life.last.entry
+        if life.vanished_in is not None:
+            entry = await self._ended(compaction_id, life)
+        error = await self._error(life) if entry.status is CompactionStatus.FAILED else None
+        return compaction_info(
+            entry,
+            inputs=inputs_of(manifest, entry.spec) or await self._old_inputs(entry, life),
+            life=life,
+            now_ms=self._env.clock.now_ms(),
+            error=error,
+        )
+
+    async def _ended(self, compaction_id: Ulid, life: Life) -> Compaction:
+        """The end of a compaction that the newest version does not list any more."""
+        assert life.last is not None
+        if life.last.entry.status.is_finished:
+            return life.last.entry
+        ended = outcome(life, await self._old_manifests.since(life.last.written_ms))
+        if ended is None:
+            raise NotFoundError(f"compaction {compaction_id} has ended; what told how is collected already")
+        return ended
+
+    async def _error(self, life: Life) -> str:
+        end_ms = life.end_ms
+        manifests = await self._old_manifests.before(end_ms) if end_ms is not None else ()
+        manifest = manifests[0] if manifests else None
+        return why_failed(life, manifest)
+
+    async def _old_inputs(self, entry: Compaction, life: Life) -> tuple[SstView, ...] | None:
+        """The inputs of a compaction that has ended, from the last manifest that had them."""
+        end_ms = life.end_ms
+        if end_ms is None or not entry.status.is_finished:
+            return None
+        found = (inputs_of(manifest, entry.spec) for manifest in await self._old_manifests.before(end_ms))
+        return next((inputs for inputs in found if inputs is not None), None)
+
+
+def ulid_of(text: str | Ulid) -> Ulid:
+    """The id of a compaction, as people write it.
+
+    Raises:
+        InvalidRequestError: not a ULID.
+    """
+    if isinstance(text, Ulid):
+        return text
+    id_ = Ulid.parse(text.strip().upper())
+    if id_ is None:
+        raise InvalidRequestError(f"{text!r} is not the id of a compaction (a ULID of 26 characters)")
+    return id_

@@ -1,0 +1,106 @@
+"""Storing a request for the coordinator (docs/protocol.md 6.13).
+
+Nothing is claimed and nothing can be fenced: an entry is added to the newest version, however often others write
+first.  The ids are drawn once, so a write whose answer was lost is recognised.
+"""
+
+from collections.abc import Callable
+
+from shale.compaction.entries import with_entries
+from shale.compaction.requests import CompactionRequest
+from shale.compaction.submission import plan_submission
+from shale.env import Env
+from shale.errors import InvalidDbState, ObjectVersionExists
+from shale.protocol.compactions_store import CompactionsStore, StoredCompactions
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.transactional import Stored
+from shale.protocol.versioned import Versioned
+from shale.types import Compaction, Compactions, Manifest, Ulid
+
+Submission = tuple[tuple[Compaction, ...], Manifest]
+"""The entries, and the manifest that they were checked against."""
+
+
+async def submit(
+    manifests: ManifestStore,
+    compactions: CompactionsStore,
+    env: Env,
+    request: CompactionRequest,
+    *,
+    dry_run: bool = False,
+) -> Submission:
+    """Check a request and store its entries as Submitted, all in one version; with ``dry_run`` only check it.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidDbState: it is half built, or no coordinator was ever started on it.
+        InvalidCompaction: a rule is broken, against the state as it is now.
+    """
+    ids = _ids(env)
+    stored = await load_compactions(manifests, compactions, env)
+    conflicts = 0
+    while True:
+        base = stored.prepare_dirty()
+        # The manifest is read after the compactions, so that it contains every result which they call finished.
+        manifest = await read_manifest(manifests)
+        landed = _landed(base.value, ids) if conflicts else ()
+        if landed:
+            return landed, manifest
+        entries = plan_submission(manifest, base.value, request, ids)
+        if dry_run or not entries:
+            return entries, manifest
+        try:
+            await stored.update(Versioned(base.id, with_entries(base.value, entries)))
+        except ObjectVersionExists:
+            conflicts += 1
+            await stored.recover(conflicts)
+        else:
+            return entries, manifest
+
+
+async def load_compactions(manifests: ManifestStore, compactions: CompactionsStore, env: Env) -> StoredCompactions:
+    """The newest compactions, ready to be changed.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidDbState: no coordinator was ever started on it.
+    """
+    latest = await compactions.try_read_latest()
+    if latest is None:
+        await manifests.read_latest()
+        raise InvalidDbState(
+            f"there is no compactions file below {compactions.namespace.directory}: start a compactor once"
+        )
+    return Stored(compactions, latest, env)
+
+
+async def read_manifest(manifests: ManifestStore) -> Manifest:
+    """The newest manifest of a database that is complete.
+
+    Raises:
+        LatestRecordMissing: there is none.
+        InvalidDbState: a clone that was not completed.
+    """
+    manifest = (await manifests.read_latest()).value
+    if not manifest.initialized:
+        raise InvalidDbState(f"the database at {manifests.namespace.directory} is not initialised")
+    return manifest
+
+
+def _ids(env: Env) -> Callable[[int], Ulid]:
+    drawn: list[Ulid] = []
+
+    def id_of(index: int) -> Ulid:
+        while len(drawn) <= index:
+            drawn.append(env.ids.ulid())
+        return drawn[index]
+
+    return id_of
+
+
+def _landed(compactions: Compactions, id_of: Callable[[int], Ulid]) -> tuple[Compaction, ...]:
+    """Our entries, if a write of ours is in the file although its answer was lost."""
+    found: list[Compaction] = []
+    while (entry := compactions.get(id_of(len(found)))) is not None:
+        found.append(entry)
+    return tuple(found)
