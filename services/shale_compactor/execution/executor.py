@@ -15,6 +15,7 @@ from shale.env import Env
 from shale.errors import CorruptionError
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
+from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
 from shale.iter.resume import SkipThrough
 from shale.iter.retention import Retention, without_old_tombstones
 from shale.iter.source import RowSource
@@ -63,6 +64,9 @@ class Executor(JobExecutor):
         self._options = options
         self._transforms = transforms
         self._metrics = ExecutorMetrics(metrics if metrics is not None else Metrics())
+        self._operator: MergeOperator | None = None
+        if transforms.operator is not None:
+            self._operator = checked_operator(transforms.operator, transforms.operator_name, self._metrics.folded)
         self._slots = anyio.Semaphore(options.max_active_ranges)
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
@@ -70,6 +74,8 @@ class Executor(JobExecutor):
 
         Raises:
             CorruptionError: an input is malformed, or the outputs do not ascend.
+            MergeOperatorMissing: there are merge operands and no operator, and they may not pass.
+            MergeOperatorFailed, CompactionFilterFailed: code of the user's did.
             UnavailableError: the store gave up.
         """
         reader = self._reader(job)
@@ -151,7 +157,7 @@ class Executor(JobExecutor):
             return self._filtered(job, progress, keys, self._merged(job, progress, reader, keys, tasks))
         last = await _last_row(reader, written)
         rest = keys.intersect(KeyRange(start=included(last.key)))
-        source = SkipThrough(self._merged(job, progress, reader, rest, tasks), last.key, last.seq)
+        source = SkipThrough(self._merged(job, progress, reader, rest, tasks), last, progress.retention_min_seq)
         return self._filtered(job, progress, keys, source, after=last)
 
     def _filtered(
@@ -183,13 +189,10 @@ class Executor(JobExecutor):
         retention = Retention(
             min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
         )
-        return compaction_source(
-            sources,
-            retention=retention,
-            operator=self._transforms.operator,
-            env=self._env,
-            on_expired=self._metrics.expired,
+        merged = compaction_source(
+            sources, retention=retention, operator=self._operator, env=self._env, on_expired=self._metrics.expired
         )
+        return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 
     def _read_bytes(self, source_count: int) -> int:
         """The size of one read, so that all buffers of all active ranges stay within the budget."""

@@ -14,11 +14,13 @@ class Transforms:
 
     Args:
         operator: folds merge operands; it must be the one that every process of the database uses.
+        operator_name: what errors call it.
         merge_passthrough: without an operator, operands are kept as they are; off: a job that meets one fails.
         filters: see every row that a job would write, one filter after the other.
     """
 
     operator: MergeOperator | None = None
+    operator_name: str = ""
     merge_passthrough: bool = True
     filters: tuple[NamedFilter, ...] = ()
 
@@ -36,6 +38,7 @@ def load_transforms(
     """
     return Transforms(
         operator=None if merge_operator is None else resolve(MERGE_OPERATORS, merge_operator),
+        operator_name=merge_operator or "",
         merge_passthrough=merge_passthrough,
         filters=tuple(NamedFilter(name, resolve(COMPACTION_FILTERS, name)) for name in compaction_filters),
     )

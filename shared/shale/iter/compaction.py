@@ -26,5 +26,5 @@ def compaction_source(
     """
     if operator is None:
         return Fused(sources, retention.rules(), env, on_expired)
-    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq)
+    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq, env)
     return RetentionSource(folded, retention, env, on_expired)

@@ -11,13 +11,12 @@ from shale.env import Env
 from shale.errors import CompactionFilterFailed
 from shale.iter.row_edit import rows_where, with_tombstones, with_values
 from shale.iter.source import RowSource
+from shale.iter.user_code import describe_error, is_value
 from shale.kernels.rows import EMPTY_ROWS, I64, Rows
 from shale.telemetry.log_output import format_key
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 T = TypeVar("T")
-
-VALUE_BYTES_MAX = 2**32 - 1
 
 
 class FilterSource:
@@ -134,11 +133,6 @@ class FilterSource:
         return f"compaction filter {self._named.name!r}, segment {segment}{batch}"
 
 
-def is_value(given: object) -> bool:
-    """Whether a row can have this value."""
-    return isinstance(given, bytes | bytearray | memoryview) and len(given) <= VALUE_BYTES_MAX
-
-
 def same_as_previous(rows: Rows, previous: bytes | None) -> BoolMask:
     """Which rows have the key of the row before them; ``previous`` is the key before the first one."""
     count = len(rows)
@@ -152,12 +146,3 @@ def same_as_previous(rows: Rows, previous: bytes | None) -> BoolMask:
     for place in (np.flatnonzero(sizes[1:] == sizes[:-1]) + 1).tolist():
         same[place] = rows.key(place) == rows.key(place - 1)
     return same
-
-
-def describe_error(error: BaseException) -> str:
-    """The class of an error in code of the user's and where it was raised; its text could hold rows."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = f" at {place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
-    return f"{type(error).__name__}{where}"

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from shale.env import Env
+from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource
-from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
+from shale.iter.user_code import describe_error, is_value
+from shale.kernels.rows import I64, Rows, concat_rows, entries_from_rows, rows_from_entries
+from shale.telemetry.log_output import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
 
 MergeOperator = Callable[[bytes, bytes | None, Sequence[bytes]], bytes]
@@ -15,6 +20,36 @@ process that uses the database."""
 
 BATCH_MAX = 100
 """Operands of one call while more may follow, so a key with many operands needs little memory."""
+INLINE_OPERANDS_MAX = 64
+"""More of them in a chunk are folded in a thread."""
+_STRETCH_GAP_MAX = 8
+"""Rows between two operands that are cheaper handled one by one with them than kept as columns."""
+
+
+def checked_operator(operator: MergeOperator, name: str, on_folded: Callable[[int], None]) -> MergeOperator:
+    """The operator, with errors that name it and the key.
+
+    Args:
+        operator: code of the user's.
+        name: as settings call it.
+        on_folded: told how many operands each call folded; may be called from a thread.
+    """
+
+    def call(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+        try:
+            value = operator(key, existing, operands)
+        except Exception as error:  # whatever code of the user's raises, it fails the job and not the worker
+            raise MergeOperatorFailed(
+                f"merge operator {name!r} raised {describe_error(error)} for key {format_key(key)}"
+            ) from error
+        if not is_value(value):
+            raise MergeOperatorFailed(
+                f"merge operator {name!r} returned no bytes of a possible length for key {format_key(key)}"
+            )
+        on_folded(len(operands))
+        return bytes(value)
+
+    return call
 
 
 class MergeOperandSource:
@@ -29,41 +64,71 @@ class MergeOperandSource:
     """
 
     def __init__(
-        self, source: RowSource, operator: MergeOperator, barrier: int | None, *, mix_expiry: bool = False
+        self, source: RowSource, operator: MergeOperator, barrier: int | None, env: Env, *, mix_expiry: bool = False
     ) -> None:
         self._source = source
         self._barrier = barrier
+        self._env = env
         self._folder = _Folder(operator, mix_expiry=mix_expiry)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
         while (rows := await self._source.next()) is not None:
-            folded = self._fold(rows)
+            operands = np.flatnonzero(rows.flags & np.uint8(FLAG_MERGE))
+            if not len(operands) and not self._folder.is_open:
+                return rows
+            fold = partial(self._fold, rows, operands)
+            folded = fold() if len(operands) <= INLINE_OPERANDS_MAX else await self._env.cpu.run(fold)
             if len(folded):
                 return folded
         rest = rows_from_entries(list(self._folder.finish()))
         return rest if len(rest) else None
 
-    def _fold(self, rows: Rows) -> Rows:
+    def _fold(self, rows: Rows, operands: I64) -> Rows:
         """Fold where operands are; the stretches between them stay columns."""
-        operands = np.flatnonzero(rows.flags & np.uint8(FLAG_MERGE))
         parts = []
         at = 0
         while at < len(rows):
             if not self._folder.is_open:
                 following = operands[np.searchsorted(operands, at) :]
-                stop = int(following[0]) if len(following) else len(rows)
-                parts.append(rows.slice(at, stop))
-                at = stop
-            out: list[Entry] = []
-            while at < len(rows):
-                entry = entries_from_rows(rows.slice(at, at + 1))[0]
-                out += self._folder.feed(entry, self._barrier)
-                at += 1
-                if not self._folder.is_open:
-                    break
-            parts.append(rows_from_entries(out))
+                start = int(following[0]) if len(following) else len(rows)
+                parts.append(rows.slice(at, start))
+                at = start
+            end = self._stretch_end(operands, at, len(rows))
+            entries = entries_from_rows(rows.slice(at, end))
+            parts.append(rows_from_entries([out for each in entries for out in self._folder.feed(each, self._barrier)]))
+            at = end
         return concat_rows(parts)
+
+    @staticmethod
+    def _stretch_end(operands: I64, at: int, row_count: int) -> int:
+        """Behind the operands that lie close together from row ``at`` on, and the row that may be their base."""
+        ahead = operands[np.searchsorted(operands, at) :]
+        gaps = np.flatnonzero(np.diff(ahead) > _STRETCH_GAP_MAX)
+        close = ahead[: gaps[0] + 1] if len(gaps) else ahead
+        last = int(close[-1]) if len(close) and close[0] - at <= _STRETCH_GAP_MAX else at
+        return min(last + 2, row_count)
+
+
+class OperandRefusal:
+    """The rows of a source that has no merge operands.
+
+    Raises:
+        MergeOperatorMissing: from ``next``, when it meets one.
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+
+    async def next(self) -> Rows | None:
+        """See ``RowSource``."""
+        rows = await self._source.next()
+        if rows is not None:
+            operands = np.flatnonzero(rows.flags & np.uint8(FLAG_MERGE))
+            if len(operands):
+                key = format_key(rows.key(int(operands[0])))
+                raise MergeOperatorMissing(f"key {key} has merge operands, and there is no merge operator to fold them")
+        return rows
 
 
 @dataclass(slots=True)
@@ -127,6 +192,8 @@ class _Folder:
         if len(group.operands) >= BATCH_MAX:
             group.folded.append(self._operator(group.first.key, None, group.operands[::-1]))
             group.operands.clear()
+        if len(group.folded) >= BATCH_MAX:
+            group.folded = [self._operator(group.first.key, None, group.folded[::-1])]
 
     def _close(self, group: _Group, base: Entry | None) -> Entry:
         self._group = None

@@ -1,31 +1,52 @@
 """Goes on where an interrupted compaction stopped (docs/protocol.md 6.11 step 4)."""
 
+from typing import TYPE_CHECKING
+
 from shale.iter.source import RowSource
-from shale.kernels.rows import Rows
+from shale.kernels.rows import Rows, entries_from_rows
+from shale.types import FLAG_EXPIRE_TS, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class SkipThrough:
-    """A processed stream without its rows up to and including the version ``seq`` of ``key``.
+    """A processed stream without what an earlier attempt has written, up to and including the row ``last``.
 
-    The last row of the last output SST says both, so a key's versions may span two SSTs.  Keys below ``key`` are
-    skipped too, so the caller may seek its sources or not.
+    Other workers cut between two versions of a key, and may have folded merge operands that this one keeps as they
+    are.  So behind ``last`` also goes what its attempt would not have written: rows below a value that no snapshot
+    separates from it, and operands that are in it already.  Keys below ``last`` are skipped too, so the caller may
+    seek its sources or not.
+
+    Args:
+        source: all rows of the range, or those from the key of ``last`` on.
+        last: the last row of the last output.
+        barrier: the job's ``retention_min_seq``.
     """
 
-    def __init__(self, source: RowSource, key: bytes, seq: int) -> None:
+    def __init__(self, source: RowSource, last: Entry, barrier: int) -> None:
         self._source = source
-        self._key = key
-        self._seq = seq
-        self._found = False
+        self._last = last
+        self._is_below_barrier = last.seq <= barrier
+        self._is_behind = False
+        """Whether the row after ``last`` was reached."""
+        self._is_contained: Callable[[Entry], bool] | None = None
+        """Says of the rows behind ``last``, one by one, whether ``last`` stands for them too."""
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
         while (rows := await self._source.next()) is not None:
-            if self._found:
+            if self._is_behind and self._is_contained is None:
                 return rows
-            start = self._first_after(rows)
-            if start < len(rows):
-                self._found = True
-                return rows.slice(start, len(rows))
+            start = 0 if self._is_behind else self._first_after(rows)
+            while start < len(rows):
+                self._is_behind = True
+                if self._is_contained is None:
+                    return rows.slice(start, len(rows))
+                if not self._is_contained(_entry(rows, start)):
+                    self._is_contained = None
+                else:
+                    start += 1
         return None
 
     def _first_after(self, rows: Rows) -> int:
@@ -33,8 +54,34 @@ class SkipThrough:
         while low < high:
             middle = (low + high) // 2
             key = rows.key(middle)
-            if key < self._key or (key == self._key and int(rows.seq[middle]) >= self._seq):
+            if key < self._last.key or (key == self._last.key and int(rows.seq[middle]) >= self._last.seq):
                 low = middle + 1
             else:
                 high = middle
+        if self._is_below_barrier:
+            self._look_at_last(rows, low - 1)
         return low
+
+    def _look_at_last(self, rows: Rows, place: int) -> None:
+        """Compare ``last`` with the same row of this stream, which stands at ``place`` if it still exists."""
+        last = self._last
+        if not last.is_merge:
+            self._is_contained = self._is_of_the_key
+        elif place >= 0:
+            same = _entry(rows, place)
+            if (same.key, same.seq) == (last.key, last.seq) and same.value != last.value:
+                self._is_contained = self._is_folded
+
+    def _is_of_the_key(self, row: Entry) -> bool:
+        return row.key == self._last.key
+
+    def _is_folded(self, row: Entry) -> bool:
+        """Operands fold while they expire together; a value below would have made ``last`` a value."""
+        last = self._last
+        same_expiry = (row.flags ^ last.flags) & FLAG_EXPIRE_TS == 0 and row.expire_ts == last.expire_ts
+        return row.key == last.key and row.is_merge and same_expiry
+
+
+def _entry(rows: Rows, place: int) -> Entry:
+    (entry,) = entries_from_rows(rows.slice(place, place + 1))
+    return entry

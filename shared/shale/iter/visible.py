@@ -34,7 +34,7 @@ class VisibleSource:
         self._source: RowSource = Fused(sources, rules, env)
         self._has_operator = operator is not None
         if operator is not None:
-            self._source = MergeOperandSource(self._source, operator, None, mix_expiry=True)
+            self._source = MergeOperandSource(self._source, operator, None, env, mix_expiry=True)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""

@@ -8,8 +8,10 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from shale import CompactionFilter, Decisions
+from shale.compaction.filters import NamedFilter
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import CorruptionError
+from shale.errors import CompactionFilterFailed, CorruptionError, MergeOperatorFailed, MergeOperatorMissing
 from shale.format.index import decode_index
 from shale.format.section import open_section
 from shale.sst.options import SstOptions
@@ -17,6 +19,7 @@ from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.types import (
     EVERYTHING,
+    FLAG_CREATE_TS,
     FLAG_EXPIRE_TS,
     FLAG_MERGE,
     CompactionContext,
@@ -34,6 +37,7 @@ from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import plan_job
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
+from shale_compactor.execution.transforms import Transforms
 from tests.unit.compactor.ssts import delete, put, read_ssts, write_view
 from tests.unit.compactor.values import entry, ulid
 
@@ -237,3 +241,130 @@ async def test_cancelling_leaves_finished_ssts_only():
     assert progress.repeated_bytes > 0
     outputs = await run(store, job, progress=JobProgress(retention_min_seq=Seq(0), resumed=progress.context()))
     assert [e.key for e in await read_ssts(store, "db", ENV, outputs)] == [key(i) for i in range(2000)]
+
+
+def concatenate(key, existing, operands):
+    return b"".join([existing or b"", *operands])
+
+
+def operand(key, seq, value):
+    return Entry(key, value, seq, FLAG_MERGE)
+
+
+async def transformed(store, job, transforms, metrics=None, progress=None):
+    executor = Executor(store, "db", ENV, SMALL, transforms=transforms, metrics=metrics)
+    outputs = await executor.run(job, progress or JobProgress(retention_min_seq=Seq(2**40)))
+    return await read_ssts(store, "db", ENV, outputs)
+
+
+async def test_operands_are_folded_and_counted():
+    store, metrics = MemoryStore(), Metrics()
+    rows = [put(key(1), 1, b"0"), *(operand(key(1), seq, b"%d" % seq) for seq in (2, 3, 4))]
+    job = await job_of(store, [rows, [operand(key(2), 9, b"9")]])
+    folded = await transformed(store, job, Transforms(operator=concatenate), metrics)
+    assert [(e.value, e.seq, e.is_merge) for e in folded] == [(b"0234", 4, False), (b"9", 9, True)]
+    labels = {"db": "", "path": "compact"}
+    assert metrics.registry.get_sample_value("slatedb_merge_operator_operands_total", labels) == 4
+
+
+async def test_operands_without_an_operator():
+    """F4.20: they pass, or fail the job, as the setting says."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(1), 1, b"0"), operand(key(1), 2, b"2")]])
+    assert [e.value for e in await transformed(store, job, Transforms())] == [b"2", b"0"]
+    with pytest.raises(MergeOperatorMissing, match="key 9:6b65793030303030 has merge operands"):
+        await transformed(store, job, Transforms(merge_passthrough=False))
+
+
+def raising(key, existing, operands):
+    raise ValueError(key)
+
+
+@pytest.mark.parametrize(("operator", "told"), [(raising, "raised ValueError at "), (lambda *_: "text", "returned no")])
+async def test_an_operator_that_fails_fails_the_job_and_names_the_key(operator, told):
+    store = MemoryStore()
+    job = await job_of(store, [[operand(key(1), 2, b"2")]])
+    with pytest.raises(MergeOperatorFailed) as error:
+        await transformed(store, job, Transforms(operator=operator, operator_name="sum"))
+    assert "merge operator 'sum' " + told in str(error.value)
+    assert "for key 9:6b65793030303030" in str(error.value)
+
+
+async def test_a_job_that_one_worker_folded_and_another_only_passes():
+    """Operands that the last row of an output holds already must not count again."""
+    store = MemoryStore()
+    rows = [put(key(i), i + 1, bytes(60)) for i in range(100)]
+    rows += [operand(key(i), 1000 + 10 * i + n, b"%d," % n) for i in range(0, 100, 2) for n in range(3)]
+    job = await job_of(store, [rows[:100], rows[100:]])
+    job = replace(job, l0=job.l0[:1])  # operands alone, whose values lie in an older run
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    with anyio.CancelScope() as scope:
+        progress._on_sst = lambda _: scope.cancel()
+        options = replace(SMALL, max_sst_size_bytes=512)
+        await Executor(store, "db", ENV, options, transforms=Transforms(operator=concatenate)).run(job, progress)
+    assert len(progress.outputs()) == 1
+    resumed = JobProgress(retention_min_seq=Seq(0), resumed=progress.context())
+    entries = await transformed(store, job, Transforms(), progress=resumed)
+    for i in range(0, 100, 2):
+        versions = [e.value for e in entries if e.key == key(i)]
+        assert b"".join(versions[::-1]) == b"0,1,2,"
+
+
+class DropOld(CompactionFilter):
+    """Deletes what was written before a time, with masks."""
+
+    def __init__(self, context):
+        self._context = context
+
+    def filter(self, batch):
+        return Decisions(delete=batch.has_create_ts & (batch.create_ts < self._context.clock_tick - 100))
+
+
+class Shout(CompactionFilter):
+    def __init__(self, context):
+        pass
+
+    def filter(self, batch):
+        return Decisions(values={i: value.upper() for i, value in enumerate(batch.values)})
+
+
+FILTERS = (NamedFilter("drop-old", DropOld), NamedFilter("shout", Shout))
+
+
+@pytest.mark.parametrize("last_run", [True, False])
+async def test_filters_see_rows_one_after_the_other(last_run):
+    """What a filter deletes leaves a tombstone where something older may lie below, and nothing where not."""
+    store = MemoryStore()
+    rows = [Entry(key(i), b"v%d" % i, i + 1, FLAG_CREATE_TS, 10 * i) for i in range(100)]
+    job = await job_of(store, [rows], last_run=last_run, tick=600)
+    entries = await transformed(store, job, Transforms(filters=FILTERS))
+    if last_run:
+        assert [(e.key, e.value) for e in entries] == [(key(i), b"V%d" % i) for i in range(50, 100)]
+    else:
+        assert [(e.key, e.value) for e in entries] == [(key(i), b"V%d" % i if i >= 50 else b"") for i in range(100)]
+        assert all(e.is_tombstone for e in entries[:50])
+
+
+async def test_a_filter_that_fails_leaves_finished_ssts_to_the_next_attempt():
+    """The next attempt goes on behind them."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(5000)]])
+    calls = []
+
+    class FailsOnce(Shout):
+        def filter(self, batch):
+            calls.append(batch.keys[0])
+            if len(calls) == 3:
+                raise RuntimeError
+            return super().filter(batch)
+
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    transforms = Transforms(filters=(NamedFilter("flaky", FailsOnce),))
+    with pytest.raises(CompactionFilterFailed, match="'flaky', segment root"):
+        await transformed(store, job, transforms, progress=progress)
+    written = len(progress.outputs())
+    assert written > 3
+    resumed = JobProgress(retention_min_seq=Seq(0), resumed=progress.context())
+    entries = await transformed(store, job, transforms, progress=resumed)
+    assert [e.key for e in entries] == [key(i) for i in range(5000)]
+    assert calls[3] > progress.outputs()[-1].info.last_entry, "it sees only what is still to be written"

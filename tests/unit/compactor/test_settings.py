@@ -1,9 +1,13 @@
 """Settings become options, with SlateDB's names (docs/operations.md 13)."""
 
+from operator import concat
+
 import pytest
 
+from shale.errors import InvalidRequestError
 from shale.service.settings import SettingsError, load
 from shale.types import Compression
+from shale_compactor.execution.transforms import NO_TRANSFORMS
 from shale_compactor.process import CompactorOptions
 from shale_compactor.settings import CompactorSettings
 
@@ -70,3 +74,21 @@ def test_flags():
     found = options("--take-over", "--no-embedded-worker")
     assert found.take_over
     assert not found.embedded_worker
+
+
+def transforms(*assignments):
+    argv = [part for assignment in assignments for part in ("--set", f"compactor_options.worker.{assignment}")]
+    return load(CompactorSettings, [*URL, *argv]).settings.transforms()
+
+
+def test_operators_and_filters_are_named_in_settings():
+    found = transforms("merge_operator=operator:concat", 'compaction_filters=["builtins:dict","builtins:list"]')
+    assert found.operator is concat
+    assert [(each.name, each.make) for each in found.filters] == [("builtins:dict", dict), ("builtins:list", list)]
+    assert transforms() == NO_TRANSFORMS
+
+
+@pytest.mark.parametrize("setting", ["merge_operator=sum-of-numbers", 'compaction_filters=["sum-of-numbers"]'])
+def test_an_unknown_name_is_refused_with_its_place(setting):
+    with pytest.raises(InvalidRequestError, match=r"^compactor_options\.worker: no .* is called 'sum-of-numbers'"):
+        transforms(setting)

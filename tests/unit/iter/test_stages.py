@@ -17,7 +17,7 @@ from shale.iter.source import RowSource, drain
 from shale.iter.visible import VisibleSource
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import concat_rows, entries_from_rows
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Entry
 from tests.unit.iter.test_fused import Chunks
 from tests.unit.iter.test_traces import concatenate
 from tests.unit.kernels.strategies import in_order
@@ -73,7 +73,7 @@ def test_a_compaction_resumes_behind_its_last_row(
     if whole:
         cut = data.draw(st.integers(1, len(whole)))
         last = whole[cut - 1]
-        assert whole[:cut] + collect(SkipThrough(source(), last.key, last.seq)) == whole
+        assert whole[:cut] + collect(SkipThrough(source(), last, U64_MAX if min_seq is None else min_seq)) == whole
 
 
 @given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans())
@@ -81,7 +81,7 @@ def test_operands_fold_alike_whatever_the_chunks(
     tree: list[list[Entry]], chunk: int, barrier: int | None, mix: bool
 ) -> None:
     entries = in_order([entry for source in tree for entry in source])
-    folded = MergeOperandSource(Chunks(entries, chunk), concatenate, barrier, mix_expiry=mix)
+    folded = MergeOperandSource(Chunks(entries, chunk), concatenate, barrier, ENV, mix_expiry=mix)
     assert collect(folded) == fold_versions(entries, concatenate, barrier, mix_expiry=mix)
 
 
