@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shale_cli import compactions, config, doctor, healthcheck, helping, kv, manifest, up
+from shale_cli import aliases, compaction, compactions, config, doctor, healthcheck, helping, kv, manifest, up
 from shale_cli.output import Format, KeyFormat, Output, default_format
 from shale_cli.session import GlobalOptions
 
@@ -21,12 +21,14 @@ app = typer.Typer(
 )
 app.add_typer(kv.app, name="kv")
 app.add_typer(manifest.app, name="manifest")
+app.add_typer(compaction.app, name="compaction")
 app.add_typer(compactions.app, name="compactions")
 app.add_typer(config.app, name="config")
 app.add_typer(helping.app, name="help")
 app.command("doctor")(doctor.doctor)
 app.command("healthcheck")(healthcheck.healthcheck)
 app.command("up")(up.up)
+aliases.register(app)
 
 
 def _tell_version(value: bool) -> None:

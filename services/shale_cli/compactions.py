@@ -14,14 +14,18 @@ app = typer.Typer(help="Versions of the compactions file.", no_args_is_help=True
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+def list_(
+    context: typer.Context,
+    start: Annotated[int | None, typer.Option("--start", help="The first version.")] = None,
+    end: Annotated[int | None, typer.Option("--end", help="The version to stop before.")] = None,
+) -> None:
     """List the stored versions, oldest first."""
 
     async def work(session: Session) -> None:
         from shale.protocol.compactions_store import CompactionsStore
         from shale_cli.versions import list_versions
 
-        await list_versions(session, "compactions", CompactionsStore)
+        await list_versions(session, "compactions", CompactionsStore, start, end)
 
     run(context, work)
 

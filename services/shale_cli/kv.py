@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shale_cli.output import Format, Output, b64, rfc3339, write_bytes, write_line, write_text
+from shale.admin.json_values import b64, rfc3339
+from shale_cli.output import Format, Output, write_bytes, write_line, write_text
 from shale_cli.session import Session, complain, run
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shale_cli.output import rfc3339
+from shale.admin.json_values import rfc3339
 from shale_cli.session import Session, run
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TextIO
 
+from shale.admin.json_values import b64
+
 SCHEMA_VERSION = 1
 
 
@@ -105,19 +107,6 @@ class Output:
 def default_format(stream: TextIO) -> Format:
     """Tables for people, JSON for programs."""
     return Format.TABLE if stream.isatty() else Format.JSON
-
-
-def b64(data: bytes) -> str:
-    """Base64, as JSON carries bytes."""
-    return base64.b64encode(data).decode()
-
-
-def rfc3339(ms: int) -> str:
-    """Milliseconds since 1970 as RFC 3339 in UTC."""
-    from datetime import UTC, datetime, timedelta
-
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03}Z"
 
 
 def write_line(value: Mapping[str, Any]) -> None:

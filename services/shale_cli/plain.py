@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+from shale.admin.json_values import b64, rfc3339
 from shale.types import Ulid
-from shale_cli.output import b64, rfc3339
 
 _SECONDS = {"create_s": "create", "expire_s": "expire"}
 """Stamps in whole seconds; 0 means that there is none."""

@@ -81,14 +81,17 @@ class Session:
 Work = Callable[[Session], Awaitable[int | None]]
 
 
-def run(context: "typer.Context", work: Work) -> None:
-    """Do the work of a command and end the process with its code: 0, or what ``work`` returned, or the error's."""
-    raise SystemExit(execute(context.obj, work))
+def run(context: "typer.Context", work: Work, *, timed_out: int | None = None) -> None:
+    """Do the work of a command and end the process with its code: 0, or what ``work`` returned, or the error's.
+
+    ``timed_out`` is the code for ``--timeout`` where it does not mean that the store is away.
+    """
+    raise SystemExit(execute(context.obj, work, timed_out=timed_out))
 
 
-def execute(options: GlobalOptions, work: Work) -> int:
+def execute(options: GlobalOptions, work: Work, *, timed_out: int | None = None) -> int:
     """Run ``work``; every error of ours becomes one line on stderr and the code of docs/operations.md 12."""
-    from shale.errors import ShaleError
+    from shale.errors import OutOfTime, ShaleError
     from shale.service.exit_codes import ExitCode, command_exit_code, worst_error
 
     try:
@@ -106,6 +109,8 @@ def execute(options: GlobalOptions, work: Work) -> int:
             raise
         for line in getattr(worst, "problems", (str(worst),)):
             complain(line)
+        if timed_out is not None and isinstance(worst, OutOfTime):
+            return timed_out
         return _settings_code(options, worst) or command_exit_code(worst)
 
 
@@ -126,7 +131,7 @@ def complain(line: str) -> None:
 async def _bounded(session: Session, work: Work, timeout_s: float | None) -> int | None:
     import anyio
 
-    from shale.errors import LatestRecordMissing, UnavailableError
+    from shale.errors import LatestRecordMissing, OutOfTime
 
     with anyio.move_on_after(timeout_s):
         try:
@@ -136,7 +141,7 @@ async def _bounded(session: Session, work: Work, timeout_s: float | None) -> int
             if session.location.url in str(error):
                 raise
             raise LatestRecordMissing(f"{session.location.url}: {error}") from error
-    raise UnavailableError(f"{session.location.url}: not done after {timeout_s:g} s")
+    raise OutOfTime(f"{session.location.url}: not done after {timeout_s:g} s")
 
 
 def _load(options: GlobalOptions) -> tuple[Session, float | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shale_cli.output import rfc3339
+from shale.admin.json_values import rfc3339
 from shale_cli.session import Session
 
 if TYPE_CHECKING:
@@ -15,8 +15,14 @@ T = TypeVar("T")
 StoreClass = Callable[["ObjectStore", str, "Env"], "VersionedStore[T]"]
 
 
-async def list_versions(session: Session, noun: str, open_versions: "StoreClass[T]") -> None:
-    """Print id, time and size of every version that is stored.
+async def list_versions(
+    session: Session,
+    noun: str,
+    open_versions: "StoreClass[T]",
+    start: int | None = None,
+    end: int | None = None,
+) -> None:
+    """Print id, time and size of every version that is stored, from ``start`` on and below ``end`` if given.
 
     Raises:
         LatestRecordMissing: there is none.
@@ -33,6 +39,7 @@ async def list_versions(session: Session, noun: str, open_versions: "StoreClass[
             "bytes": each.size,
         }
         for each in found
+        if (start is None or each.id >= start) and (end is None or each.id < end)
     ]
     session.output.listing("versions", items, ("id", "last_modified", "bytes"))
 

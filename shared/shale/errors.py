@@ -7,7 +7,7 @@ ShaleError
 │       └── ObjectVersionBehindBoundary
 ├── FencedError          a newer epoch owns this role: stop this process
 ├── UnavailableError     the store did not answer: back off and retry
-│   └── ObjectUpdateTimeout
+│   └── ObjectUpdateTimeout, OutOfTime
 ├── CorruptionError      stored bytes break the format or miss what they name: stop, keep path and offset
 │   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated
 ├── NotFoundError        what was asked for is not there
@@ -91,6 +91,10 @@ class UnavailableError(ShaleError):
 
 class ObjectUpdateTimeout(UnavailableError):
     """An update of a sequenced object did not get through in time."""
+
+
+class OutOfTime(UnavailableError):
+    """What a caller was willing to wait is over."""
 
 
 class CorruptionError(ShaleError):

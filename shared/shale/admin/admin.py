@@ -76,13 +76,19 @@ class Admin:
         """
         return await self._compacting.submit(request, dry_run=dry_run)
 
-    async def compaction_status(self, compaction_id: str | Ulid) -> CompactionInfo:
+    async def compaction_status(self, compaction_id: str | Ulid, *, file_id: int | None = None) -> CompactionInfo:
         """What is known of one compaction, also of one that has ended while old versions tell of it.
+
+        Args:
+            file_id: only what this version of the compactions file says.
 
         Raises:
             NotFoundError: none of the stored versions knows it, or none tells how it ended.
         """
-        return await self._compacting.status(ulid_of(compaction_id))
+        wanted = ulid_of(compaction_id)
+        if file_id is not None:
+            return await self._compacting.status_in(wanted, file_id)
+        return await self._compacting.status(wanted)
 
     async def compactions(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
         """What is listed now: all active compactions and the newest finished one, by ascending id.

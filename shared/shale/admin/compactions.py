@@ -61,6 +61,16 @@ class CompactionAdmin:
         snapshots = await self._snapshots(since_ms=compaction_id.ms)
         return await self._info(compaction_id, snapshots, await read_manifest(self._manifests))
 
+    async def status_in(self, compaction_id: Ulid, file_id: int) -> CompactionInfo:
+        """One compaction as one version of the file has it, without times and attempts."""
+        compactions = await self._compactions.read(file_id)
+        entry = compactions.get(compaction_id) if compactions is not None else None
+        if entry is None:
+            what = "does not know it" if compactions is not None else "is not stored"
+            raise NotFoundError(f"compaction {compaction_id}: version {file_id} of the compactions file {what}")
+        inputs = inputs_of(await read_manifest(self._manifests), entry.spec)
+        return compaction_info(entry, inputs=inputs, life=Life(), now_ms=self._env.clock.now_ms())
+
     async def list(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
         """See ``Admin.compactions``."""
         latest = await self._compactions.try_read_latest()

@@ -1,4 +1,4 @@
-"""What people ask for, and the specs that it means for a database (docs/protocol.md 6.13, 13.2).
+"""What people ask for, and the specs that it means for a database (docs/protocol.md 6.13).
 
 A request says what shall be compacted; ``resolve`` turns it into one spec per tree.  L0s are never part of ``Full``:
 they would be in use for as long as the merge runs, and the writer would stall.

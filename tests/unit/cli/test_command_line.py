@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from shale.admin.json_values import rfc3339
 from shale.errors import (
     AccessDenied,
     AlreadyExists,
@@ -24,7 +25,7 @@ from shale.service.exit_codes import ExitCode
 from shale.types import Manifest, Ulid
 from shale_cli import helping
 from shale_cli.__main__ import global_options_first
-from shale_cli.output import Format, KeyFormat, Output, rfc3339
+from shale_cli.output import Format, KeyFormat, Output
 from shale_cli.plain import plain
 from shale_cli.session import GlobalOptions, Session, execute
 
@@ -122,6 +123,8 @@ def test_what_a_command_returns_is_its_code_and_time_is_bounded(capsys: pytest.C
     assert execute(GlobalOptions(url="memory:///db", output=output), negative) == 4
     assert execute(GlobalOptions(url="memory:///db", output=output, timeout="20ms"), endless) == 69
     assert "memory:///db: not done after 0.02 s" in capsys.readouterr().err
+    assert execute(GlobalOptions(url="memory:///db", output=output, timeout="20ms"), endless, timed_out=75) == 75
+    assert "not done" in capsys.readouterr().err
     assert execute(GlobalOptions(url="memory:///db", output=output, timeout="soon"), endless) == 2
     assert "--timeout" in capsys.readouterr().err
 

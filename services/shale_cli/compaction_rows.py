@@ -1,0 +1,84 @@
+"""A compaction as people read it: rows of names and values, columns of a list, one line of progress."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from shale.admin.compaction_json import compaction_json
+from shale.admin.json_values import rfc3339
+from shale.compaction.specs import describe
+from shale.compaction.status import CompactionInfo
+from shale_cli.output import Format, Output
+
+COLUMNS = ("id", "phase", "progress", "created", "spec", "error")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def item(info: CompactionInfo, output: Output) -> dict[str, Any]:
+    """One entry of a list: all fields for machines, some columns for people."""
+    if output.format is not Format.TABLE:
+        return compaction_json(info)
+    return {
+        "id": info.id,
+        "phase": info.phase.value,
+        "progress": percent(info),
+        "created": rfc3339(info.created_ms),
+        "spec": describe(info.spec),
+        "error": info.error,
+    }
+
+
+def rows(info: CompactionInfo) -> list[tuple[str, object]]:
+    """The rows of ``status``."""
+    return list(_rows(info))
+
+
+def line(info: CompactionInfo) -> str:
+    """One line of progress."""
+    progress = info.progress
+    parts = [f"{info.id} {info.phase.value}", percent(info)]
+    if progress.bytes_total is not None:
+        parts.append(f"{size(progress.bytes_processed)} of {size(progress.bytes_total)}")
+    if info.estimated_completion_ms is not None:
+        parts.append(f"ends about {rfc3339(info.estimated_completion_ms)}")
+    if info.attempts > 1:
+        parts.append(f"attempt {info.attempts}")
+    return "  ".join(parts)
+
+
+def percent(info: CompactionInfo) -> str:
+    """How far it is; ``?`` where nobody can know."""
+    share = info.progress.percentage
+    return "?" if share is None else f"{share:.1f} %"
+
+
+def size(number: float) -> str:
+    """Bytes in the largest unit that leaves a number above 1."""
+    unit = 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.1f} {_UNITS[unit]}" if unit else f"{number:.0f} B"
+
+
+def _rows(info: CompactionInfo) -> Iterator[tuple[str, object]]:
+    progress = info.progress
+    yield "id", info.id
+    yield "spec", describe(info.spec)
+    yield "phase", info.phase.value
+    yield "progress", percent(info)
+    if progress.input_ssts is not None and progress.bytes_total is not None:
+        yield "inputs", f"{progress.input_ssts_processed} of {progress.input_ssts} SSTs done"
+        yield "bytes", f"{size(progress.bytes_processed)} of {size(progress.bytes_total)}"
+    yield "outputs", f"{progress.output_ssts} SSTs  {size(progress.output_bytes)}"
+    moments = (
+        ("created", info.created_ms),
+        ("started", info.started_ms),
+        ("finished", info.finished_ms),
+        ("ends about", info.estimated_completion_ms),
+    )
+    yield from ((name, rfc3339(ms)) for name, ms in moments if ms is not None)
+    yield "attempts", info.attempts
+    if info.worker is not None:
+        age = "" if info.heartbeat_age_ms is None else f"  heartbeat {info.heartbeat_age_ms / 1000:.1f} s ago"
+        yield "worker", f"{info.worker.worker_id}{age}"
+    if info.error is not None:
+        yield "error", info.error
