@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.admin import json_response
+from shale.service.problems import Problem, bad_request, busy, problem_of, response
 from shale.telemetry.metrics import Metrics
 from shale_writer.fields import KV_PREFIX
 from shale_writer.handlers import Handlers
 from shale_writer.openapi import document
-from shale_writer.problems import Problem, bad_request, busy, problem_of, response
 from shale_writer.settings import HttpSection
 
 REQUEST_ID_MAX = 128

@@ -14,10 +14,10 @@ from shale.engine.options import FlushType
 from shale.errors import FencedError, ShaleError
 from shale.service.health import OK, State, Verdict
 from shale.service.http_server import open_socket, serving
+from shale.service.problems import problem_of, response
 from shale.service.process import Process
 from shale_writer.api import Api
 from shale_writer.handlers import Handlers
-from shale_writer.problems import problem_of, response
 from shale_writer.settings import WriterSettings
 
 

@@ -5,9 +5,9 @@ and values are base64 in JSON and binary in msgpack.  The whole batch is one com
 """
 
 from shale.engine.batch import WriteBatch
-from shale_writer.bodies import decode
+from shale.service.bodies import decode
+from shale.service.problems import Problem, bad_request, too_large
 from shale_writer.fields import binary, known_only, ttl_s
-from shale_writer.problems import Problem, bad_request, too_large
 
 _FIELDS = frozenset({"ops"})
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 from starlette.types import Scope
 
-from shale_writer.problems import bad_request
+from shale.service.problems import bad_request
 
 KV_PREFIX = b"/v1/kv/"
 TTL_MAX_MS = 1 << 62

@@ -16,12 +16,12 @@ from shale.engine.db import Db
 from shale.engine.write_handle import WriteHandle
 from shale.env import Env
 from shale.errors import ErrorKind
+from shale.service.bodies import JSON, MSGPACK, BodyBudget, decode, is_msgpack
 from shale.service.latency import Latency
+from shale.service.problems import Problem, bad_request, busy, too_large
 from shale.telemetry.metrics import Metrics
 from shale_writer.batch_body import decode_batch
-from shale_writer.bodies import JSON, MSGPACK, BodyBudget, decode, is_msgpack
 from shale_writer.fields import binary, key_in_path, known_only, to_base64, ttl_s, wants_durable
-from shale_writer.problems import Problem, bad_request, busy, too_large
 from shale_writer.scan_stream import LineStream, scan_lines, scan_request
 from shale_writer.settings import WriterSettings
 

@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from shale.engine.db import Db
 from shale.errors import ShaleError
+from shale.service.problems import bad_request, document, problem_of
 from shale.types import Row
 from shale_writer.fields import from_base64, known_only, to_base64
-from shale_writer.problems import bad_request, document, problem_of
 
 CHUNK_ROWS = 1024
 MEDIA_TYPE = "application/x-ndjson"

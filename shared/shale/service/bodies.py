@@ -8,7 +8,7 @@ import msgpack
 import orjson
 from starlette.requests import Request
 
-from shale_writer.problems import Problem, bad_request, busy, too_large
+from shale.service.problems import Problem, bad_request, busy, too_large
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
