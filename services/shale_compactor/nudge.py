@@ -13,9 +13,11 @@ class Nudge:
         """End the current wait, or the next one at once."""
         self._event.set()
 
-    async def wait(self, timeout_s: float) -> None:
-        """Return when called, or after the time."""
+    async def wait(self, timeout_s: float) -> bool:
+        """Return when called, or after the time; tells whether it was called."""
         with anyio.move_on_after(timeout_s):
             await self._event.wait()
-        if self._event.is_set():
+        called = self._event.is_set()
+        if called:
             self._event = anyio.Event()
+        return called

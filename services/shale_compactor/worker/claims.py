@@ -19,6 +19,7 @@ from shale.types import (
     Ulid,
     WorkerClaim,
 )
+from shale_compactor.worker.contexts import contradiction
 
 _S = CompactionStatus
 
@@ -63,14 +64,30 @@ def claim(compactions: Compactions, ids: Collection[Ulid], worker_id: str, now_m
 def heartbeat(
     compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str, now_ms: int
 ) -> Compactions | None:
-    """Stamp every owned entry and publish what it has finished so far."""
+    """Stamp every owned entry and publish what it has finished so far.
+
+    An entry whose stored progress ours does not continue is left alone; ``contradicted`` finds it.
+    """
     worker = WorkerClaim(worker_id=worker_id, last_heartbeat_ms=now_ms)
     changed = [
-        replace(entry, worker=worker, ctx=_extended(entry.ctx, progress[entry.id]))
+        replace(entry, worker=worker, ctx=progress[entry.id] or entry.ctx)
         for entry in compactions.entries
-        if entry.id in progress and owns(entry, worker_id)
+        if entry.id in progress and owns(entry, worker_id) and contradiction(entry.ctx, progress[entry.id]) is None
     ]
     return with_entries(compactions, changed) if changed else None
+
+
+def contradicted(
+    compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str
+) -> dict[Ulid, str]:
+    """Owned entries whose stored progress ours does not continue, and why."""
+    found = {}
+    for entry in compactions.entries:
+        if entry.id in progress and owns(entry, worker_id):
+            reason = contradiction(entry.ctx, progress[entry.id])
+            if reason is not None:
+                found[entry.id] = reason
+    return found
 
 
 def finish(
@@ -92,21 +109,11 @@ def finish(
 def release(
     compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str
 ) -> Compactions | None:
-    """Give owned entries back at once, with what they have finished so far."""
-    changed = [
-        replace(entry, status=_S.SCHEDULED, worker=None, ctx=_extended(entry.ctx, progress[entry.id]))
-        for entry in compactions.entries
-        if entry.id in progress and owns(entry, worker_id)
-    ]
+    """Give owned entries back at once, with what they have finished so far if it continues what is stored."""
+    changed = []
+    for entry in compactions.entries:
+        if entry.id in progress and owns(entry, worker_id):
+            ours = progress[entry.id]
+            context = entry.ctx if ours is None or contradiction(entry.ctx, ours) is not None else ours
+            changed.append(replace(entry, status=_S.SCHEDULED, worker=None, ctx=context))
     return with_entries(compactions, changed) if changed else None
-
-
-def _extended(stored: CompactionContext | None, ours: CompactionContext | None) -> CompactionContext | None:
-    """The newer progress.  It may only grow: same ranges, same barrier, longer lists of outputs."""
-    if ours is None or stored is None:
-        return ours or stored
-    assert ours.retention_min_seq == stored.retention_min_seq, "the barrier of a job never changes"
-    assert [sub.range for sub in ours.subcompactions] == [sub.range for sub in stored.subcompactions]
-    for before, after in zip(stored.subcompactions, ours.subcompactions, strict=True):
-        assert after.output_ssts[: len(before.output_ssts)] == before.output_ssts, "outputs are only appended"
-    return ours

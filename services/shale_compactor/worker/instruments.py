@@ -4,10 +4,14 @@ A running job is counted in gauges from claim to end, however it ends.  Only a j
 completed, only one that raised counts as failed; a cancelled or lost one counts as neither.
 """
 
+from collections.abc import Mapping
+
 from shale.env import Env
-from shale.errors import CorruptionError, ShaleError
-from shale.telemetry.error_types import ErrorType, error_type_of
+from shale.errors import CorruptionError
+from shale.telemetry.error_types import ErrorType, error_type_of, is_retryable
 from shale.telemetry.metrics import Metrics
+from shale.types import Ulid
+from shale_compactor.worker.contexts import DamagedProgress
 from shale_compactor.worker.running import RunningJob
 
 _MIB = 1024 * 1024
@@ -16,10 +20,11 @@ _SIZE_CLASSES = ((64 * _MIB, "lt_64m"), (1024 * _MIB, "lt_1g"), (16 * 1024 * _MI
 
 
 class WorkerMetrics:
-    """Counters and gauges of one worker."""
+    """Counters and gauges of one worker.  ``jobs`` are those that run; a scrape looks at them."""
 
-    def __init__(self, metrics: Metrics, env: Env, worker: str) -> None:
+    def __init__(self, metrics: Metrics, env: Env, worker: str, jobs: Mapping[Ulid, RunningJob]) -> None:
         self._clock = env.clock
+        self._jobs = jobs
         self.claimed = metrics.counter("slatedb_compactor_jobs_claimed_total").inc
         self._running = metrics.gauge("slatedb_compactor_running", worker=worker)
         self._output_bytes = metrics.counter("slatedb_compactor_output_bytes_total", worker=worker).inc
@@ -42,26 +47,28 @@ class WorkerMetrics:
             for size_class in (*(name for _, name in _SIZE_CLASSES), "ge_16g")
             for result in ("completed", "failed")
         }
-        self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted").inc
+        self._corrupt_sst = metrics.counter("slatedb_corruption_total", resource="compacted").inc
+        self._corrupt_progress = metrics.counter("slatedb_corruption_total", resource="compactions").inc
         name = "slatedb_compaction_errors_total"
         self._errors = {
             (error_type, retryable): metrics.counter(name, error_type=error_type.value, retryable=retryable).inc
             for error_type in ErrorType
             for retryable in ("true", "false")
         }
+        metrics.before_scrape(self.observe)
 
     def started(self, job: RunningJob) -> None:
         """A claimed job begins."""
         self._running.inc()
         self._inflight_ssts.inc(len(job.plan.views))
-        if job.progress.recovered_bytes:
+        if job.is_resumed:
             self._recovered_jobs()
             self._recovered_bytes(job.progress.recovered_bytes)
 
     def first_row(self, job: RunningJob) -> None:
-        """A job that goes on where another worker stopped has produced its first new row."""
-        if job.progress.recovered_bytes:
-            self._recovery_seconds(self._clock.monotonic_s() - job.started_s)
+        """A job that goes on where another attempt stopped has produced its first new row."""
+        if job.is_resumed:
+            self._recovery_seconds(self._clock.monotonic_s() - job.claimed_s)
 
     def wrote(self, data_bytes: int) -> None:
         """An output SST is in the store."""
@@ -80,32 +87,45 @@ class WorkerMetrics:
         self._input_bytes(job.plan.input_bytes)
         self._ssts_processed(len(job.plan.views))
 
-    def failed(self, job: RunningJob, error: ShaleError) -> None:
+    def failed(self, job: RunningJob, error: Exception) -> None:
         """A job raised."""
         self._observe(job, "failed")
-        self._errors[error_type_of(error), "true" if error.retryable else "false"]()
-        if isinstance(error, CorruptionError):
-            self._corrupt()  # a job reads nothing but SSTs
+        self._count(error)
+        if isinstance(error, CorruptionError) and not isinstance(error, DamagedProgress):
+            self._corrupt_sst()
+
+    def not_begun(self, error: DamagedProgress) -> None:
+        """A claimed job cannot go on from where another attempt stopped."""
+        self._count(error)
 
     def beat(self, now_ms: int) -> None:
         """A heartbeat was written."""
         self._heartbeat(now_ms / 1000)
 
-    def observe(self, jobs: list[RunningJob]) -> None:
+    def observe(self) -> None:
         """Set the gauges that describe the running jobs; the largest stands for all."""
-        writing = sum(bool(job.progress.outputs()) for job in jobs)
-        self._phases["write"].set(writing)
-        self._phases["read"].set(len(jobs) - writing)
+        jobs = [*self._jobs.values()]
+        for name, gauge in self._phases.items():
+            gauge.set(sum(job.phase == name for job in jobs))
         largest = max(jobs, key=lambda job: job.plan.input_bytes, default=None)
         ratio = largest.ratio if largest is not None else 0.0
         self._progress_ratio(ratio)
-        if largest is None or ratio == 0:
-            self._completion(0)
-        else:
-            elapsed_s = self._clock.monotonic_s() - largest.started_s
-            self._completion(self._clock.now_ms() / 1000 + elapsed_s * (1 - ratio) / ratio)
+        left_s = self._seconds_left(largest) if largest is not None else None
+        self._completion(0 if left_s is None else self._clock.now_ms() / 1000 + left_s)
+
+    def _seconds_left(self, job: RunningJob) -> float | None:
+        """At the pace of this attempt so far; ``None`` before its first row."""
+        done, recovered = job.ratio, job.recovered_ratio
+        if done <= recovered:
+            return None
+        return (self._clock.monotonic_s() - job.claimed_s) * (1 - done) / (done - recovered)
+
+    def _count(self, error: Exception) -> None:
+        self._errors[error_type_of(error), "true" if is_retryable(error) else "false"]()
+        if isinstance(error, DamagedProgress):
+            self._corrupt_progress()
 
     def _observe(self, job: RunningJob, result: str) -> None:
         size = job.plan.input_bytes
         size_class = next((name for limit, name in _SIZE_CLASSES if size < limit), "ge_16g")
-        self._durations[size_class, result].observe(self._clock.monotonic_s() - job.started_s)
+        self._durations[size_class, result].observe(self._clock.monotonic_s() - job.claimed_s)

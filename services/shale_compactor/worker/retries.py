@@ -16,7 +16,7 @@ class Retries:
     """Failures per job in this process; a job that another worker finishes is forgotten."""
 
     def __init__(self, options: WorkerOptions) -> None:
-        self._options = options
+        self.options = options
         self._failures: dict[Ulid, _Failures] = {}
 
     def attempt(self, job: Ulid) -> int:
@@ -28,12 +28,12 @@ class Retries:
         """Note a failure and double the wait."""
         count = self.attempt(job)
         # The exponent is bounded, because 2.0 ** 1024 is an error and not a long time.
-        delay_s = self._options.retry_delay_s * 2.0 ** min(count - 1, 60)
-        self._failures[job] = _Failures(count, now_s + min(delay_s, self._options.retry_delay_max_s))
+        delay_s = self.options.retry_delay_s * 2.0 ** min(count - 1, 60)
+        self._failures[job] = _Failures(count, now_s + min(delay_s, self.options.retry_delay_max_s))
 
     def excluded(self, now_s: float) -> set[Ulid]:
         """Jobs that have to wait, or that this worker has given up."""
-        attempts_max = self._options.max_job_attempts
+        attempts_max = self.options.max_job_attempts
         return {
             job
             for job, failures in self._failures.items()

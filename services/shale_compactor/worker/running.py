@@ -10,16 +10,19 @@ from shale_compactor.execution.progress import JobProgress
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RunningJob:
-    """``scope`` ends it; ``attempt`` counts from 1 in this process; ``started_s`` is monotonic.
+    """``scope`` ends it; ``attempt`` counts from 1 in this process; ``claimed_s`` is monotonic.
 
     While ``is_finishing`` the result is being handed over, so the entry may stop being ours by our own doing.
+    ``failure`` is why this worker has given it up itself, while it was running.
     """
 
     plan: Job
     progress: JobProgress
     attempt: int
-    started_s: float
+    claimed_s: float
+    is_resumed: bool = False
     is_finishing: bool = False
+    failure: Exception | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -27,3 +30,13 @@ class RunningJob:
         """Share of the input that is merged, by estimates: 0 to 1."""
         done = self.progress.recovered_bytes + self.progress.merged_bytes
         return min(1.0, done / self.plan.input_bytes) if self.plan.input_bytes else 1.0
+
+    @property
+    def recovered_ratio(self) -> float:
+        """The part of ``ratio`` that was done before this attempt."""
+        return min(1.0, self.progress.recovered_bytes / self.plan.input_bytes) if self.plan.input_bytes else 0.0
+
+    @property
+    def phase(self) -> str:
+        """``read`` until the first new row: planning, and seeking to where another attempt stopped; then ``write``."""
+        return "write" if self.progress.merged_bytes else "read"

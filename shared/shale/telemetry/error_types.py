@@ -9,6 +9,7 @@ from shale.errors import (
     FencedError,
     InvalidRequestError,
     ObjectUpdateTimeout,
+    ShaleError,
     UnavailableError,
 )
 
@@ -48,3 +49,10 @@ def error_type_of(error: BaseException) -> ErrorType:
         if isinstance(error, class_):
             return error_type
     return ErrorType.INTERNAL
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same work may succeed later: our errors say so themselves, and memory and networks come back."""
+    if isinstance(error, ShaleError):
+        return error.retryable
+    return isinstance(error, MemoryError | OSError)

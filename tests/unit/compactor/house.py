@@ -8,11 +8,11 @@ import anyio
 
 from shale.compaction.entries import with_entries
 from shale.env import Env, InlineCpu
-from shale.errors import ShaleError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
 from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
 from shale_compactor.coordinator.coordinator import Coordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
@@ -46,7 +46,7 @@ class FakeExecutor:
 
     env: Env
     gate: anyio.Event | None = None
-    error: ShaleError | None = None
+    error: Exception | None = None
     jobs: list[Job] = field(default_factory=list)
     cancelled: int = 0
 
@@ -101,7 +101,7 @@ class House:
         await coordinator.start()
         return coordinator
 
-    def worker(self, seed: int = 2, **options: object) -> Worker:
+    def worker(self, seed: int = 2, metrics: Metrics | None = None, **options: object) -> Worker:
         env = self.new_env(seed)
         return Worker(
             ManifestStore(self.store, "db", env),
@@ -109,6 +109,7 @@ class House:
             self.executor,
             env,
             WorkerOptions(**options),  # type: ignore[arg-type]
+            metrics=metrics,
         )
 
     async def manifest(self) -> Manifest:

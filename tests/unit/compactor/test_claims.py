@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shale.types import EVERYTHING, CompactionContext, Seq, Subcompaction, WorkerClaim
-from shale_compactor.worker.claims import claim, claimable, finish, heartbeat, owns, release
+from shale_compactor.worker.claims import claim, claimable, contradicted, finish, heartbeat, owns, release
 from tests.unit.compactor.values import S, compactions, drain, entry, spec, sst, ulid
 
 WHAT = spec(runs=(1,), to=1)
@@ -55,9 +55,20 @@ def test_heartbeat_stamps_and_extends_only_owned_entries():
 
 
 @pytest.mark.parametrize("ours", [ctx(), ctx(sst(2)), ctx(sst(1), seq=8)], ids=["shorter", "other", "other barrier"])
-def test_progress_never_shrinks(ours):
-    with pytest.raises(AssertionError):
-        heartbeat(compactions(replace(MINE, ctx=ctx(sst(1)))), {ulid(1): ours}, "me", 70)
+def test_progress_that_does_not_continue_what_is_stored_is_not_published(ours):
+    mine = replace(MINE, ctx=ctx(sst(1)))
+    assert heartbeat(compactions(mine), {ulid(1): ours}, "me", 70) is None
+    assert list(contradicted(compactions(mine), {ulid(1): ours}, "me")) == [ulid(1)]
+    value = release(compactions(mine), {ulid(1): ours}, "me")
+    assert value is not None
+    assert (value.entries[0].status, value.entries[0].ctx) == (S.SCHEDULED, mine.ctx)
+
+
+def test_progress_that_continues_contradicts_nothing():
+    for stored in (None, ctx(), ctx(sst(1))):
+        mine = replace(MINE, ctx=stored)
+        assert contradicted(compactions(mine), {ulid(1): ctx(sst(1), sst(2))}, "me") == {}
+        assert contradicted(compactions(mine), {ulid(1): None}, "me") == {}
 
 
 def test_finish_hands_the_outputs_over():

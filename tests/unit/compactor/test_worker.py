@@ -76,16 +76,17 @@ async def test_a_lost_answer_to_a_claim_counts_as_claimed():
     """docs/protocol.md 1.5: our own write looks like a conflict, and the entry carries our name already."""
     house = await scheduled()
     worker = house.worker()
-    stored = await house.compactions.load()
-    await worker._refreshed()
-    real = worker._stored.update
+    await worker._ledger.refresh()
+    mine = worker._ledger._stored
+    real = mine.update
 
     async def update(dirty):
-        worker._stored.update = real
+        mine.update = real
+        stored = await house.compactions.load()
         await stored.apply(lambda current: claim_edit(current.value, [JOB.id], worker.id, 5))
         return await real(dirty)
 
-    worker._stored.update = update
+    mine.update = update
     (job,) = await worker.claim()
     assert job.plan.id == JOB.id
 
@@ -119,8 +120,7 @@ async def test_a_failed_job_is_released_and_waits_before_the_next_try():
     house = await scheduled()
     house.executor.error = CorruptionError("broken")
     metrics = Metrics()
-    worker = house.worker()
-    worker._metrics = type(worker._metrics)(metrics, house.env, "w")
+    worker = house.worker(metrics=metrics, name="w")
 
     async def was_released():
         return bool(house.executor.jobs) and statuses(await house.stored()) == {9: S.SCHEDULED}
@@ -142,8 +142,7 @@ async def test_a_worker_that_lost_its_job_drops_the_result():
     house = await scheduled()
     house.executor.gate = anyio.Event()
     metrics = Metrics()
-    worker = house.worker()
-    worker._metrics = type(worker._metrics)(metrics, house.env, "w")
+    worker = house.worker(metrics=metrics, name="w")
     other = entry(9, JOB.spec, S.RUNNING, worker=WorkerClaim(worker_id="other", last_heartbeat_ms=0))
 
     async def runs():
@@ -156,7 +155,7 @@ async def test_a_worker_that_lost_its_job_drops_the_result():
         tasks.start_soon(worker.run)
         await eventually(runs)
         await house.edit(other)
-        await worker.beat()
+        await worker._ledger.beat()
         await eventually(was_cancelled)
         tasks.cancel_scope.cancel()
     assert (await house.stored()).entries == (other,)
@@ -197,7 +196,7 @@ async def test_heartbeats_carry_time_and_progress():
     (job,) = await worker.claim()
     await house.executor.run(job.plan, job.progress)
     house.clock.advance(10)
-    await worker.beat()
+    await worker._ledger.beat()
     (stored,) = (await house.stored()).entries
     assert owns(stored, worker.id)
     assert stored.worker.last_heartbeat_ms == house.clock.ms
