@@ -11,11 +11,12 @@ from shale.format.names import parse_sst_key, parse_wal_key, sst_key, wal_key
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.port import Create
+from shale.testing.compaction_rules import check_compactions_step, check_finished_in_manifest, check_inputs_are_pinned
 from shale.testing.history import Mutation
 from shale.testing.ownership import check_step
 from shale.testing.sequenced_rules import SequencedRules
 from shale.testing.sim_process import START_MS
-from shale.types import Compactions, CompactionStatus, Manifest, Ulid
+from shale.types import Compactions, Manifest, Ulid
 
 if TYPE_CHECKING:
     from shale.testing.simulation import Simulation
@@ -39,7 +40,7 @@ class DatabaseRules:
         )
         self.compactions: SequencedRules[Compactions] = SequencedRules(
             CompactionsStore(sim.memory, root, env, sim.metrics).namespace,
-            check_step=_check_compactions_step,
+            check_step=check_compactions_step,
             boundaries=boundaries,
             boundary_may_go=boundary_may_go,
         )
@@ -48,11 +49,14 @@ class DatabaseRules:
         """See ``Rules``."""
         if not mutation.key.startswith(f"{self.root}/"):
             return
-        newest_before = self.manifests.latest_id
+        newest_before, jobs_before = self.manifests.latest_id, self.compactions.latest_id
         self.manifests.after(mutation, sim)
         self.compactions.after(mutation, sim)
         if self.manifests.latest_id > newest_before:
             self._check_ssts_exist(self.manifests.latest, sim, mutation)
+            self._check_pins(sim, mutation)
+        elif self.compactions.latest_id > jobs_before:
+            self._check_finished(mutation)
         elif (wal_id := parse_wal_key(self.root, mutation.key)) is not None:
             self._check_wal(wal_id, mutation, sim)
         elif mutation.op == "delete" and (sst_id := parse_sst_key(self.root, mutation.key)) is not None:
@@ -63,6 +67,17 @@ class DatabaseRules:
         for sst_id in manifest.ssts():
             key = sst_key(external.get(sst_id, self.root), sst_id)
             assert key in sim.memory._objects, f"{mutation} refers to {key}, which does not exist"
+
+    def _check_pins(self, sim: "Simulation", mutation: Mutation) -> None:
+        versions, newest = self.manifests.versions, self.manifests.latest_id
+        if newest - 1 in versions:
+            now_ms = _now_ms(sim)
+            check_inputs_are_pinned(versions[newest - 1], versions[newest], versions, now_ms, mutation)
+
+    def _check_finished(self, mutation: Mutation) -> None:
+        base = self.compactions.versions.get(self.compactions.latest_id - 1)
+        if base is not None and self.manifests.latest_id:
+            check_finished_in_manifest(base, self.compactions.latest, self.manifests.latest, mutation)
 
     def _check_unused(self, sst_id: Ulid, mutation: Mutation, sim: "Simulation") -> None:
         for manifest_id, manifest in self._protected(sim):
@@ -93,23 +108,11 @@ class DatabaseRules:
         """The latest manifest and those of its live checkpoints."""
         if not self.manifests.latest_id:
             return []
-        now_ms = START_MS + int(sim.loop.time() * 1000)
+        now_ms = _now_ms(sim)
         ids = {self.manifests.latest_id}
         ids.update(entry.manifest_id for entry in self.manifests.latest.checkpoints if not entry.is_expired(now_ms))
         return [(manifest_id, self.manifests.versions[manifest_id]) for manifest_id in sorted(ids)]
 
 
-def _check_compactions_step(base: Compactions, new: Compactions, mutation: Mutation) -> None:
-    assert new.compactor_epoch >= base.compactor_epoch, f"{mutation}: compactor_epoch falls"
-    # A coordinator may finish an entry and forget it in one step, if a younger finished one stays.
-    youngest_finished = max((entry.id for entry in new.entries if not entry.is_active), default=Ulid(0))
-    forgettable = youngest_finished if mutation.role == "compactor" else Ulid(0)
-    for entry in base.entries:
-        now = new.get(entry.id)
-        kept = now is not None or not entry.is_active or entry.id < forgettable
-        assert kept, f"{mutation}: the active compaction {entry.id} is gone"
-        if now is not None and entry.status.is_finished:
-            assert now.status is entry.status, f"{mutation}: {entry.id} was {entry.status} and is now {now.status}"
-    for entry in new.entries:
-        if entry.status is CompactionStatus.RUNNING:
-            assert entry.worker is not None, f"{mutation}: {entry.id} runs without a worker"
+def _now_ms(sim: "Simulation") -> int:
+    return START_MS + int(sim.loop.time() * 1000)
