@@ -36,3 +36,16 @@ def _quiet_logs() -> Iterator[None]:
     logger.setLevel(logging.CRITICAL)
     yield
     logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _situations_come_up(request: pytest.FixtureRequest) -> Iterator[None]:
+    """At the end of a module: every row has met what it is about (``tests.simulation.reached``)."""
+    from tests.simulation.reached import rows_of
+
+    rows = rows_of(request.module)
+    for row in rows:
+        row.forget()
+    yield
+    never = {row.name: row.missing() for row in rows if row.missing()}
+    assert not never, f"situations that no seed has produced: {never}"

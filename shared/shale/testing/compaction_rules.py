@@ -45,7 +45,9 @@ def check_finished_in_manifest(base: Compactions, new: Compactions, latest: Mani
             continue
         kept = _sources(entry.spec) - _destination(entry.spec)
         left = kept & _present(entry.spec.segment, latest)
-        assert not left, f"{mutation}: {entry.id} is Completed, but its sources {sorted(map(str, left))} are still there"
+        assert not left, (
+            f"{mutation}: {entry.id} is Completed, but its sources {sorted(map(str, left))} are still there"
+        )
         if before.output_ssts:
             tree = latest.tree_of(entry.spec.segment)
             shown = {view.sst.id for run in tree.compacted for view in run.ssts} if tree is not None else set()
@@ -81,7 +83,9 @@ def _check_nothing_is_lost(base: Compactions, new: Compactions, mutation: Mutati
 def _check_status(before: Compaction, now: Compaction, mutation: Mutation) -> None:
     assert now.spec == before.spec, f"{mutation}: the spec of {now.id} changed"
     if before.status.is_finished:
-        assert now.status is before.status, f"{mutation}: {now.id} was {before.status.name} and is now {now.status.name}"
+        assert now.status is before.status, (
+            f"{mutation}: {now.id} was {before.status.name} and is now {now.status.name}"
+        )
     if now.status is _S.COMPACTED and before.status is not _S.COMPACTED:
         assert before.status is _S.RUNNING, f"{mutation}: {now.id} was {before.status.name} and not Running"
         assert _worker(before) == _worker(now), f"{mutation}: {now.id} was finished by a worker that did not own it"

@@ -4,6 +4,7 @@
 field of his; 8, 10 and 11 need the rows and belong to the tests that know what was written.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shale.env import Env, InlineCpu
@@ -29,12 +30,21 @@ class DatabaseRules:
         manifests, compactions: the rules of the two namespaces; ``.versions`` and ``.latest`` show what was written.
     """
 
-    def __init__(self, sim: "Simulation", root: str, *, boundaries: bool = True, boundary_may_go: bool = False) -> None:
+    def __init__(
+        self,
+        sim: "Simulation",
+        root: str,
+        *,
+        boundaries: bool = True,
+        boundary_may_go: bool = False,
+        union: bool = False,
+    ) -> None:
+        """``boundaries`` and ``boundary_may_go``: see ``SequencedRules``; ``union``: L0s may be listed twice."""
         env = Env(sim.memory._clock, sim.rng, InlineCpu())
         self.root = root
         self.manifests: SequencedRules[Manifest] = SequencedRules(
             ManifestStore(sim.memory, root, env, sim.metrics).namespace,
-            check_step=check_step,
+            check_step=partial(check_step, union=union),
             boundaries=boundaries,
             boundary_may_go=boundary_may_go,
         )

@@ -27,11 +27,21 @@ class Mutation:
         return f"{self.time_s:12.4f} {self.process}: {self.op} {self.key}{size}"
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A put that the store refused, because somebody else had created the object."""
+
+    time_s: float
+    process: str
+    key: str
+
+
 @dataclass(slots=True)
 class History:
-    """All mutations in order.  Two runs with one seed have equal fingerprints."""
+    """All mutations in order, and the puts that lost.  Two runs with one seed have equal fingerprints."""
 
     mutations: list[Mutation] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
     requests: int = 0
     _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
@@ -39,6 +49,8 @@ class History:
         """Add a request that reached the store to the fingerprint."""
         self.requests += 1
         self._digest.update(f"{time_s!r} {process} {op} {key} {outcome}\n".encode())
+        if op == "put" and outcome != "ok":
+            self.refusals.append(Refusal(time_s, process, key))
 
     def append(self, mutation: Mutation) -> None:
         """Add a mutation."""
@@ -53,6 +65,14 @@ class History:
     def of(self, key_part: str) -> list[Mutation]:
         """The mutations of keys that contain a text."""
         return [mutation for mutation in self.mutations if key_part in mutation.key]
+
+    def refused(self, process: str, key_part: str = "") -> list[Refusal]:
+        """The puts of a process that lost, at keys that contain a text."""
+        return [refusal for refusal in self.refusals if refusal.process == process and key_part in refusal.key]
+
+    def creator(self, key: str) -> str | None:
+        """The process that created an object, as far as it is known."""
+        return next((mutation.process for mutation in self.mutations if mutation.key == key), None)
 
     def tail(self, count: int = 40) -> str:
         """The last mutations as text, for messages."""

@@ -18,9 +18,12 @@ _WRITERS_FIELDS = (
 _EMPTY = Tree()
 
 
-def check_step(base: Manifest, new: Manifest, mutation: Mutation) -> None:
-    """Judge one step by the role of the process that made it; unknown roles may only change checkpoints."""
-    _check_shape(new, mutation)
+def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool = False) -> None:
+    """Judge one step by the role of the process that made it; unknown roles may only change checkpoints.
+
+    ``union``: an L0 may be listed twice, as in a union that SlateDB made (docs/protocol.md 11.2).
+    """
+    _check_shape(new, mutation, union=union)
     assert new.writer_epoch >= base.writer_epoch, f"{mutation}: writer_epoch falls"
     assert new.compactor_epoch >= base.compactor_epoch, f"{mutation}: compactor_epoch falls"
     if mutation.role != "writer":
@@ -59,16 +62,17 @@ def _check_compactors_tree(base: Tree, new: Tree, mutation: Mutation) -> None:
         assert new.last_compacted_l0_sst_view_id == newest_taken, f"{mutation}: the watermark is not {newest_taken}"
 
 
-def _check_shape(manifest: Manifest, mutation: Mutation) -> None:
+def _check_shape(manifest: Manifest, mutation: Mutation, *, union: bool) -> None:
     runs = [run.id for _, tree in manifest.trees() for run in tree.compacted]
     assert len(runs) == len(set(runs)), f"{mutation}: run ids repeat: {runs}"
     for _, tree in manifest.trees():
         assert all(left.id > right.id for left, right in pairwise(tree.compacted)), f"{mutation}: runs do not descend"
         view_ids, sst_ids = [view.id for view in tree.l0], [view.sst.id for view in tree.l0]
-        assert len(view_ids) == len(set(view_ids)), f"{mutation}: L0 view ids repeat: {_ids(tree.l0)}"
+        assert union or len(view_ids) == len(set(view_ids)), f"{mutation}: L0 view ids repeat: {_ids(tree.l0)}"
         assert tree.last_compacted_l0_sst_view_id not in view_ids, f"{mutation}: the watermark's L0 is still there"
-        assert len(sst_ids) == len(set(sst_ids)), f"{mutation}: L0 SST ids repeat: {_ids(tree.l0)}"
-        assert all(newer.ms >= older.ms for newer, older in pairwise(sst_ids)), f"{mutation}: L0 times are not in order"
+        assert union or len(sst_ids) == len(set(sst_ids)), f"{mutation}: L0 SST ids repeat: {_ids(tree.l0)}"
+        in_order = all(newer.ms >= older.ms for newer, older in pairwise(sst_ids))
+        assert union or in_order, f"{mutation}: L0 times are not in order"
     prefixes = [segment.prefix for segment in manifest.segments]
     assert prefixes == sorted(prefixes), f"{mutation}: segments are not in order"
     assert not any(right.startswith(left) for left, right in pairwise(prefixes)), f"{mutation}: segments nest"

@@ -105,6 +105,11 @@ class SimStore:
 
         self._faults.append(Hook(Moment.BEFORE, op, key_part, skip, chosen))
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether a fault that was asked for has not struck yet."""
+        return bool(self._faults)
+
     async def get(self, key: str) -> Got | None:
         """See ``ObjectStore``."""
         return await self._send(_Request("get", key, lambda: self._memory.get(key)))

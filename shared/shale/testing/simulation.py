@@ -173,7 +173,9 @@ class Simulation:
         seconds: float = 0.0,
         until: Callable[[], bool] | None = None,
     ) -> None:
-        """Let time pass until it is over, every process has ended, or ``until`` holds (asked after every mutation).
+        """Let time pass until it is over, every process has ended, or ``until`` holds.
+
+        ``until`` is asked after every mutation and whenever a process has ended or was killed.
 
         Raises:
             SimulationError: see the module.
@@ -187,6 +189,10 @@ class Simulation:
         if self.loop.is_idle and any(process.is_running for process in self.processes):
             waiting = "\n".join(_stack_of(process) for process in self.processes if process.is_running)
             raise SimulationError(f"seed {self.seed}: nobody will ever wake these processes:\n{waiting}")
+
+    def pause(self) -> None:
+        """Let ``run`` return; a hook calls this to hand over to the test at a certain request."""
+        self.loop.stop_if_running()
 
     def heal(self, *, thaw: bool = True) -> None:
         """No more faults; every frozen process goes on."""
@@ -264,7 +270,9 @@ class Simulation:
 
     def note_end(self) -> None:
         """A process ended, in whatever way: there may be nothing left to run."""
-        if not self._is_closing and not self._has_work():
+        if self._is_closing:
+            return
+        if not self._has_work() or (self._until is not None and self._until()):
             self.loop.stop_if_running()
 
     def note_failure(self, what: str, error: BaseException) -> None:

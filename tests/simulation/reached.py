@@ -1,0 +1,75 @@
+"""Rows of the fault catalogue, and whether they ever produce the situation that they are about.
+
+A row whose fault never hits proves nothing.  So a row names its situations, notes the ones that a seed has met, and
+fails at the end of its module if enough seeds ran and one of them never came up::
+
+    @row("a claim lost to the coordinator", "the coordinator lost to a claim")
+    def test_f4_5_a_claim_meets_the_coordinators_write(seed: int, reached: Reached) -> None:
+        ...
+        reached("a claim lost to the coordinator", when=...)
+
+The decorated function takes the seed alone, so other tests may run it too.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import pytest
+
+from tests.simulation.conftest import DEFAULT_SEEDS, seeds
+
+
+class Reached:
+    """What one row has met so far, over all seeds that ran in this process."""
+
+    def __init__(self, name: str, situations: Iterable[str], within: int) -> None:
+        self.name = name
+        self.situations = tuple(situations)
+        self.within = within
+        self.seeds = 0
+        self.met: Counter[str] = Counter()
+
+    def __call__(self, situation: str, *, when: bool = True) -> None:
+        """Note that a seed has met a situation."""
+        assert situation in self.situations, f"{self.name} does not name {situation!r}"
+        if when:
+            self.met[situation] += 1
+
+    def missing(self) -> list[str]:
+        """What enough seeds should have met and did not."""
+        if self.seeds < self.within:
+            return []
+        return [situation for situation in self.situations if not self.met[situation]]
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.seeds = 0
+        self.met.clear()
+
+
+Row = Callable[[int, Reached], None]
+
+
+def row(*situations: str, within: int = DEFAULT_SEEDS) -> Callable[[Row], Callable[[int], None]]:
+    """Parametrise ``seed``; every ``within`` seeds in a row should meet every situation."""
+
+    def decorate(test: Row) -> Callable[[int], None]:
+        reached = Reached(test.__name__, situations, within)
+
+        def run(seed: int) -> None:
+            reached.seeds += 1
+            test(seed, reached)
+
+        run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+        run.__module__ = test.__module__
+        run.reached = reached  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("seed", seeds())(run)
+
+    return decorate
+
+
+def rows_of(module: ModuleType) -> list[Reached]:
+    """The rows that a module defines."""
+    own = [test for test in vars(module).values() if getattr(test, "__module__", None) == module.__name__]
+    return [test.reached for test in own if hasattr(test, "reached")]

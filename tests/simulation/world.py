@@ -1,0 +1,172 @@
+"""A simulated database under all rules, and the questions that every row of docs/protocol.md 16.4 asks."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+
+from shale.format.names import parse_sst_key
+from shale.protocol.manifest_invariants import newest_l0_ms
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.history import Mutation
+from shale.testing.sim_store import Moment
+from shale.testing.simulation import SimProcess, Simulation
+from shale.types import Compaction, Compactions, CompactionStatus, Entry, Manifest, Ulid
+from shale_compactor.process import CompactorOptions
+from tests.simulation.gc_house import collect_once, quick
+from tests.simulation.lsm import OPTIONS, ROOT, SCHEDULER, Load, compactor, lifter, writer
+from tests.simulation.row_rules import RowRules
+
+S = CompactionStatus
+_CHECKPOINTS_EXPIRE_S = 2000.0
+
+
+class World:
+    """A simulation with the rules of a database.
+
+    Args:
+        rows: whether every manifest must show every row; off where a test compares them itself.
+        union: L0s may be listed twice, as in a union that SlateDB made.
+    """
+
+    def __init__(self, sim: Simulation, *, rows: bool = True, union: bool = False) -> None:
+        self.sim = sim
+        self.rules = DatabaseRules(sim, ROOT, union=union)
+        self.rows = RowRules()
+        self._checks_rows = rows
+        sim.watch(self.rules, *((self.rows,) if rows else ()))
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.rules.manifests.latest
+
+    @property
+    def compactions(self) -> Compactions:
+        return self.rules.compactions.latest if self.rules.compactions.latest_id else Compactions()
+
+    def filled(self, flushes: int, load: Load | None = None, *, loads: Sequence[Load] = ()) -> "World":
+        """Write some L0s before anything else happens, without faults."""
+        chosen = load if load is not None else Load(snapshots=True)
+        process = self.sim.start(
+            writer, "first", role="writer", flushes=flushes, pause_s=1.0, load=chosen, loads=tuple(loads)
+        )
+        self.sim.run(hours=1)
+        assert process.error is None
+        return self
+
+    def layered(self, runs: int, *, gap: int = 1) -> "World":
+        """Turn the oldest L0s into runs."""
+        process = self.sim.start(lifter, "lifter", role="compactor", runs=runs, gap=gap)
+        self.sim.run(hours=1)
+        assert process.error is None
+        return self
+
+    def versions_of(self, job: Ulid) -> Iterator[Compaction]:
+        """What the compactions file ever said about a job, in order."""
+        for file_id in sorted(self.rules.compactions.versions):
+            entry = self.rules.compactions.versions[file_id].get(job)
+            if entry is not None:
+                yield entry
+
+    def path_of(self, job: Ulid) -> list[CompactionStatus]:
+        """The states of a job, without repetitions."""
+        path: list[CompactionStatus] = []
+        for entry in self.versions_of(job):
+            if not path or path[-1] is not entry.status:
+                path.append(entry.status)
+        return path
+
+    def outcome(self, job: Ulid) -> CompactionStatus:
+        """The last thing that was said about a job."""
+        return self.path_of(job)[-1]
+
+    def has(self, job: Ulid, *states: CompactionStatus) -> bool:
+        """Whether the job is in one of these states now."""
+        entry = self.compactions.get(job)
+        return entry is not None and entry.status in states
+
+    def any_in(self, *states: CompactionStatus) -> bool:
+        """Whether some job is in one of these states now."""
+        return any(entry.status in states for entry in self.compactions.entries)
+
+    def pause_at(self, process: SimProcess, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
+        """Freeze a process when it is about to send a request, and let ``sim.run`` return there."""
+
+        def pause() -> None:
+            process.freeze(seconds)
+            self.sim.pause()
+
+        process.network.hook(Moment.BEFORE, op, key_part, pause, skip=skip)
+
+    def run_until(self, condition: Callable[[], bool], *, minutes: float = 10.0, why: str = "") -> None:
+        """Let time pass until the condition holds; it has to."""
+        self.sim.run(minutes=minutes, until=condition)
+        assert condition(), f"{why or 'it never happened'}: {self.compactions.entries}"
+
+    def is_settled(self) -> bool:
+        """Nothing is under way and too few L0s are left for another compaction."""
+        return self.is_idle() and len(self.manifest.tree.l0) < SCHEDULER.min_compaction_sources
+
+    def is_idle(self) -> bool:
+        """No writer is at work and no job is active."""
+        busy = any(process.is_running and process.role == "writer" for process in self.sim.processes)
+        active = any(entry.is_active for entry in self.compactions.entries)
+        return self.compactions.compactor_epoch > 0 and not busy and not active
+
+    def settle(self, options: CompactorOptions = OPTIONS) -> None:
+        """Heal, start a fresh compactor, and wait until it has done everything there is to do."""
+        done = self.is_settled if options.coordinator.scheduler is OPTIONS.coordinator.scheduler else self.is_idle
+        self.sim.heal()
+        process = self.sim.start(compactor, "last", role="compactor", options=options)
+        self.sim.run(hours=6, until=lambda: self.compactions.compactor_epoch > 0 and process.is_running and done())
+        assert done(), f"still to do: {self.compactions.entries} over {len(self.manifest.tree.l0)} L0s"
+        finished = [entry for entry in self.compactions.entries if not entry.is_active]
+        assert len(finished) <= 1, f"finished entries pile up: {finished}"
+        if self._checks_rows:
+            self.rows.check(self.sim, self.manifest)
+
+    def conclude(self, options: CompactorOptions = OPTIONS) -> None:
+        """Settle, stop everything, and let the collector clean up: only what somebody needs is left (16.8)."""
+        self.settle(options)
+        self.sim.kill_all()
+        last = self.sim.start(
+            collect_once, "cleaner", role="gc", options=quick(), at_s=self.sim.loop.time() + _CHECKPOINTS_EXPIRE_S
+        )
+        self.sim.run(hours=2)
+        assert last.error is None, last.error
+        assert not self.manifest.checkpoints, "expired checkpoints stay"
+        bound_ms = min([newest_l0_ms(self.manifest), *(entry.id.ms for entry in self.compactions.entries)])
+        for key in self.sim.objects(f"{ROOT}/compacted/"):
+            sst_id = parse_sst_key(ROOT, key)
+            assert sst_id is not None
+            assert sst_id.ms >= bound_ms or sst_id in self.manifest.ssts(), f"garbage stays: {key}"
+
+    def owners(self) -> dict[int, Sequence[str]]:
+        """Who has ever run which compaction, in order."""
+        owners: dict[int, list[str]] = defaultdict(list)
+        for version in self.rules.compactions.versions.values():
+            for entry in version.entries:
+                if entry.worker is not None and entry.worker.worker_id not in owners[entry.id]:
+                    owners[entry.id].append(entry.worker.worker_id)
+        return dict(owners)
+
+    def stored_rows(self) -> list[Entry]:
+        """Every row that the root tree shows, by key and descending sequence number."""
+        return sorted(self.rows.rows_of(self.sim, self.manifest.tree.views()), key=lambda row: (row.key, -row.seq))
+
+    def live_manifests(self) -> Iterator[Mutation]:
+        """The mutations that became versions of the manifest, without what landed behind the boundary."""
+        return self._live("/manifest/")
+
+    def live_compactions(self) -> Iterator[Mutation]:
+        """The same for the compactions."""
+        return self._live("/compactions/")
+
+    def _live(self, part: str) -> Iterator[Mutation]:
+        rules = self.rules.manifests if part == "/manifest/" else self.rules.compactions
+        for mutation in self.sim.history.of(part):
+            file_id = rules.namespace.parse(mutation.key)
+            if mutation.op != "delete" and file_id is not None and file_id not in rules.zombies:
+                yield mutation
+
+
+def running(sim: Simulation, role: str) -> list[SimProcess]:
+    return [process for process in sim.running if process.role == role]
