@@ -6,7 +6,7 @@ from tests.simulation.reached import Reached, row
 from tests.simulation.world import World
 
 
-@row("somebody died", "a job was resumed", "a put was refused", within=24)
+@row("somebody died", "a job was resumed", "a put was refused")
 def test_compactors_under_a_mixture_of_faults(seed: int, reached: Reached) -> None:
     """Coordinators, workers and a writer that fail, freeze and die; healed, everything is done and every row there."""
     with Simulation(seed, swarm=True) as sim:

@@ -257,7 +257,7 @@ def two_running(sim: Simulation, world: World, chance: random.Random, specs: lis
         hand.freeze(chance.choice((10.0, 14.0, 18.0)))
 
 
-@row("an heir took over", "jobs of the scheduler beside them", within=8)
+@row("an heir took over", "jobs of the scheduler beside them")
 def test_f4_11_and_12_submissions_of_all_kinds(seed: int, reached: Reached) -> None:
     """Each ends Failed or runs; runs are rebuilt under their ids, and no stale result replaces a newer run."""
     chance = random.Random(seed)
