@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 
 from shale.env import Env
-from shale.errors import LatestRecordMissing
+from shale.errors import InvalidDbState, LatestRecordMissing, UnavailableError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -23,6 +23,8 @@ from shale_compactor.first_error import first_error
 from shale_compactor.nudge import Nudge
 from shale_compactor.worker.options import WorkerOptions, check_heartbeats
 from shale_compactor.worker.worker import Worker
+
+_RESIGN_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +108,11 @@ class Compactor:
         # What cannot be read is found before the manifest changes hands, and whoever coordinates goes on.
         await self._compactions.try_read_latest()
         if not self._options.take_over:
-            await require_no_live_coordinator(self._compactions, self._env, self._options.coordinator)
+            await require_no_live_coordinator(latest.value, self._compactions, self._env, self._options.coordinator)
         await self.coordinator.start()
 
     async def run(self) -> None:
-        """Coordinate and work until cancelled; claims are given back on the way out.
+        """Coordinate and work until cancelled; claims and the epoch are given back on the way out.
 
         Raises:
             FencedError: another coordinator has taken over.
@@ -122,3 +124,15 @@ class Compactor:
                     tasks.start_soon(self.worker.run, name="worker")
         except BaseExceptionGroup as group:
             raise first_error(group) from group
+        except anyio.get_cancelled_exc_class():
+            await self._resign()
+            raise
+
+    async def _resign(self) -> None:
+        """Tell whoever comes next that nobody coordinates now; a database that is being destroyed is left alone."""
+        with anyio.move_on_after(_RESIGN_TIMEOUT_S, shield=True):
+            try:
+                await self._require_alive()
+                await self.coordinator.resign()
+            except (UnavailableError, InvalidDbState):
+                return  # the next one then waits until our last signs of life have grown old

@@ -1,50 +1,33 @@
 """The coordinator: the one process that plans compactions, hands them out and commits their results.
 
-It holds the compactor epoch in both kinds of files.  Compactions are read before the manifest and written after it,
-always: a result that the compactions call finished is then contained in every manifest read after them.
+It holds the compactor epoch in both kinds of files.  A round looks (``state_view``), decides (``states.round``),
+stores (``writing``) and tells (``reporting``); this is the loop around it.
 
 Source: docs/protocol.md 6.1, 6.4, 6.6.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
-from shale.compaction.entries import count_using_capacity, retained, with_entries, with_status
-from shale.compaction.specs import describe
-from shale.compaction.validation import check_proposal
+from shale.compaction.entries import with_status
 from shale.env import Env
-from shale.errors import FencedError, InvalidCompaction, InvalidDbState, ObjectVersionExists, ProtocolPanic
-from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
-from shale.protocol.manifest_store import COMPACTOR, FenceableManifest, ManifestStore
-from shale.protocol.transactional import Fenceable
-from shale.protocol.versioned import Versioned
-from shale.telemetry.events import Event
-from shale.telemetry.log import get_logger
+from shale.errors import FencedError
+from shale.protocol.compactions_store import CompactionsStore, FenceableCompactions
+from shale.protocol.manifest_store import FenceableManifest, ManifestStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Compaction, Compactions, CompactionStatus, Ulid
-from shale_compactor.coordinator.instruments import CoordinatorMetrics
-from shale_compactor.coordinator.manifest_commit import commit_manifest
+from shale.types import Compactions, CompactionStatus, Ulid
 from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.reporting import Reporter
+from shale_compactor.coordinator.state_view import StateView, refresh_view
+from shale_compactor.coordinator.succession import resign, take_office
+from shale_compactor.coordinator.writing import write_both
 from shale_compactor.nudge import Nudge
-from shale_compactor.states.commit import admit_submitted, commit_compacted
-from shale_compactor.states.merge_state import merge_remote
-from shale_compactor.states.reclaim import Sighting, observe, plan_reclaim
-from shale_compactor.states.startup import plan_startup
-from shale_compactor.states.step import Rejected, Step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-log = get_logger("compactor")
+from shale_compactor.states.reclaim import Sighting, observe
+from shale_compactor.states.round import Policy, plan_round, plan_tick
+from shale_compactor.states.step import Step
 
 
 class Coordinator:
-    """Use ``start`` once, then ``run``; or ``tick`` and ``commit_tick`` by hand.
-
-    ``local`` holds more than the stored compactions: entries that finished here stay until a write that knows about
-    it has succeeded, so that an older copy cannot bring them back.
-    """
+    """Use ``start`` once, then ``run``, then ``resign``; or ``tick`` and ``commit_tick`` by hand."""
 
     def __init__(
         self,
@@ -64,31 +47,38 @@ class Coordinator:
         self._compactions_store = compactions
         self._env = env
         self._options = options
-        self._metrics = CoordinatorMetrics(metrics if metrics is not None else Metrics())
+        self._policy = Policy(
+            scheduler=options.scheduler,
+            capacity=options.max_concurrent_compactions,
+            trivial_moves=options.enable_trivial_move,
+        )
+        self._reporter = Reporter(metrics if metrics is not None else Metrics())
         self._jobs_ready = jobs_ready if jobs_ready is not None else Nudge()
         self._results_ready = results_ready if results_ready is not None else Nudge()
-        self._manifest: FenceableManifest | None = None
-        self._compactions: FenceableCompactions | None = None
-        self._local = Compactions()
+        self._view: StateView | None = None
         self._seen: Mapping[Ulid, Sighting] = {}
         self.last_poll_s: float | None = None
 
     @property
+    def view(self) -> StateView:
+        """Both files and all jobs; ``start`` has taken the epoch."""
+        assert self._view is not None, "start first"
+        return self._view
+
+    @property
     def manifest(self) -> FenceableManifest:
-        """The manifest under our epoch; ``start`` has claimed it."""
-        assert self._manifest is not None, "start first"
-        return self._manifest
+        """The manifest under our epoch."""
+        return self.view.manifest
 
     @property
     def compactions(self) -> FenceableCompactions:
         """The compactions file under our epoch."""
-        assert self._compactions is not None, "start first"
-        return self._compactions
+        return self.view.compactions
 
     @property
     def local(self) -> Compactions:
         """What this process knows about all jobs."""
-        return self._local
+        return self.view.local
 
     async def start(self) -> None:
         """Take the epoch, first in the manifest, then in the compactions, and take stock of inherited jobs.
@@ -97,17 +87,13 @@ class Coordinator:
             LatestRecordMissing: there is no database yet.
             FencedError: another coordinator started at the same time and is ahead.
         """
-        self._manifest = await Fenceable.claim(await self._manifests.load(), COMPACTOR)
-        epoch = self._manifest.epoch
-        stored = await self._compactions_store.load_or_create()
-        self._compactions = await Fenceable.claim_epoch(stored, COORDINATOR, epoch)
-        step = await self._take_stock()
-        stored_epochs = (self.manifest.value.compactor_epoch, self.compactions.value.compactor_epoch)
-        if stored_epochs != (epoch, epoch):
-            raise ProtocolPanic("the epochs of manifest and compactions differ", ours=epoch, stored=stored_epochs)
-        self._metrics.epoch(epoch)
-        self._metrics.observe(self.manifest.value, self._local)
-        self._report(step)
+        self._view, step = await take_office(self._manifests, self._compactions_store, self._reporter.merged)
+        self._reporter.took_office(self.manifest.epoch)
+        self._tell(step)
+
+    async def resign(self) -> None:
+        """Give the epoch up after a clean stop, so that the next coordinator may start at once."""
+        await resign(self.manifest)
 
     async def run(self) -> None:
         """Tick until cancelled or fenced.
@@ -118,8 +104,7 @@ class Coordinator:
         try:
             await self._run()
         except FencedError as error:
-            self._metrics.fenced()
-            log.warning(Event.COMPACTOR_FENCED, epoch=self.manifest.epoch, error=error)
+            self._reporter.fenced(self.manifest.epoch, error)
             raise
 
     async def _run(self) -> None:
@@ -130,172 +115,65 @@ class Coordinator:
             if now_s >= next_tick_s:
                 await self.tick()
                 next_tick_s = max(next_tick_s + self._options.poll_interval_s, clock.monotonic_s())
-            elif self._has_active:
+            elif self.view.has_active:
                 await self.commit_tick()
             wait_s = next_tick_s - clock.monotonic_s()
-            if self._has_active:
+            if self.view.has_active:
                 wait_s = min(wait_s, self._options.commit_compacted_interval_s)
             await self._results_ready.wait(max(wait_s, 0.0))
 
     async def tick(self) -> None:
-        """One round: refresh, reclaim, commit, schedule, validate.
+        """One round: look, take back what silent workers hold, commit, admit, propose.
 
         Raises:
             FencedError: another coordinator has taken over.
+            InvalidDbState: the database is being destroyed.
         """
-        await self._refresh()
-        await self._reclaim()
-        await self._carry_out(commit_compacted(self.manifest.value, self._local))
-        await self._schedule()
-        step = admit_submitted(self.manifest.value, self._local, trivial_moves=self._options.enable_trivial_move)
-        await self._carry_out(step)
-        self._metrics.observe(self.manifest.value, self._local)
-
-    async def commit_tick(self) -> None:
-        """Between two rounds: commit what workers have finished, and plan on if that made room.
-
-        Raises:
-            FencedError: another coordinator has taken over.
-        """
-        await self.compactions.refresh()
-        self._merge()
-        if not with_status(self._local, CompactionStatus.COMPACTED):
-            return
-        # The results are judged by the newest manifest, which is read after the compactions.
-        await self.manifest.refresh()
-        await self._carry_out(commit_compacted(self.manifest.value, self._local))
-        await self._schedule()
-        await self._carry_out(
-            admit_submitted(self.manifest.value, self._local, trivial_moves=self._options.enable_trivial_move)
-        )
-        self._metrics.observe(self.manifest.value, self._local)
-
-    @property
-    def _has_active(self) -> bool:
-        return any(entry.is_active for entry in self._local.entries)
-
-    async def _take_stock(self) -> Step:
-        """Settle what the last coordinator left, in one write (docs/protocol.md 6.4, step 5)."""
-        conflicts = 0
-        while True:
-            base = self.compactions.prepare_dirty()
-            step = plan_startup(self.manifest.value, base.value)
-            self._local = step.compactions
-            try:
-                await self._store_local(base)
-            except ObjectVersionExists:
-                conflicts += 1
-                await self.compactions.recover(conflicts)
-            else:
-                return step
-
-    async def _refresh(self) -> None:
-        await self.compactions.refresh()
-        self._merge()
-        await self.manifest.refresh()
-        if not self.manifest.value.initialized:
-            raise InvalidDbState("the database is being destroyed")
+        await refresh_view(self.view)
         if self._require_alive is not None:
             await self._require_alive()
-        self.last_poll_s = self._env.clock.monotonic_s()
-
-    def _merge(self) -> None:
-        merged = merge_remote(self._local, self.compactions.value)
-        for entry in merged.ignored:
-            log.error(Event.COMPACTION_REMOTE_IGNORED, compaction_id=str(entry.id), status=entry.status.name.lower())
-        self._local = merged.compactions
-
-    async def _reclaim(self) -> None:
         now_s = self._env.clock.monotonic_s()
-        self._seen = observe(self._seen, self._local, now_s)
-        plan = plan_reclaim(
-            self.manifest.value,
-            self._local,
-            self._seen,
-            now_s=now_s,
-            timeout_s=self._options.worker_heartbeat_timeout_s,
+        self.last_poll_s = now_s
+        self._seen = observe(self._seen, self.local, now_s)
+        await self._carry_out(
+            plan_tick(
+                self.manifest.value,
+                self.local,
+                self._policy,
+                self._env.ids.ulid,
+                seen=self._seen,
+                now_s=now_s,
+                timeout_s=self._options.worker_heartbeat_timeout_s,
+            )
         )
-        if not plan.reclaimed and not plan.rejected:
-            return
-        self._local = plan.compactions
-        await self._write_compactions()
-        for entry in plan.reclaimed:
-            self._metrics.reclaimed()
-            worker = entry.worker.worker_id if entry.worker is not None else None
-            _log(Event.COMPACTION_RECLAIMED, entry, worker=worker)
-        self._report_rejected(plan.rejected)
-        self._jobs_ready.call()
 
-    async def _schedule(self) -> None:
-        """Propose, up to the free capacity, and store the proposals as Submitted."""
-        proposed: list[Compaction] = []
-        room = self._options.max_concurrent_compactions - count_using_capacity(self._local)
-        if room <= 0:
-            return
-        for spec in self._options.scheduler.plan(self.manifest.value, self._local)[:room]:
-            try:
-                check_proposal(self._local, spec)
-            except InvalidCompaction:
-                continue
-            entry = Compaction(id=self._env.ids.ulid(), spec=spec)
-            proposed.append(entry)
-            self._local = with_entries(self._local, (entry,))
-        if proposed:
-            await self._write_compactions()
-            for entry in proposed:
-                _log(Event.COMPACTION_SUBMITTED, entry)
+    async def commit_tick(self) -> None:
+        """Between two rounds: settle what workers have finished and admins have submitted, and plan on.
+
+        Raises:
+            FencedError: another coordinator has taken over.
+            InvalidDbState: the database is being destroyed.
+        """
+        if await refresh_view(self.view, wanted=_needs_a_round):
+            await self._carry_out(plan_round(self.manifest.value, self.local, self._policy, self._env.ids.ulid))
 
     async def _carry_out(self, step: Step) -> None:
-        """Write what a step changed: the manifest first."""
-        if step.compactions is self._local:
-            return
-        self._local = step.compactions
-        if step.manifest is not self.manifest.value:
-            lifetime_s = self._options.checkpoint_lifetime_s
-            await commit_manifest(self.manifest, step.manifest, self._env, lifetime_s=lifetime_s)
-        await self._write_compactions()
-        self._report(step)
-        if step.scheduled:
+        await write_both(
+            self.view,
+            step.manifest,
+            step.compactions,
+            self._env,
+            checkpoint_lifetime_s=self._options.checkpoint_lifetime_s,
+        )
+        self._tell(step)
+
+    def _tell(self, step: Step) -> None:
+        self._reporter.decided(step, self.local, self._env.clock.now_ms())
+        self._reporter.observe(self.manifest.value, self.local)
+        if step.scheduled or step.reclaimed:
             self._jobs_ready.call()
 
-    async def _write_compactions(self) -> None:
-        """Store the local state, after adopting whatever workers and admins have stored meanwhile."""
-        conflicts = 0
-        while True:
-            try:
-                await self._store_local(self.compactions.prepare_dirty())
-            except ObjectVersionExists:
-                conflicts += 1
-                await self.compactions.recover(conflicts)
-                self._merge()
-            else:
-                return
 
-    async def _store_local(self, base: Versioned[Compactions]) -> None:
-        wanted = retained(replace(self._local, compactor_epoch=self.compactions.epoch))
-        if wanted != base.value:
-            await self.compactions.update(Versioned(base.id, wanted))
-        # Everybody who writes from here on builds on a version without the forgotten entries.
-        self._local = wanted
-
-    def _report(self, step: Step) -> None:
-        now_s = self._env.clock.now_ms() / 1000
-        for entry in step.committed:
-            self._metrics.committed(now_s)
-            _log(Event.COMPACTION_COMMITTED, entry)
-        self._report_rejected(step.rejected)
-
-    def _report_rejected(self, rejected: tuple[Rejected, ...]) -> None:
-        for rejection in rejected:
-            self._metrics.rejected()
-            log.error(
-                Event.COMPACTION_REJECTED,
-                compaction_id=str(rejection.entry.id),
-                spec=describe(rejection.entry.spec),
-                rule=rejection.rule,
-                error=rejection.message,
-            )
-
-
-def _log(event: Event, entry: Compaction, **fields: object) -> None:
-    log.info(event, compaction_id=str(entry.id), spec=describe(entry.spec), **fields)
+def _needs_a_round(compactions: Compactions) -> bool:
+    """Whether something waits that only a coordinator can settle."""
+    return any(with_status(compactions, status) for status in (CompactionStatus.COMPACTED, CompactionStatus.SUBMITTED))

@@ -8,35 +8,77 @@ from shale.compaction.entries import with_status
 from shale.env import Env
 from shale.errors import ConflictError
 from shale.protocol.compactions_store import CompactionsStore
-from shale.types import Compactions, CompactionStatus
+from shale.protocol.versioned import VersionMeta
+from shale.types import Compactions, CompactionStatus, Manifest
 from shale_compactor.coordinator.options import CoordinatorOptions
+
+_S = CompactionStatus
+_POLLS = 3
+_ATTENDED_WITHIN_S = 30.0
+"""SlateDB looks every 5 s for submissions and every second for results, unless its settings say otherwise."""
 
 
 class LiveCoordinator(ConflictError):
     """Somebody else coordinates this database; stop it, or insist with ``--take-over``."""
 
 
-async def require_no_live_coordinator(store: CompactionsStore, env: Env, options: CoordinatorOptions) -> None:
+async def require_no_live_coordinator(
+    manifest: Manifest, store: CompactionsStore, env: Env, options: CoordinatorOptions
+) -> None:
     """Return if nobody seems to coordinate.
+
+    Args:
+        manifest: the newest, read before.
 
     Raises:
         LiveCoordinator: the compactions file has changed a moment ago, or a worker is alive.
     """
     versions = await store.list_versions()
-    if not versions:
+    latest = await store.try_read_latest() if versions else None
+    if latest is None or has_resigned(manifest, latest.value):
         return
-    age_s = (env.clock.now_ms() - versions[-1].last_modified_ms) / 1000
-    if age_s < 3 * options.poll_interval_s:
-        raise LiveCoordinator(f"another coordinator was active {max(age_s, 0):.1f} s ago; --take-over replaces it")
-    latest = await store.try_read_latest()
-    if latest is not None:
-        silence_s = shortest_silence_s(latest.value, env.clock.now_ms())
-        if silence_s is not None and silence_s < options.worker_heartbeat_timeout_s:
-            raise LiveCoordinator(f"a worker was active {max(silence_s, 0):.1f} s ago; --take-over replaces its boss")
+    reason = _sign_of_life(versions[-1], latest.value, env.clock.now_ms(), options)
+    if reason is None or await _is_unattended(versions, latest.value, store, env.clock.now_ms(), options):
+        return
+    raise LiveCoordinator(f"{reason}; --take-over replaces it")
+
+
+def has_resigned(manifest: Manifest, compactions: Compactions) -> bool:
+    """Whether the owner of the compactions' epoch no longer owns the manifest's.
+
+    It has resigned, or it was followed by one that died between its two claims.
+    """
+    return manifest.compactor_epoch > compactions.compactor_epoch
 
 
 def shortest_silence_s(compactions: Compactions, now_ms: int) -> float | None:
     """Seconds since the latest heartbeat of a running job, by the worker's clock."""
-    running = with_status(compactions, CompactionStatus.RUNNING)
+    running = with_status(compactions, _S.RUNNING)
     beats = [entry.worker.last_heartbeat_ms for entry in running if entry.worker is not None]
     return (now_ms - max(beats)) / 1000 if beats else None
+
+
+def waits_still(then: Compactions, now: Compactions) -> bool:
+    """Whether something that only a coordinator can settle was waiting then, and waits unchanged now."""
+    waiting = [entry for entry in then.entries if entry.status in (_S.SUBMITTED, _S.COMPACTED)]
+    return any(entry == now.get(entry.id) for entry in waiting)
+
+
+def _sign_of_life(newest: VersionMeta, latest: Compactions, now_ms: int, options: CoordinatorOptions) -> str | None:
+    age_s = (now_ms - newest.last_modified_ms) / 1000
+    if age_s < _POLLS * options.poll_interval_s:
+        return f"another coordinator was active {max(age_s, 0):.1f} s ago"
+    silence_s = shortest_silence_s(latest, now_ms)
+    if silence_s is not None and silence_s < options.worker_heartbeat_timeout_s:
+        return f"a worker was active {max(silence_s, 0):.1f} s ago, so its coordinator may be alive"
+    return None
+
+
+async def _is_unattended(
+    versions: list[VersionMeta], latest: Compactions, store: CompactionsStore, now_ms: int, options: CoordinatorOptions
+) -> bool:
+    """Whether only workers have written for a while, although there was something for a coordinator to do."""
+    patience_ms = 1000 * max(_ATTENDED_WITHIN_S, _POLLS * options.poll_interval_s)
+    old = [version.id for version in versions if now_ms - version.last_modified_ms >= patience_ms]
+    then = await store.read(old[-1]) if old else None
+    return then is not None and waits_still(then, latest)

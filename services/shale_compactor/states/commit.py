@@ -1,4 +1,4 @@
-"""Putting results into the manifest (docs/protocol.md 6.8 and 6.10).
+"""Putting results into the manifest (docs/protocol.md 6.10).
 
 Everything here is a pure function of the two values; the coordinator writes the manifest first and the compactions
 after it.  After each committed compaction all others that share a source or the destination are failed in the same
@@ -7,23 +7,14 @@ step, because run ids are used again: a stale result would otherwise pass for a 
 
 from dataclasses import replace
 
-from shale.compaction.apply import with_run, without_drained
+from shale.compaction.apply import with_run
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
-from shale.compaction.specs import RunSource, order_of, source_views, sources_of, touched_by
+from shale.compaction.specs import RunSource, order_of, sources_of, touched_by
 from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
 from shale.protocol.rebase import prune_external_ssts
-from shale.types import (
-    Compaction,
-    Compactions,
-    CompactionStatus,
-    DrainSpec,
-    Manifest,
-    SstView,
-    TieredSpec,
-)
+from shale.types import Compaction, Compactions, CompactionStatus, Manifest, SstView, TieredSpec
 from shale_compactor.states.step import Rejected, Step
-from shale_compactor.states.trivial_move import plan_trivial_move
 
 _S = CompactionStatus
 _SWEPT = (_S.SCHEDULED, _S.RUNNING, _S.COMPACTED)
@@ -36,19 +27,6 @@ def commit_compacted(manifest: Manifest, compactions: Compactions) -> Step:
         entry = step.compactions.get(waiting.id)
         if entry is not None and entry.status is _S.COMPACTED:  # not swept by an earlier one
             step = _commit_one(step, entry)
-    return step
-
-
-def admit_submitted(manifest: Manifest, compactions: Compactions, *, trivial_moves: bool) -> Step:
-    """Schedule, complete or fail every Submitted entry, in the order of their ids."""
-    step = Step(manifest=manifest, compactions=compactions)
-    for entry in with_status(compactions, _S.SUBMITTED):
-        try:
-            validate(step.manifest, step.compactions, entry, Stage.SUBMITTED)
-        except InvalidCompaction as error:
-            step = _reject(step, entry, error.rule, str(error))
-            continue
-        step = _admit(step, entry, trivial_moves=trivial_moves)
     return step
 
 
@@ -92,32 +70,16 @@ def _commit_one(step: Step, entry: Compaction) -> Step:
     try:
         validate(step.manifest, step.compactions, entry, Stage.COMPACTED)
     except InvalidCompaction as error:
-        return _reject(step, entry, error.rule, str(error))
+        return reject(step, entry, error)
     assert isinstance(entry.spec, TieredSpec), "drains never become Compacted"
     views = tuple(SstView.identity(sst) for sst in entry.output_ssts)
     return complete(step, entry, prune_external_ssts(with_run(step.manifest, entry.spec, views)))
 
 
-def _admit(step: Step, entry: Compaction, *, trivial_moves: bool) -> Step:
-    if isinstance(entry.spec, DrainSpec):
-        return complete(step, entry, prune_external_ssts(without_drained(step.manifest, entry.spec)))
-    if trivial_moves:
-        tree = step.manifest.tree_of(entry.spec.segment)
-        assert tree is not None, "validated"
-        views = plan_trivial_move(source_views(tree, entry.spec))
-        if views is not None:
-            return complete(step, entry, prune_external_ssts(with_run(step.manifest, entry.spec, views)))
-    scheduled = replace(entry, status=_S.SCHEDULED, worker=None, ctx=None)
-    return replace(
-        step,
-        compactions=with_entry(step.compactions, scheduled),
-        scheduled=(*step.scheduled, scheduled),
-    )
-
-
-def _reject(step: Step, entry: Compaction, rule: str, message: str) -> Step:
+def reject(step: Step, entry: Compaction, error: InvalidCompaction) -> Step:
+    """Mark an entry Failed."""
     return replace(
         step,
         compactions=with_entry(step.compactions, finished(entry, _S.FAILED)),
-        rejected=(*step.rejected, Rejected(entry=entry, rule=rule, message=message)),
+        rejected=(*step.rejected, Rejected(entry=entry, rule=error.rule, message=str(error))),
     )

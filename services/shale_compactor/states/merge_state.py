@@ -1,7 +1,8 @@
 """What a coordinator adopts from the stored compactions into its own copy (docs/protocol.md 6.6, step 1).
 
 The coordinator decides what is scheduled and what is finished; workers move entries between Scheduled, Running and
-Compacted; admins add Submitted ones.  So each side's news about the other's business is refused.
+Compacted; admins add Submitted ones.  So each side's news about the other's business is refused.  The exception is a
+cancellation: an active entry that is stored as Failed becomes Failed here as well (docs/protocol.md 6.13).
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from shale.types import Compaction, Compactions, CompactionStatus
 _S = CompactionStatus
 _ACCEPTED_NEW = frozenset({_S.SUBMITTED, _S.COMPACTED, _S.COMPLETED, _S.FAILED})
 _ADOPTED: dict[CompactionStatus, frozenset[CompactionStatus]] = {
-    _S.SUBMITTED: frozenset({_S.COMPACTED}),
-    _S.SCHEDULED: frozenset({_S.RUNNING, _S.COMPACTED}),
-    _S.RUNNING: frozenset({_S.SCHEDULED, _S.RUNNING, _S.COMPACTED}),
-    _S.COMPACTED: frozenset({_S.COMPACTED}),
+    _S.SUBMITTED: frozenset({_S.COMPACTED, _S.FAILED}),
+    _S.SCHEDULED: frozenset({_S.RUNNING, _S.COMPACTED, _S.FAILED}),
+    _S.RUNNING: frozenset({_S.SCHEDULED, _S.RUNNING, _S.COMPACTED, _S.FAILED}),
+    _S.COMPACTED: frozenset({_S.COMPACTED, _S.FAILED}),
     # A finished entry stays finished: an older copy of it may come back with a worker's late heartbeat.
     _S.COMPLETED: frozenset(),
     _S.FAILED: frozenset(),
@@ -24,10 +25,16 @@ _ADOPTED: dict[CompactionStatus, frozenset[CompactionStatus]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedState:
-    """The new local state, and entries that nobody may add: Scheduled or Running, unknown to the coordinator."""
+    """The new local state, and what is worth a word.
+
+    Args:
+        cancelled: entries that became Failed without us, as they are stored.
+        ignored: entries that nobody may add: Scheduled or Running, and unknown to the coordinator.
+    """
 
     compactions: Compactions
-    ignored: tuple[Compaction, ...]
+    cancelled: tuple[Compaction, ...] = ()
+    ignored: tuple[Compaction, ...] = ()
 
 
 def merge_remote(local: Compactions, remote: Compactions) -> MergedState:
@@ -40,4 +47,8 @@ def merge_remote(local: Compactions, remote: Compactions) -> MergedState:
             (adopted if entry.status in _ACCEPTED_NEW else ignored).append(entry)
         elif entry.status in _ADOPTED[known.status]:
             adopted.append(entry)
-    return MergedState(compactions=with_entries(local, adopted), ignored=tuple(ignored))
+    return MergedState(
+        compactions=with_entries(local, adopted),
+        cancelled=tuple(entry for entry in adopted if entry.status is _S.FAILED),
+        ignored=tuple(ignored),
+    )

@@ -11,7 +11,7 @@ from shale.compaction.entries import finished, with_entries, with_status
 from shale.compaction.validation import check_sources_exist
 from shale.errors import InvalidCompaction
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, Ulid, WorkerClaim
-from shale_compactor.states.step import Rejected
+from shale_compactor.states.step import Rejected, Step
 
 _S = CompactionStatus
 
@@ -22,15 +22,6 @@ class Sighting:
 
     claim: WorkerClaim | None
     since_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReclaimPlan:
-    """The new state; ``reclaimed`` lists entries as they were, ``rejected`` those whose sources are gone."""
-
-    compactions: Compactions
-    reclaimed: tuple[Compaction, ...]
-    rejected: tuple[Rejected, ...]
 
 
 def observe(seen: Mapping[Ulid, Sighting], compactions: Compactions, now_s: float) -> dict[Ulid, Sighting]:
@@ -45,7 +36,7 @@ def observe(seen: Mapping[Ulid, Sighting], compactions: Compactions, now_s: floa
 
 def plan_reclaim(
     manifest: Manifest, compactions: Compactions, seen: Mapping[Ulid, Sighting], *, now_s: float, timeout_s: float
-) -> ReclaimPlan:
+) -> Step:
     """Return silent jobs to Scheduled with their progress; fail jobs whose tree or sources are gone."""
     rejected = _sourceless(manifest, compactions)
     doomed = {rejection.entry.id for rejection in rejected}
@@ -56,8 +47,11 @@ def plan_reclaim(
     ]
     changed = [finished(rejection.entry, _S.FAILED) for rejection in rejected]
     changed += [replace(entry, status=_S.SCHEDULED, worker=None) for entry in reclaimed]
-    return ReclaimPlan(
-        compactions=with_entries(compactions, changed), reclaimed=tuple(reclaimed), rejected=tuple(rejected)
+    return Step(
+        manifest=manifest,
+        compactions=with_entries(compactions, changed) if changed else compactions,
+        reclaimed=tuple(reclaimed),
+        rejected=tuple(rejected),
     )
 
 

@@ -32,9 +32,13 @@ from shale.types import (
 
 
 class Stage(Enum):
-    """When a check runs: before scheduling (a), or before the commit (b)."""
+    """When a check runs: before scheduling (a), before the commit (b), or when another coordinator scheduled it.
+
+    ``INHERITED`` is (a) with V5 of (b): since the job was scheduled, runs of other trees may have risen above it.
+    """
 
     SUBMITTED = "a"
+    INHERITED = "inherited"
     COMPACTED = "b"
 
 

@@ -60,6 +60,7 @@ class Event(StrEnum):
     COMPACTION_RELEASED = "compaction.released", "info"
     COMPACTION_FINISHED = "compaction.finished", "info"
     COMPACTION_COMMITTED = "compaction.committed", "info"
+    COMPACTION_CANCELLED = "compaction.cancelled", "info"
     COMPACTION_REJECTED = "compaction.rejected", "error"
     COMPACTION_FAILED = "compaction.failed", "error"
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import anyio
 
@@ -10,8 +11,10 @@ from shale.compaction.entries import with_entries
 from shale.env import Env, InlineCpu
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.markers import require_not_destroyed
 from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
+from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
 from shale_compactor.coordinator.coordinator import Coordinator
@@ -86,18 +89,25 @@ class House:
         await self.manifests.create_new(self._first)
         return self
 
-    def coordinator(self, **options: object) -> Coordinator:
+    def coordinator(
+        self, *, metrics: Metrics | None = None, store: ObjectStore | None = None, **options: object
+    ) -> Coordinator:
         """A coordinator with caches of its own, as another process has them."""
         env = self.new_env(len(self.executor.jobs) + 10)
+        store = store if store is not None else self.store
         return Coordinator(
-            ManifestStore(self.store, "db", env),
-            CompactionsStore(self.store, "db", env),
+            ManifestStore(store, "db", env, metrics),
+            CompactionsStore(store, "db", env, metrics),
             env,
             CoordinatorOptions(**options),  # type: ignore[arg-type]
+            metrics,
+            require_alive=partial(require_not_destroyed, store, "db"),
         )
 
-    async def started(self, **options: object) -> Coordinator:
-        coordinator = self.coordinator(**options)
+    async def started(
+        self, *, metrics: Metrics | None = None, store: ObjectStore | None = None, **options: object
+    ) -> Coordinator:
+        coordinator = self.coordinator(metrics=metrics, store=store, **options)
         await coordinator.start()
         return coordinator
 
@@ -117,6 +127,12 @@ class House:
 
     async def stored(self) -> Compactions:
         return (await self.compactions.read_latest()).value
+
+    async def claim_and_finish(self) -> None:
+        """One worker takes what there is, and hands it over before it looks again."""
+        worker = self.worker()
+        for job in await worker.claim():
+            await worker._finish(job, await self.executor.run(job.plan, job.progress))
 
     async def edit(self, *entries: Compaction) -> None:
         """What an admin or a foreign worker writes."""

@@ -6,7 +6,8 @@ from uuid import UUID
 import pytest
 
 from shale.types import EVERYTHING, CompactionContext, ExternalDb, KeyRange, Seq, SstView, Subcompaction, WorkerClaim
-from shale_compactor.states.commit import admit_submitted, commit_compacted, is_committed
+from shale_compactor.states.admission import admit_submitted
+from shale_compactor.states.commit import commit_compacted, is_committed
 from shale_compactor.states.trivial_move import plan_trivial_move
 from tests.unit.compactor.values import (
     S,

@@ -16,6 +16,10 @@ ADOPTED = {
     (S.RUNNING, S.RUNNING),
     (S.RUNNING, S.COMPACTED),
     (S.COMPACTED, S.COMPACTED),
+    (S.SUBMITTED, S.FAILED),
+    (S.SCHEDULED, S.FAILED),
+    (S.RUNNING, S.FAILED),
+    (S.COMPACTED, S.FAILED),
 }
 
 
@@ -23,8 +27,10 @@ ADOPTED = {
 def test_known_entries(local, remote):
     """T6.e, T6.k and F4.28: workers' news is adopted, decisions of the coordinator stay."""
     mine, theirs = entry(1, WHAT, local), entry(1, WHAT, remote)
-    merged = merge_remote(compactions(mine), compactions(theirs)).compactions
-    assert merged.entries == ((theirs,) if (local, remote) in ADOPTED else (mine,))
+    merged = merge_remote(compactions(mine), compactions(theirs))
+    adopted = (local, remote) in ADOPTED
+    assert merged.compactions.entries == ((theirs,) if adopted else (mine,))
+    assert merged.cancelled == ((theirs,) if adopted and remote is S.FAILED else ())
 
 
 @pytest.mark.parametrize("status", list(S))

@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from shale.types import WorkerClaim
+from shale.types import EVERYTHING, CompactionContext, Seq, Subcompaction, WorkerClaim
 from shale_compactor.states.commit import commit_compacted
 from shale_compactor.states.startup import plan_startup
 from tests.unit.compactor.values import S, compactions, entry, manifest, run, spec, sst, statuses, tree
 
+CTX = CompactionContext(subcompactions=(Subcompaction(range=EVERYTHING),), retention_min_seq=Seq(1))
 WORKER = WorkerClaim(worker_id="w", last_heartbeat_ms=1)
 
 
 def test_scheduled_jobs_are_validated_again_and_running_ones_go_on():
-    """T6.a, T6.b and F4.11b."""
+    """T6.b and F4.11b: what is still sound stays Scheduled, so that no crash can lose its progress."""
     state = manifest(tree((), (4, 3, 2, 1)))
     value = compactions(
         entry(5001, spec(runs=(1,), to=1), S.SCHEDULED, worker=WORKER),
@@ -21,13 +22,41 @@ def test_scheduled_jobs_are_validated_again_and_running_ones_go_on():
     )
     step = plan_startup(state, value)
     assert statuses(step.compactions) == {
-        5001: S.SUBMITTED,
+        5001: S.SCHEDULED,
         5002: S.RUNNING,
         5003: S.COMPACTED,
         5005: S.COMPLETED,
     }
     assert step.compactions.entries[0].worker is None
     assert step.manifest is state
+
+
+def test_progress_survives_a_restart_unless_its_runs_were_rebuilt():
+    state = manifest(replace(tree(), compacted=(run(2, ms=4000), run(1, ms=6000))))
+    value = compactions(
+        entry(5000, spec(runs=(2,), to=2), S.SCHEDULED, ctx=CTX),
+        entry(5001, spec(runs=(1,), to=1), S.SCHEDULED, ctx=CTX),
+        entry(5002, spec(runs=(2,), to=2), S.SUBMITTED, ctx=CTX),
+    )
+    assert [found.ctx for found in plan_startup(state, value).compactions.entries] == [CTX, None, CTX]
+
+
+def test_of_two_scheduled_rivals_the_older_stays():
+    """SlateDB schedules both when an admin submits them together."""
+    value = compactions(
+        entry(5000, spec(runs=(2, 1), to=1), S.SCHEDULED), entry(5001, spec(runs=(1,), to=1), S.SCHEDULED)
+    )
+    step = plan_startup(manifest(tree((), (2, 1))), value)
+    assert statuses(step.compactions) == {5000: S.SCHEDULED, 5001: S.FAILED}
+    assert [(rejection.entry.id.ms, rejection.rule) for rejection in step.rejected] == [(5001, "V12")]
+
+
+def test_a_run_that_rose_in_another_tree_since_is_no_reason_to_fail():
+    """V5 compares with all trees when a job is submitted, and with its own once it was scheduled."""
+    state = manifest(tree((2, 1)), s=tree((), (7,)))
+    value = compactions(entry(5000, spec((2, 1), to=6), S.SCHEDULED, ctx=CTX))
+    (kept,) = plan_startup(state, value).compactions.entries
+    assert (kept.status, kept.ctx) == (S.SCHEDULED, CTX)
 
 
 def test_a_committed_result_is_completed_without_the_manifest():

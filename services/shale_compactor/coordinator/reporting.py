@@ -1,0 +1,96 @@
+"""What people hear of a coordinator: its log lines and metrics (docs/operations.md 1.5, 1.6, 8)."""
+
+from shale.compaction.entries import with_status
+from shale.compaction.specs import describe, size_estimate_bytes
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Epoch, Manifest
+from shale_compactor.states.merge_state import MergedState
+from shale_compactor.states.step import Refused, Step
+
+log = get_logger("compactor")
+
+
+class Reporter:
+    """Tells once what happened; it decides nothing."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._epoch = metrics.gauge("slatedb_compactor_epoch").set
+        self._committed_at = metrics.gauge("slatedb_compactor_last_success_timestamp_seconds").set
+        self._reclaimed = metrics.counter("slatedb_compactor_jobs_reclaimed_total").inc
+        self._fenced = metrics.counter("slatedb_fenced_total", component="compactor").inc
+        self._rejected = metrics.counter(
+            "slatedb_compaction_errors_total", error_type="validation", retryable="false"
+        ).inc
+        self._inflight_bytes = metrics.gauge("slatedb_compactor_inflight_input_bytes").set
+        self._waiting_for_commit = metrics.gauge("slatedb_compaction_phase", phase="commit").set
+        self._refused: frozenset[CompactionSpec] = frozenset()
+
+    def took_office(self, epoch: Epoch) -> None:
+        """The epoch is ours."""
+        self._epoch(epoch)
+
+    def fenced(self, epoch: Epoch, error: Exception) -> None:
+        """The epoch is somebody else's; this coordinator has stopped writing."""
+        self._fenced()
+        log.warning(Event.COMPACTOR_FENCED, epoch=epoch, error=error)
+
+    def merged(self, merged: MergedState) -> None:
+        """Entries that were found in the store: cancelled ones, and ones that nobody may add."""
+        for entry in merged.cancelled:
+            _log_entry(Event.COMPACTION_CANCELLED, entry)
+        for entry in merged.ignored:
+            log.error(Event.COMPACTION_REMOTE_IGNORED, compaction_id=str(entry.id), status=entry.status.name.lower())
+
+    def decided(self, step: Step, now: Compactions, now_ms: int) -> None:
+        """A step that is stored; ``now`` is what came of it once others' writes were adopted."""
+        for entry in step.reclaimed:
+            if _is_taken_back(entry, now):
+                self._reclaimed()
+                worker = entry.worker.worker_id if entry.worker is not None else None
+                _log_entry(Event.COMPACTION_RECLAIMED, entry, worker=worker)
+        for entry in step.proposed:
+            _log_entry(Event.COMPACTION_SUBMITTED, entry)
+        for entry in step.committed:
+            self._committed_at(now_ms / 1000)
+            _log_entry(Event.COMPACTION_COMMITTED, entry)
+        for rejection in step.rejected:
+            self._rejected()
+            _log_rejected(
+                rejection.entry.spec, rejection.rule, rejection.message, compaction_id=str(rejection.entry.id)
+            )
+        self._report_refused(step.refused)
+
+    def observe(self, manifest: Manifest, compactions: Compactions) -> None:
+        """Set the gauges that describe all active jobs."""
+        active = [entry for entry in compactions.entries if entry.is_active]
+        self._inflight_bytes(sum(size_estimate_bytes(manifest, entry.spec) for entry in active))
+        self._waiting_for_commit(len(with_status(compactions, CompactionStatus.COMPACTED)))
+
+    def _report_refused(self, refused: tuple[Refused, ...]) -> None:
+        # A policy without memory makes the same mistake in every round: it is told when it begins.
+        for refusal in refused:
+            if refusal.spec not in self._refused:
+                self._rejected()
+                _log_rejected(refusal.spec, refusal.rule, refusal.message)
+        self._refused = frozenset(refusal.spec for refusal in refused)
+
+
+def _is_taken_back(before: Compaction, now: Compactions) -> bool:
+    """False if a heartbeat arrived while the decision was being stored, which brings the job back to its worker."""
+    entry = now.get(before.id)
+    return (
+        entry is None
+        or entry.worker is None
+        or before.worker is None
+        or entry.worker.worker_id != before.worker.worker_id
+    )
+
+
+def _log_entry(event: Event, entry: Compaction, **fields: object) -> None:
+    log.info(event, compaction_id=str(entry.id), spec=describe(entry.spec), **fields)
+
+
+def _log_rejected(spec: CompactionSpec, rule: str, message: str, **fields: object) -> None:
+    log.error(Event.COMPACTION_REJECTED, **fields, spec=describe(spec), rule=rule, error=message)

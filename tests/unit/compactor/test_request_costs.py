@@ -1,0 +1,114 @@
+"""What a coordinator asks of the store: the table of docs/protocol.md 6.6, request by request."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from shale.store.metered import MeteredStore
+from shale.telemetry.metrics import Metrics
+from shale.types import WorkerClaim
+from tests.unit.compactor.house import START_MS, House
+from tests.unit.compactor.values import S, entry, manifest, spec, sst, statuses, tree, ulid
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Costs:
+    """A coordinator whose requests are counted."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self._metrics = Metrics()
+        self._store = MeteredStore(house.store, house.clock, self._metrics, component="compactor", store_type="main")
+        self._before: Counter[str] = Counter()
+
+    async def start(self):
+        self.coordinator = await self.house.started(store=self._store, metrics=self._metrics)
+        return self.coordinator
+
+    def spent(self) -> dict[str, int]:
+        """Requests by kind since the last question."""
+        now = Counter()
+        for family in self._metrics.registry.collect():
+            if family.name == "slatedb_object_store_requests":
+                for sample in family.samples:
+                    if sample.name.endswith("_total"):
+                        now[sample.labels["api"]] += int(sample.value)
+        spent = now - self._before
+        self._before = now
+        return dict(spent)
+
+
+async def watched(*l0):
+    house = await House(manifest(tree(l0))).create()
+    costs = Costs(house)
+    await costs.start()
+    return house, costs
+
+
+async def test_a_first_start_and_a_restart():
+    house, costs = await watched(1)
+    assert costs.spent() == {"get": 5, "list": 2, "put": 3}, "the epoch twice, and the first compactions"
+    again = Costs(house)
+    await again.start()
+    assert again.spent()["put"] == 2, "nothing was left to settle"
+
+
+async def test_an_idle_tick_reads_and_writes_nothing():
+    _, costs = await watched(1)
+    await costs.coordinator.tick()
+    costs.spent()
+    await costs.coordinator.tick()
+    assert costs.spent() == {"get": 4, "head": 2}, "per file one probe and its boundary; the two marks of the destroyed"
+
+
+async def test_a_look_for_results_costs_two_reads_until_there_is_one():
+    house, costs = await watched(4, 3, 2, 1)
+    await costs.coordinator.tick()
+    costs.spent()
+    await costs.coordinator.commit_tick()
+    assert costs.spent() == {"get": 2}
+    await house.claim_and_finish()
+    await costs.coordinator.commit_tick()
+    assert costs.spent()["put"] == 3, "checkpoint, runs, compactions"
+
+
+async def test_one_compaction_costs_four_writes_of_the_coordinator():
+    house, costs = await watched(4, 3, 2, 1)
+    costs.spent()
+    await costs.coordinator.tick()
+    assert costs.spent()["put"] == 1
+    await house.claim_and_finish()
+    await costs.coordinator.tick()
+    spent = costs.spent()
+    assert (spent["put"], spent.get("list", 0)) == (3, 0)
+
+
+async def test_all_that_a_tick_decides_is_one_write():
+    """A job is taken back, a result committed, a submission judged, a merge proposed."""
+    house = await House(manifest(tree((8, 7, 6, 5), (4, 3)), s=tree((12, 11)))).create()
+    costs = Costs(house)
+    coordinator = await costs.start()
+    await house.edit(entry(1, spec(runs=(3,), to=3)), entry(2, spec((12, 11), to=9, segment=b"s")))
+    await coordinator.tick()
+    silent = WorkerClaim(worker_id="w", last_heartbeat_ms=1)
+    value = await house.stored()
+    await house.edit(*(replace(job, status=S.RUNNING, worker=silent) for job in value.entries))
+    await coordinator.tick()
+    house.clock.advance(31)
+    done = replace(value.get(ulid(2)), status=S.COMPACTED, worker=silent, output_ssts=(sst(START_MS),))
+    await house.edit(done, entry(3, spec(runs=(3,), to=3)), entry(4, spec(runs=(4,), to=4)))
+    before = len(await house.compactions.list_versions())
+    costs.spent()
+    await coordinator.tick()
+    assert len(await house.compactions.list_versions()) == before + 1
+    assert costs.spent()["put"] == 3
+    (proposal,) = (job.id.ms for job in value.entries if job.id.ms > 4)
+    assert statuses(await house.stored()) == {1: S.SCHEDULED, 3: S.FAILED, 4: S.SCHEDULED, proposal: S.SCHEDULED}
+    assert [run.id for run in (await house.manifest()).tree_of(b"s").compacted] == [9]
