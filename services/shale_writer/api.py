@@ -5,7 +5,6 @@ Routing looks at the raw path, because a key may hold any bytes.
 
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from secrets import compare_digest
 from typing import NamedTuple
 
 import structlog
@@ -16,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.admin import json_response
+from shale.service.bearer import Bearer
 from shale.service.problems import Problem, bad_request, busy, problem_of, response
 from shale.telemetry.metrics import Metrics
 from shale_writer.fields import KV_PREFIX
@@ -44,7 +44,7 @@ class Api:
         self.draining = False
         self._clock = env.clock
         self._ids = env.ids
-        self._token = http.bearer_token.get_secret_value().encode() if http.bearer_token is not None else None
+        self._bearer = Bearer(http.bearer_token)
         self._free = http.max_concurrent_requests
         self._inflight = metrics.gauge("shale_http_requests_inflight")
         self._kv = _Route("kv", {"GET": handlers.get, "PUT": handlers.put, "DELETE": handlers.delete})
@@ -108,9 +108,7 @@ class Api:
             return response(problem_of(error))
 
     def _admit(self, route: _Route, request: Request) -> Handler:
-        if self._token is not None and not self._is_authorized(request):
-            challenge = {"WWW-Authenticate": "Bearer"}
-            raise Problem(HTTPStatus.UNAUTHORIZED, "a bearer token is required", headers=challenge)
+        self._bearer.require(request)
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no such call; see /openapi.json")
         handler = route.methods.get(request.method)
@@ -128,11 +126,6 @@ class Api:
         if self._free < 0:
             raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
         return handler
-
-    def _is_authorized(self, request: Request) -> bool:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        assert self._token is not None
-        return scheme.lower() == "bearer" and compare_digest(token.strip().encode(), self._token)
 
 
 def _request_id(request: Request) -> str:

@@ -7,11 +7,13 @@ from typing import Any
 import orjson
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from shale.service.bearer import Bearer, Guarded
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, Report
 from shale.telemetry.events import Event
@@ -26,12 +28,12 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class AdminApp:
-    """The ASGI application of the admin port."""
+    """The ASGI application of the admin port; what stands below ``/v1/admin/`` asks for the token, if there is one."""
 
-    def __init__(self, health: Health, metrics: Metrics) -> None:
+    def __init__(self, health: Health, metrics: Metrics, bearer_token: SecretStr | None = None) -> None:
         self._health = health
         self._metrics = metrics
-        self.asgi = Starlette(
+        self._app = Starlette(
             routes=[
                 Route("/metrics", self._serve_metrics),
                 Route("/livez", self._health_route(health.live)),
@@ -41,10 +43,11 @@ class AdminApp:
                 Route("/v1/admin/log-level", self._log_level, methods=["GET", "PUT"]),
             ]
         )
+        self.asgi = Guarded(self._app, "/v1/admin/", Bearer(bearer_token))
 
     def add_route(self, route: BaseRoute) -> None:
         """Serve one more path, for example the writer's flush."""
-        self.asgi.router.routes.append(route)
+        self._app.router.routes.append(route)
 
     async def _serve_metrics(self, request: Request) -> Response:
         self._metrics.refresh()

@@ -108,8 +108,8 @@ class _Shell(Generic[S]):
             self.exit_code = log_end(self._log, self._stop, undurable)
 
     async def _serve_and_work(self, started_s: float) -> None:
-        admin = AdminApp(self._health, self._metrics)
         section = self._settings.admin
+        admin = AdminApp(self._health, self._metrics, section.bearer_token)
         listener = open_socket(section.host, section.port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
         self._health.add_status(

@@ -35,21 +35,33 @@ _RETRY_AFTER_S = {HTTPStatus.TOO_MANY_REQUESTS: 1, HTTPStatus.SERVICE_UNAVAILABL
 
 
 class Problem(Exception):
-    """A request that is answered with a problem document."""
+    """A request that is answered with a problem document; ``fields`` are members beyond those of every document."""
 
     def __init__(
-        self, status: HTTPStatus, detail: str, *, kind: str = "invalid", headers: Mapping[str, str] | None = None
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        kind: str = "invalid",
+        headers: Mapping[str, str] | None = None,
+        fields: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.kind = kind
         self.headers = dict(headers or {})
+        self.fields = dict(fields or {})
 
 
 def bad_request(detail: str) -> Problem:
     """The client must change the request."""
     return Problem(HTTPStatus.BAD_REQUEST, detail)
+
+
+def unauthorized() -> Problem:
+    """The caller must say who it is."""
+    return Problem(HTTPStatus.UNAUTHORIZED, "a bearer token is required", headers={"WWW-Authenticate": "Bearer"})
 
 
 def too_large(detail: str) -> Problem:
@@ -79,6 +91,7 @@ def document(problem: Problem) -> dict[str, object]:
         "detail": problem.detail,
         "kind": problem.kind,
         "retryable": problem.status in _RETRY_AFTER_S,
+        **problem.fields,
     }
 
 

@@ -100,6 +100,9 @@ class AdminSection(Section):
 
     host: str = "127.0.0.1"
     port: Port = 9464
+    bearer_token: SecretStr | None = Field(
+        default=None, description="What callers of /v1/admin/… must send; best as a secret file."
+    )
 
 
 class LogSection(Section):
