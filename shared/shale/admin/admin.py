@@ -120,7 +120,9 @@ class Admin:
         """
         return await self._compacting.wait(ulid_of(compaction_id), on_progress, poll_interval_s=poll_interval_s)
 
-    async def cancel_compaction(self, compaction_id: str | Ulid, *, confirm_s: float = 0.0) -> CompactionInfo:
+    async def cancel_compaction(
+        self, compaction_id: str | Ulid, *, confirm_s: float = 0.0, poll_interval_s: float = POLL_INTERVAL_S
+    ) -> CompactionInfo:
         """Make a waiting or running compaction Failed; its worker stops at its next heartbeat.
 
         Args:
@@ -131,7 +133,9 @@ class Admin:
             TooLateToCancel: it has its result already, or has ended.
             CancelIgnored: the coordinator wrote its own copy back, so the compaction goes on.
         """
-        return await self._compacting.cancel(ulid_of(compaction_id), confirm_s=confirm_s)
+        return await self._compacting.cancel(
+            ulid_of(compaction_id), confirm_s=confirm_s, poll_interval_s=poll_interval_s
+        )
 
     @property
     def _compacting(self) -> CompactionAdmin:

@@ -105,12 +105,14 @@ class CompactionAdmin:
                 return info
             await anyio.sleep(poll_interval_s)
 
-    async def cancel(self, compaction_id: Ulid, *, confirm_s: float = 0.0) -> CompactionInfo:
+    async def cancel(
+        self, compaction_id: Ulid, *, confirm_s: float = 0.0, poll_interval_s: float = POLL_INTERVAL_S
+    ) -> CompactionInfo:
         """See ``Admin.cancel_compaction``."""
         await self._require_alive()
         await self._store_cancelled(compaction_id)
         if confirm_s > 0:
-            await self._confirm_cancelled(compaction_id, confirm_s)
+            await self._confirm_cancelled(compaction_id, confirm_s, poll_interval_s)
         return await self.status(compaction_id)
 
     async def _store_cancelled(self, compaction_id: Ulid) -> None:
@@ -133,7 +135,7 @@ class CompactionAdmin:
             else:
                 return
 
-    async def _confirm_cancelled(self, compaction_id: Ulid, confirm_s: float) -> None:
+    async def _confirm_cancelled(self, compaction_id: Ulid, confirm_s: float, poll_interval_s: float) -> None:
         """Look whether the coordinator writes its own copy back.
 
         Raises:
@@ -149,7 +151,7 @@ class CompactionAdmin:
                     f"compaction {compaction_id} is {entry.status.name.lower()} again: its coordinator "
                     "does not know of cancelling and goes on; no data is lost"
                 )
-            await anyio.sleep(POLL_INTERVAL_S)
+            await anyio.sleep(poll_interval_s)
 
     async def _snapshots(self, *, since_ms: int) -> tuple[Snapshot, ...]:
         """What is retained since then; the newest version, which was checked against the boundary, is the last."""

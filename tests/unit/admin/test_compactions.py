@@ -1,0 +1,290 @@
+"""An administrator beside a coordinator and a worker, on a store in memory."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import shale
+from shale.admin.compactions import CancelIgnored, CompactionAdmin
+from shale.compaction.cancel import TooLateToCancel
+from shale.compaction.requests import Full, FullSegment, Spec
+from shale.compaction.status import Phase
+from shale.errors import (
+    AlreadyExists,
+    ClosedError,
+    InvalidCompaction,
+    InvalidDbState,
+    InvalidRequestError,
+    LatestRecordMissing,
+    NotFoundError,
+)
+from shale.format.names import deleting_key
+from shale.types import Compactions
+from tests.unit.compactor.house import House
+from tests.unit.compactor.values import S, drain, entry, manifest, spec, statuses, tree, ulid
+
+pytestmark = pytest.mark.anyio
+STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14, 13), (8, 6)))
+FULL_ROOT = Spec(spec(runs=(3, 2, 1), to=1))
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Idle:
+    """A scheduler that leaves everything to administrators."""
+
+    def plan(self, manifest, compactions):
+        return ()
+
+
+@asynccontextmanager
+async def house_and_admin(first=STATE, *, started=True):
+    house = await House(first).create()
+    if started:
+        await house.compactions.load_or_create()
+    async with shale.Admin(store=house.store, path="db", env=house.new_env(7)) as admin:
+        yield house, admin
+
+
+async def test_a_submission_is_stored_and_run():
+    async with house_and_admin() as (house, admin):
+        coordinator = await house.started(scheduler=Idle())
+        house.clock.advance(1)
+        (submitted,) = await admin.submit_compaction(FULL_ROOT)
+        assert (submitted.phase, submitted.progress.bytes_total) == (Phase.SUBMITTED, 300)
+        assert submitted.created_ms == house.clock.ms
+
+        house.clock.advance(5)
+        await coordinator.tick()
+        assert (await admin.compaction_status(submitted.id)).phase is Phase.SCHEDULED
+        house.clock.advance(1)
+        started_ms = house.clock.ms
+        worker = house.worker()
+        (job,) = await worker.claim()
+        running = await admin.compaction_status(str(submitted.id).lower())
+        assert (running.phase, running.started_ms, running.attempts) == (Phase.READING, started_ms, 1)
+        assert running.worker.worker_id == worker.id
+
+        house.clock.advance(10)
+        await worker._finish(job, await house.executor.run(job.plan, job.progress))
+        committing = await admin.compaction_status(submitted.id)
+        assert (committing.phase, committing.progress.percentage) == (Phase.COMMITTING, 100.0)
+        await coordinator.tick()
+        done = await admin.wait_for_compaction(submitted.id)
+        assert (done.phase, done.error, done.attempts) == (Phase.COMPLETED, None, 1)
+        assert (done.started_ms, done.finished_ms) == (started_ms, house.clock.ms)
+        assert done.progress.bytes_total == 300, "the inputs are found in an older manifest"
+        assert len(done.outputs) == 1
+
+
+async def test_full_is_one_version_with_an_entry_per_tree():
+    async with house_and_admin() as (house, admin):
+        before = (await house.compactions.read_latest()).id
+        first, second = await admin.submit_compaction(Full())
+        latest = await house.compactions.read_latest()
+        assert latest.id == before + 1
+        assert {entry.id for entry in latest.value.entries} == {first.id, second.id}
+        assert [info.spec.segment for info in (first, second)] == [b"", b"log"]
+        assert await admin.compactions() == tuple(sorted((first, second), key=lambda info: info.id))
+
+
+async def test_nothing_to_compact_writes_nothing():
+    async with house_and_admin(manifest(tree((2, 1)))) as (house, admin):
+        assert await admin.submit_compaction(Full()) == ()
+        assert await admin.compactions() == ()
+        assert (await house.compactions.read_latest()).id == 1
+
+
+async def test_a_dry_run_writes_nothing():
+    async with house_and_admin() as (house, admin):
+        (info,) = await admin.submit_compaction(FullSegment(b"log"), dry_run=True)
+        assert info.spec == spec(runs=(8, 6), to=6, segment=b"log")
+        assert (await house.stored()).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "second"),
+    [
+        pytest.param("V7", None, Spec(spec((4, 3), to=9)), id="an older L0 stays behind"),
+        pytest.param("V12", FULL_ROOT, Spec(spec(runs=(2, 1), to=1)), id="overlap with a submitted one"),
+        pytest.param("V8", None, Spec(drain(b"log", (14,), (8, 6))), id="drain with an older L0 left"),
+    ],
+)
+async def test_what_would_lose_rows_is_refused_before_it_is_stored(rule, first, second):
+    async with house_and_admin() as (house, admin):
+        if first is not None:
+            await admin.submit_compaction(first)
+        before = (await house.compactions.read_latest()).id
+        for dry_run in (True, False):
+            with pytest.raises(InvalidCompaction) as refused:
+                await admin.submit_compaction(second, dry_run=dry_run)
+            assert refused.value.rule == rule
+        assert (await house.compactions.read_latest()).id == before
+
+
+async def test_of_two_submissions_at_once_the_second_is_checked_against_the_first():
+    async with house_and_admin() as (house, _):
+        refused = []
+
+        async def submit(seed):
+            other = CompactionAdmin(house.store, "db", house.new_env(seed))
+            try:
+                await other.submit(FULL_ROOT)
+            except InvalidCompaction as error:
+                refused.append(error.rule)
+
+        async with anyio.create_task_group() as tasks:
+            for seed in (1, 2, 3):
+                tasks.start_soon(submit, seed)
+        assert refused == ["V12", "V12"]
+        assert len((await house.stored()).entries) == 1
+
+
+async def test_a_lost_answer_is_not_submitted_twice():
+    house = await House(STATE).create()
+    await house.compactions.load_or_create()
+
+    class Forgetful:
+        """Stores a compactions file and says that somebody else did, once; it keeps no ids of puts either."""
+
+        supports_attributes = False
+        forgets = 1
+
+        def __getattr__(self, name):
+            return getattr(house.store, name)
+
+        async def put(self, key, data, *, mode, attributes=None):
+            result = await house.store.put(key, data, mode=mode)
+            if self.forgets and "compactions/" in key:
+                self.forgets -= 1
+                raise AlreadyExists(key)
+            return result
+
+    admin = CompactionAdmin(Forgetful(), "db", house.new_env(3))
+    (info,) = await admin.submit(FULL_ROOT)
+    assert [entry.id for entry in (await house.stored()).entries] == [info.id]
+
+
+async def test_absence_and_states_that_forbid_submitting():
+    async with house_and_admin(started=False) as (house, admin):
+        with pytest.raises(InvalidDbState, match="start a compactor"):
+            await admin.submit_compaction(Full())
+        assert await admin.compactions() == ()
+        with pytest.raises(NotFoundError, match="none of the stored versions"):
+            await admin.compaction_status(ulid(5))
+        with pytest.raises(InvalidRequestError, match="'5' is not the id"):
+            await admin.compaction_status("5")
+        async with shale.Admin(store=house.store, path="nowhere") as nowhere:
+            for call in (nowhere.submit_compaction(Full()), nowhere.compactions(), nowhere.compaction_status(ulid(5))):
+                with pytest.raises(LatestRecordMissing):
+                    await call
+        await house.compactions.load_or_create()
+        await house.store.put(deleting_key("db"), b"")
+        with pytest.raises(InvalidDbState, match="destroyed"):
+            await admin.submit_compaction(Full())
+    with pytest.raises(ClosedError):
+        await admin.compactions()
+
+
+async def test_a_rejected_entry_names_its_rule():
+    """Somebody else's tool stored it unchecked; the coordinator refused it, and wrote no text."""
+    async with house_and_admin() as (house, admin):
+        coordinator = await house.started(scheduler=Idle())
+        await house.edit(entry(house.clock.ms, spec((4, 3), to=9)))
+        await coordinator.tick()
+        info = await admin.wait_for_compaction(ulid(house.clock.ms))
+        assert (info.phase, info.finished_ms) == (Phase.FAILED, house.clock.ms)
+        assert info.error.startswith("V7: ")
+
+
+async def test_a_compaction_that_retention_has_dropped_is_still_told():
+    """F4: of the finished entries only the greatest id stays; an older one is resolved from earlier versions."""
+    async with house_and_admin() as (house, admin):
+        coordinator = await house.started(scheduler=Idle())
+        now = house.clock.ms
+        await house.edit(entry(now, spec((4, 3), to=9)), entry(now + 1, spec(runs=(3, 1), to=1)))
+        await coordinator.tick()
+        assert statuses(await house.stored()) == {now + 1: S.FAILED}
+        info = await admin.wait_for_compaction(ulid(now))
+        assert info.phase is Phase.FAILED
+        assert info.error.startswith("V7: ")
+        assert [each.id.ms for each in await admin.compactions()] == [now + 1]
+        assert [each.id.ms for each in await admin.compactions(all_retained=True)] == [now, now + 1]
+        past = await admin.compaction_status(ulid(now), file_id=(await house.compactions.read_latest()).id - 1)
+        assert past.phase is Phase.SUBMITTED
+        with pytest.raises(NotFoundError, match="does not know it"):
+            await admin.compaction_status(ulid(now), file_id=1)
+
+
+async def test_a_completed_one_that_was_dropped_at_once_is_found_in_the_manifest():
+    async with house_and_admin() as (house, admin):
+        coordinator = await house.started(scheduler=Idle())
+        now = house.clock.ms
+        await house.edit(entry(now, spec(runs=(3, 2), to=2)))
+        await coordinator.tick()
+        worker = house.worker()
+        (job,) = await worker.claim()
+        await worker._finish(job, await house.executor.run(job.plan, job.progress))
+        # A greater id finishes in the same write, so no version ever shows ours as Completed.
+        await house.edit(entry(now + 1, spec((4, 3), to=9)))
+        await coordinator.tick()
+        assert statuses(await house.stored()) == {now + 1: S.FAILED}
+        info = await admin.compaction_status(ulid(now))
+        assert (info.phase, info.error, info.progress.percentage) == (Phase.COMPLETED, None, 100.0)
+
+
+async def test_what_the_collector_took_is_unknown_and_nobody_waits_for_it():
+    async with house_and_admin() as (house, admin):
+        await house.edit(entry(house.clock.ms, FULL_ROOT.spec, S.RUNNING))
+        await house.edit(entry(house.clock.ms + 1, FULL_ROOT.spec, S.COMPLETED))
+        stored = await house.compactions.load()
+        await stored.apply(lambda current: Compactions(entries=current.value.entries[1:]))
+        await house.compactions.delete(3)
+        with pytest.raises(NotFoundError, match="collected"):
+            await admin.wait_for_compaction(ulid(house.clock.ms))
+
+
+@pytest.mark.parametrize("status", [S.SUBMITTED, S.SCHEDULED, S.RUNNING])
+async def test_cancelling(status):
+    async with house_and_admin() as (house, admin):
+        id_ = ulid(house.clock.ms)
+        await house.edit(entry(house.clock.ms, FULL_ROOT.spec))
+        if status is not S.SUBMITTED:
+            await house.edit(entry(house.clock.ms, FULL_ROOT.spec, status))
+        info = await admin.cancel_compaction(id_)
+        assert (info.phase, info.error) == (Phase.FAILED, "cancelled")
+        stored = (await house.stored()).get(id_)
+        assert (stored.status, stored.worker, stored.ctx) == (S.FAILED, None, None)
+        with pytest.raises(TooLateToCancel, match="is failed: too late"):
+            await admin.cancel_compaction(id_)
+
+
+async def test_too_late_to_cancel():
+    async with house_and_admin() as (house, admin):
+        await house.edit(entry(9, FULL_ROOT.spec, S.COMPACTED))
+        with pytest.raises(TooLateToCancel, match="is compacted"):
+            await admin.cancel_compaction(ulid(9))
+        with pytest.raises(NotFoundError):
+            await admin.cancel_compaction(ulid(8))
+
+
+async def test_a_coordinator_that_does_not_know_of_cancelling_is_noticed():
+    async with house_and_admin() as (house, admin):
+        mine = entry(house.clock.ms, FULL_ROOT.spec, S.SCHEDULED)
+        await house.edit(mine)
+
+        async def write_it_back():
+            while (await house.stored()).get(mine.id).status is not S.FAILED:
+                await anyio.lowlevel.checkpoint()
+            await house.edit(mine)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write_it_back)
+            with pytest.raises(CancelIgnored, match="is scheduled again"):
+                await admin.cancel_compaction(mine.id, confirm_s=30, poll_interval_s=0)
+        assert statuses(await house.stored()) == {mine.id.ms: S.SCHEDULED}

@@ -1,0 +1,194 @@
+"""What is told of a compaction: progress from what was published, times and attempts from old versions."""
+
+import pytest
+
+from shale.compaction.history import Snapshot, life_of
+from shale.compaction.outcome import UNEXPLAINED, outcome, why_failed
+from shale.compaction.progress import progress_of
+from shale.compaction.status import Phase, compaction_info, phase_of
+from shale.types import (
+    CompactionContext,
+    KeyRange,
+    RunId,
+    Seq,
+    SortedRun,
+    Subcompaction,
+    Tree,
+    WorkerClaim,
+)
+from tests.unit.compactor.values import S, compactions, drain, entry, manifest, spec, sst, tree, ulid, view
+
+WHAT = spec(runs=(2, 1), to=1)
+INPUTS = (
+    view(1, 100, (b"a", b"f")),
+    view(2, 100, (b"g", b"m")),
+    view(3, 100, (b"n", b"z")),
+    view(4, 100, (b"a", b"z")),
+)
+
+
+def context(*ranges):
+    """Ranges as (start, end, outputs)."""
+    subs = tuple(
+        Subcompaction(range=KeyRange.half_open(start, end), output_ssts=tuple(outputs))
+        for start, end, outputs in ranges
+    )
+    return CompactionContext(subcompactions=subs, retention_min_seq=Seq(0))
+
+
+def running(*ranges, worker="w", beat_ms=0):
+    claim = WorkerClaim(worker_id=worker, last_heartbeat_ms=beat_ms)
+    return entry(9, WHAT, S.RUNNING, worker=claim, ctx=context(*ranges) if ranges else None)
+
+
+def versions(*entries, ms=1000, first_id=1):
+    """One version per second; ``None``: the entry is not there."""
+    return tuple(
+        Snapshot(first_id + index, ms * (index + 1), compactions(*([] if each is None else [each])))
+        for index, each in enumerate(entries)
+    )
+
+
+def test_phases():
+    phases = {status: phase_of(entry(9, WHAT, status)) for status in S}
+    assert phases == {
+        S.SUBMITTED: Phase.SUBMITTED,
+        S.SCHEDULED: Phase.SCHEDULED,
+        S.RUNNING: Phase.READING,
+        S.COMPACTED: Phase.COMMITTING,
+        S.COMPLETED: Phase.COMPLETED,
+        S.FAILED: Phase.FAILED,
+    }
+    assert phase_of(running((None, None, [sst(20)]))) is Phase.WRITING
+    assert [phase for phase in Phase if phase.is_finished] == [Phase.COMPLETED, Phase.FAILED]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "ssts", "bytes_", "share"),
+    [
+        pytest.param((), 0, 0, 0.0, id="nothing published"),
+        pytest.param(((None, None, [sst(20, 30, (b"a", b"c"))]),), 0, 30, 7.5, id="by outputs"),
+        pytest.param(((None, None, [sst(20, 30, (b"a", b"g"))]),), 1, 100, 25.0, id="by inputs that are passed"),
+        pytest.param(
+            ((None, b"n", [sst(20, 90, (b"a", b"m"))]), (b"n", None, [])), 2, 200, 50.0, id="one of two ranges is done"
+        ),
+        pytest.param(
+            ((None, b"n", []), (b"n", None, [sst(20, 90, (b"n", b"z"))])), 1, 100, 25.0, id="the later range is done"
+        ),
+        pytest.param(((None, None, [sst(20, 900, (b"a", b"z"))]),), 4, 400, 99.9, id="never above its inputs"),
+    ],
+)
+def test_progress_of_a_running_job(ranges, ssts, bytes_, share):
+    progress = progress_of(running(*ranges), INPUTS)
+    assert (progress.input_ssts_processed, progress.input_ssts) == (ssts, 4)
+    assert (progress.bytes_processed, progress.bytes_total, progress.percentage) == (bytes_, 400, share)
+
+
+def test_progress_of_a_result_and_without_inputs():
+    done = progress_of(entry(9, WHAT, S.COMPACTED, output_ssts=(sst(20, 50),)), INPUTS)
+    assert (done.input_ssts_processed, done.bytes_processed, done.percentage) == (4, 400, 100.0)
+    assert (done.output_ssts, done.output_bytes) == (1, 50)
+    unknown = progress_of(running((None, None, [sst(20, 50)])), None)
+    assert (unknown.bytes_processed, unknown.bytes_total, unknown.percentage) == (50, None, None)
+
+
+def test_a_life_from_submission_to_the_end():
+    half = running((None, None, [sst(20, 50)]))
+    seen = versions(
+        entry(9, WHAT),
+        entry(9, WHAT, S.SCHEDULED),
+        running(),
+        half,
+        entry(9, WHAT, S.COMPACTED),
+        entry(9, WHAT, S.COMPLETED),
+    )
+    life = life_of(ulid(9), seen)
+    assert (life.started_ms, life.finished_ms, life.attempts) == (3000, 6000, 1)
+    assert life.before_end.entry.status is S.COMPACTED
+    assert life.vanished_in is None
+
+
+def test_what_was_collected_is_not_made_up():
+    seen = versions(running(), entry(9, WHAT, S.COMPLETED), first_id=40)
+    life = life_of(ulid(9), seen)
+    assert (life.started_ms, life.finished_ms, life.attempts) == (None, 2000, 1)
+    late = life_of(ulid(9), versions(entry(9, WHAT, S.COMPLETED), first_id=40))
+    assert (late.started_ms, late.finished_ms, late.attempts) == (None, None, 0)
+    assert life_of(ulid(8), seen).last is None
+
+
+def test_every_claim_is_an_attempt():
+    waiting = entry(9, WHAT, S.SCHEDULED)
+    reclaimed = life_of(ulid(9), versions(waiting, running(worker="a"), running(worker="a", beat_ms=5), waiting))
+    assert reclaimed.attempts == 1
+    again = versions(waiting, running(worker="a"), waiting, running(worker="a"), running(worker="b"))
+    assert life_of(ulid(9), again).attempts == 3
+
+
+def info(mine, seen, now_ms, error=None):
+    return compaction_info(mine, inputs=INPUTS, life=life_of(mine.id, seen), now_ms=now_ms, error=error)
+
+
+def test_the_end_is_estimated_from_what_was_gained():
+    half = running((None, None, [sst(20, 200, (b"a", b"c"))]), beat_ms=4000)
+    told = info(half, versions(entry(9, WHAT, S.SCHEDULED), running(), half), now_ms=12_000)
+    assert told.estimated_completion_ms == 22_000, "200 of 400 bytes took from 2 s to 12 s"
+    assert told.heartbeat_age_ms == 8000
+    assert info(running(), versions(running()), now_ms=12_000).estimated_completion_ms is None
+
+
+STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14,), (8,)))
+
+
+@pytest.mark.parametrize(
+    ("before", "others", "told"),
+    [
+        pytest.param(entry(9, spec((4, 3), to=9)), (), "V7: ", id="refused at submission"),
+        pytest.param(entry(9, spec(runs=(5,), to=5), S.SCHEDULED), (), "V4: ", id="its sources went"),
+        pytest.param(entry(9, spec(runs=(5,), to=5), S.COMPACTED), (), "V4: ", id="its sources went before the commit"),
+        pytest.param(
+            entry(9, spec(runs=(3, 2), to=2), S.RUNNING),
+            (entry(8, spec(runs=(2, 1), to=1), S.COMPLETED),),
+            f"V12: compaction {ulid(8)}",
+            id="swept",
+        ),
+        pytest.param(entry(9, spec(runs=(3, 2), to=2), S.RUNNING), (), "cancelled", id="nothing is wrong with it"),
+        pytest.param(entry(9, spec(runs=(3, 2), to=2)), (), "cancelled", id="cancelled before it was scheduled"),
+        pytest.param(entry(9, spec(runs=(3, 2), to=2), S.COMPACTED), (), UNEXPLAINED, id="nobody can know"),
+    ],
+)
+def test_why_it_failed(before, others, told):
+    ended = entry(9, before.spec, S.FAILED)
+    seen = (Snapshot(1, 1000, compactions(before)), Snapshot(2, 2000, compactions(ended, *others)))
+    assert why_failed(life_of(ulid(9), seen), STATE).startswith(told)
+    assert why_failed(life_of(ulid(9), seen), None) == UNEXPLAINED
+    assert why_failed(life_of(ulid(9), seen[1:]), STATE) == UNEXPLAINED
+
+
+def ended_status(mine, *manifests, gap=0):
+    gone = Snapshot(2 + gap, 3000, compactions())
+    ended = outcome(life_of(mine.id, (Snapshot(1, 1000, compactions(mine)), gone)), manifests)
+    return None if ended is None else ended.status
+
+
+def test_how_a_vanished_one_ended():
+    """Several that end in one write leave one finished entry; the others are told by the manifest."""
+    result = manifest(Tree(compacted=(SortedRun(id=RunId(1), ssts=(view(30),)),)))
+    before = manifest(tree((), (2, 1)))
+    compacted = entry(9, WHAT, S.COMPACTED, output_ssts=(sst(30),))
+    assert ended_status(compacted, before, result) is S.COMPLETED
+    assert ended_status(compacted, before) is S.FAILED
+    assert ended_status(compacted, manifest(tree((), (1,)))) is S.FAILED, "another run under the same id"
+    assert ended_status(entry(9, WHAT), before) is S.FAILED
+    assert ended_status(running(), before) is S.FAILED
+    assert ended_status(running(), before, gap=1) is None, "it may have been Compacted in between"
+    drained = entry(9, drain(b"log", (14,), (8,)))
+    assert ended_status(drained, STATE, manifest(log=tree())) is S.COMPLETED
+    assert ended_status(drained, STATE) is S.FAILED
+
+
+def test_a_vanished_trivial_move_is_recognised_by_its_views():
+    before = manifest(tree((), (2, 1)))
+    moved = Tree(compacted=(SortedRun(id=RunId(1), ssts=(view(1001), view(1002))),))
+    assert ended_status(entry(9, WHAT), before, manifest(moved)) is S.COMPLETED
+    assert ended_status(entry(9, WHAT), manifest(moved)) is S.FAILED, "without its inputs nobody can tell"
