@@ -15,7 +15,7 @@ from shale.protocol.versioned import Versioned
 from shale.types import Compactions, CompactionStatus, Tree, Ulid
 from shale_compactor.execution.executor import Executor
 from shale_compactor.process import Compactor
-from shale_compactor.states.commit import admit_submitted
+from shale_compactor.states.admission import admit_submitted
 from shale_compactor.worker.options import WorkerOptions
 from shale_compactor.worker.worker import Worker
 from tests.interop.compaction_house import CALM, ROOT, House, executor_options, run, status_of
