@@ -1,9 +1,12 @@
 """Real SSTs in a store, and what is in them."""
 
+import itertools
 from collections.abc import Sequence
 
 from shale.env import Env
+from shale.format.index import BlockIndex, encode_index
 from shale.format.names import sst_key
+from shale.format.section import seal_section
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.cache import BlockCache
@@ -11,7 +14,8 @@ from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
 from shale.store.port import ObjectStore
-from shale.types import FLAG_TOMBSTONE, Entry, SortedRun, Sst, SstView, Ulid
+from shale.types import FLAG_TOMBSTONE, Compression, Entry, SortedRun, Sst, SstInfo, SstView, Ulid
+from tests.unit.kernels.blocks_v1 import encode_block_v1
 
 
 def put(key: bytes, seq: int, value: bytes = b"v") -> Entry:
@@ -46,3 +50,18 @@ async def read_ssts(store: ObjectStore, root: str, env: Env, ssts: Sequence[Sst]
 
 async def read_run(store: ObjectStore, root: str, env: Env, run: SortedRun) -> list[Entry]:
     return await read_ssts(store, root, env, [view.sst for view in run.ssts])
+
+
+async def write_sst_v1(
+    store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], rows_per_block: int
+) -> Sst:
+    """Store an SST with blocks of format version 1, which old releases of SlateDB wrote."""
+    ordered = sorted(entries, key=lambda entry: (entry.key, -entry.seq))
+    groups = [ordered[start : start + rows_per_block] for start in range(0, len(ordered), rows_per_block)]
+    blocks = [seal_section(encode_block_v1(group), Compression.NONE) for group in groups]
+    ends = list(itertools.accumulate(map(len, blocks)))
+    first_keys = [group[0].key for group in groups]
+    index = seal_section(encode_index(BlockIndex.of([0, *ends[:-1]], first_keys, data_len=ends[-1])), Compression.NONE)
+    info = SstInfo(first_entry=ordered[0].key, last_entry=ordered[-1].key, index_offset=ends[-1], index_len=len(index))
+    await store.put(sst_key(root, sst_id), b"".join([*blocks, index]))
+    return Sst(id=sst_id, info=info, format_version=1)
