@@ -1,12 +1,12 @@
 """Checks of the options of policies: all mistakes are found before the first is told."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shale.errors import InvalidRequestError
 
 
-def refuse(*checks: Iterator[str]) -> None:
+def refuse(*checks: Iterable[str]) -> None:
     """Raise if a check finds something.
 
     Raises:
@@ -17,10 +17,12 @@ def refuse(*checks: Iterator[str]) -> None:
         raise InvalidRequestError("; ".join(problems))
 
 
-def source_count_problems(fewest: int, most: int) -> Iterator[str]:
-    """``min_compaction_sources`` and ``max_compaction_sources``; a merge of one run into itself moves nothing on."""
+def source_count_problems(fewest: int, most: int, *, least_most: int = 1) -> Iterator[str]:
+    """``min_compaction_sources`` and ``max_compaction_sources``, the latter with a bound of the policy's own."""
     if fewest < 1:
         yield f"min_compaction_sources must be at least 1, not {fewest}"
+    if most < least_most:
+        yield f"max_compaction_sources must be at least {least_most}, not {most}"
     if most < fewest:
         yield f"min_compaction_sources {fewest} must not be above max_compaction_sources {most}"
 

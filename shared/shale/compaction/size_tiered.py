@@ -53,7 +53,7 @@ class SizeTiered:
     def _pick_runs(self, tree: TreePlan) -> TieredSpec | None:
         for start in range(len(tree.runs)):
             chain = self._checked_chain(tree, start)
-            if len(chain) >= self.min_compaction_sources:
+            if len(chain) >= max(2, self.min_compaction_sources):  # One run merged into itself would go on for ever.
                 chain = chain[-self.max_compaction_sources :]
                 return merge_of(tree, chain, run_id(chain[-1]))
         return None

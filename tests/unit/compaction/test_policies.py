@@ -1,0 +1,105 @@
+"""What every policy promises: allowed proposals, an end of the work, and few sorted sources (docs/protocol.md 6.7)."""
+
+import contextlib
+import math
+import random
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shale.compaction.scheduler import CompactionScheduler
+from shale.compaction.specs import L0Source, RunSource, order_of
+from shale.errors import InvalidCompaction
+from shale.types import Manifest, RunId, TieredSpec
+from tests.unit.compaction.house import Database, leveled_policies, manifests, policies, time_window_policies
+
+SEEDS = st.integers(0, 2**32)
+
+
+def requested(database: Database, rng: random.Random) -> None:
+    """Up to three merges that an admin asked for, of any window of any tree, as far as they are allowed."""
+    for prefix, tree in database.manifest.trees():
+        order = order_of(prefix, tree)
+        if not order:
+            continue
+        start = rng.randrange(len(order))
+        chosen = order[start : start + rng.randint(1, 4)]
+        runs = tuple(source.run_id for source in chosen if isinstance(source, RunSource))
+        spec = TieredSpec(
+            segment=prefix,
+            l0_view_ids=tuple(source.view_id for source in chosen if isinstance(source, L0Source)),
+            sorted_runs=runs,
+            destination=min(runs, default=RunId(database.next_run + rng.randint(0, 3))),
+        )
+        with contextlib.suppress(InvalidCompaction):
+            database.try_accept(spec)
+
+
+@settings(max_examples=150, deadline=None)
+@given(policies(), manifests(), SEEDS)
+def test_every_proposal_is_allowed_beside_everything_active(policy, manifest, seed):
+    database, rng = Database(policy, manifest), random.Random(seed)
+    if rng.random() < 0.7:
+        requested(database, rng)
+    database.submit(capacity=100)
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies(), manifests(), SEEDS)
+def test_a_finite_load_ends(policy, manifest, seed):
+    """Each round starts what there is capacity for and finishes one job: 150 are plenty for a hundred sources.
+
+    A policy that rests has left no tree with as many L0s as start a merge.
+    """
+    database, rng = Database(policy, manifest), random.Random(seed)
+    capacity = rng.randint(1, 4)
+    for _ in range(150):
+        database.submit(capacity)
+        if not database.active:
+            assert all(len(tree.l0) < policy.min_compaction_sources for _, tree in database.manifest.trees())
+            return
+        database.finish(rng.choice(database.active), kept=rng.choice((0.0, 0.5, 1.0)))
+    pytest.fail(f"still at work: {policy.plan(database.manifest, database.compactions)}")
+
+
+@dataclass
+class Load:
+    """What a database went through: the most runs at once, and the bytes that were ever in it."""
+
+    most_runs: int = 0
+    total_bytes: int = 0
+
+
+def under_load(policy: CompactionScheduler, rng: random.Random) -> Load:
+    """L0s arrive while jobs take their time; like the writer, stop at eight L0s."""
+    database, load = Database(policy, Manifest()), Load()
+    capacity, finishes = rng.choice((1, 1, 3)), rng.choice((0.3, 0.6, 1.0))
+    for _ in range(200):
+        database.now_s += rng.choice((1, 20))
+        if len(database.manifest.tree.l0) < 8:
+            size = rng.choice((90, 100, 100, 400))
+            database.flush(size)
+            load.total_bytes += size
+        database.submit(capacity)
+        if database.active and rng.random() < finishes:
+            database.finish(rng.choice(database.active), kept=rng.choice((0.0, 0.3, 1.0, 1.0, 1.0)))
+        load.most_runs = max(load.most_runs, database.run_count)
+    return load
+
+
+@settings(max_examples=30, deadline=None)
+@given(leveled_policies(), SEEDS)
+def test_leveled_keeps_about_one_run_per_level(policy, seed):
+    load = under_load(policy, random.Random(seed))
+    assert load.most_runs <= policy.level_of(load.total_bytes) + policy.max_extra_runs
+
+
+@settings(max_examples=30, deadline=None)
+@given(time_window_policies(), SEEDS)
+def test_time_window_keeps_about_one_run_per_window(policy, seed):
+    """Windows that are kept apart, runs of the newest, a backlog that holds L0s back, an archive of growing runs."""
+    load = under_load(policy, random.Random(seed))
+    archive = math.log(load.total_bytes, policy.include_size_threshold)
+    assert load.most_runs <= policy.max_windows + 2 * policy.max_compaction_sources + archive
