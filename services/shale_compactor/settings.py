@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from shale.compaction.size_tiered import SizeTiered
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
+from shale.service.scheduler_section import SchedulerSection
 from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section
 from shale.service.settings import DaemonSettings
 from shale.sst.options import SstOptions
@@ -23,15 +23,6 @@ from shale_compactor.process import CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 
 COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(), ExecutorOptions(), ProtocolOptions()
-SIZE_TIERED = SizeTiered()
-
-
-class SchedulerSection(Section):
-    """How many sources a merge has, and how similar the sizes of runs are."""
-
-    min_compaction_sources: int = Field(default=SIZE_TIERED.min_compaction_sources, ge=1)
-    max_compaction_sources: int = Field(default=SIZE_TIERED.max_compaction_sources, ge=1)
-    include_size_threshold: float = Field(default=SIZE_TIERED.include_size_threshold, gt=0)
 
 
 class WorkerSection(Section):
@@ -178,14 +169,9 @@ class CompactorSettings(MergingSettings):
             InvalidRequestError: they contradict each other.
         """
         section = self.compactor_options
-        scheduler = section.scheduler_options
         return CompactorOptions(
             coordinator=CoordinatorOptions(
-                scheduler=SizeTiered(
-                    min_compaction_sources=scheduler.min_compaction_sources,
-                    max_compaction_sources=scheduler.max_compaction_sources,
-                    include_size_threshold=scheduler.include_size_threshold,
-                ),
+                scheduler=section.scheduler_options.scheduler(),
                 max_concurrent_compactions=section.max_concurrent_compactions,
                 poll_interval_s=section.poll_interval,
                 commit_compacted_interval_s=section.commit_compacted_interval,

@@ -4,6 +4,9 @@ from operator import concat
 
 import pytest
 
+from shale.compaction.leveled import Leveled
+from shale.compaction.size_tiered import SizeTiered
+from shale.compaction.time_window import TimeWindow
 from shale.errors import InvalidRequestError
 from shale.service.settings import SettingsError, load
 from shale.types import Compression
@@ -61,6 +64,8 @@ def test_a_settings_file_of_slatedb_is_read_as_it_is(tmp_path):
         pytest.param("compactor_options.worker.heartbeat_interval=20s", "heartbeat_interval", id="slow heartbeat"),
         pytest.param("compactor_options.scheduler_options.min_compaction_sources=9", "max_compaction", id="min > max"),
         pytest.param("compactor_options.poll_interval=0", "greater than 0", id="no interval"),
+        pytest.param("compactor_options.scheduler_options.policy=levelled", "'leveled'", id="no such policy"),
+        pytest.param("compactor_options.scheduler_options.window=1h", "option of time_window", id="not this policy's"),
         pytest.param("compactor_options.pol_interval=1s", "poll_interval", id="a typing error"),
     ],
 )
@@ -68,6 +73,40 @@ def test_contradictions_are_refused(setting, named):
     with pytest.raises(SettingsError) as error:
         options("--set", setting)
     assert named in str(error.value.problems)
+
+
+SCHEDULER = "compactor_options.scheduler_options."
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        pytest.param((), SizeTiered(), id="size-tiered unless told otherwise"),
+        pytest.param(("policy=leveled",), Leveled(), id="leveled"),
+        pytest.param(
+            ("policy=leveled", "level_base_bytes=64MiB", "level_size_multiplier=4", "max_compaction_sources=6"),
+            Leveled(level_base_bytes=64 * 1024 * 1024, level_size_multiplier=4.0, max_compaction_sources=6),
+            id="its options",
+        ),
+        pytest.param(
+            ("policy=time_window", "window=15m", "default_ttl=1d", "max_windows=100"),
+            TimeWindow(window_s=900.0, default_ttl_s=86400.0, max_windows=100),
+            id="time windows",
+        ),
+    ],
+)
+def test_the_policy_is_a_setting(given, policy):
+    arguments = [word for each in given for word in ("--set", SCHEDULER + each)]
+    assert options(*arguments).coordinator.scheduler == policy
+
+
+def test_all_mistakes_in_a_policy_are_told_at_once():
+    given = ("policy=time_window", "level_base_bytes=1", "max_windows=3", "default_ttl=1d", "max_compaction_sources=1")
+    with pytest.raises(SettingsError) as error:
+        options(*[word for each in given for word in ("--set", SCHEDULER + each)])
+    (problem,) = error.value.problems
+    for named in ("level_base_bytes is an option of leveled", "max_windows 3 of 3600 s", "max_compaction_sources must"):
+        assert named in problem
 
 
 def test_flags():
