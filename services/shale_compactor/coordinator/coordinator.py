@@ -110,17 +110,22 @@ class Coordinator:
     async def _run(self) -> None:
         clock = self._env.clock
         next_tick_s = clock.monotonic_s()
+        called = False
         while True:
             now_s = clock.monotonic_s()
             if now_s >= next_tick_s:
                 await self.tick()
                 next_tick_s = max(next_tick_s + self._options.poll_interval_s, clock.monotonic_s())
-            elif self.view.has_active:
+            elif called or self.view.has_active:
                 await self.commit_tick()
             wait_s = next_tick_s - clock.monotonic_s()
             if self.view.has_active:
                 wait_s = min(wait_s, self._options.commit_compacted_interval_s)
-            await self._results_ready.wait(max(wait_s, 0.0))
+            called = await self._results_ready.wait(max(wait_s, 0.0))
+
+    def look(self) -> None:
+        """Look at the files at once: somebody in this process has changed them."""
+        self._results_ready.call()
 
     async def tick(self) -> None:
         """One round: look, take back what silent workers hold, commit, admit, propose.

@@ -161,5 +161,18 @@ async def test_results_are_committed_soon_after_the_worker_calls():
     assert [run.id for run in (await house.manifest()).tree.compacted] == [0]
 
 
+async def test_an_idle_coordinator_looks_when_it_is_asked_to():
+    """What an administrator submits through its own port does not wait for the next tick."""
+    house = await House(manifest(tree((), (2, 1)))).create()
+    coordinator = await house.started()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(coordinator.run)
+        await anyio.wait_all_tasks_blocked()
+        await house.edit(entry(house.clock.ms, spec(runs=(2, 1), to=1)))
+        coordinator.look()
+        await eventually(lambda: has_status(house, S.SCHEDULED))
+        tasks.cancel_scope.cancel()
+
+
 async def has_status(house, status):
     return status in statuses(await house.stored()).values()
