@@ -5,7 +5,9 @@ from typing import Any
 
 import anyio
 
+from shale.admin.compactions import CompactionAdmin
 from shale.service.process import Process
+from shale_compactor.admin_api import CompactionsApi
 from shale_compactor.poll_check import poll_check
 from shale_compactor.process import Compactor
 from shale_compactor.settings import CompactorSettings
@@ -34,6 +36,9 @@ async def compact(process: Process[CompactorSettings]) -> None:
     interval_s = settings.compactor_options.poll_interval
     coordinator = compactor.coordinator
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: coordinator.last_poll_s, interval_s))
+    admin = CompactionAdmin(process.store, process.root, process.env, process.metrics)
+    for route in CompactionsApi(admin, changed=coordinator.look).routes():
+        process.admin.add_route(route)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run, name="compactor")
         process.ready(epoch=compactor.coordinator.manifest.epoch)

@@ -11,7 +11,7 @@ from shale.env import Env
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
-from shale.store.connect import _memory_stores, connect
+from shale.store.connect import connect
 from shale.types import Compaction, CompactionContext, Compactions, KeyRange, Seq, Subcompaction, WorkerClaim
 from shale_cli.__main__ import main
 from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines
@@ -61,7 +61,6 @@ class Orders:
 @pytest.fixture
 def orders(monkeypatch: pytest.MonkeyPatch) -> Orders:
     monkeypatch.setattr("shale.store.connect._memory_stores", {})
-    assert _memory_stores is not None
     return Orders().create()
 
 
