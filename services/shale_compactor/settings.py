@@ -5,7 +5,7 @@ SlateDB is read as it is.
 """
 
 from socket import gethostname
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -93,6 +93,15 @@ class MergingSettings(DaemonSettings):
     probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
     missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
     boundary_files_enabled: bool = PROTOCOL.boundary_files_enabled
+    boundary_files_off_acknowledged: bool = Field(
+        default=False, description="Required to switch boundary files off: a stale coordinator may then commit."
+    )
+
+    @model_validator(mode="after")
+    def _means_it(self) -> Self:
+        if not self.boundary_files_enabled and not self.boundary_files_off_acknowledged:
+            raise ValueError("boundary_files_enabled = false needs boundary_files_off_acknowledged = true")
+        return self
 
     @property
     def _worker(self) -> WorkerSection:

@@ -1,9 +1,13 @@
 """What a spec touches, and the order of the sources in a tree (docs/protocol.md 6.2, 6.5)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from shale.types import CompactionSpec, DrainSpec, Manifest, RunId, Segment, SstView, TieredSpec, Tree, Ulid
+
+_NAMES_MAX = 12
+_PREFIX_BYTES_MAX = 16
 
 
 class L0Source(NamedTuple):
@@ -86,11 +90,24 @@ def has_duplicate_l0(tree: Tree) -> bool:
 
 
 def describe(spec: CompactionSpec) -> str:
-    """A spec as people write it: ``[01J…, SR3] -> SR2``."""
-    names = [str(view_id) for view_id in spec.l0_view_ids] + [f"SR{run_id}" for run_id in spec.sorted_runs]
-    prefix = f"segment {spec.segment.hex()} " if spec.segment else ""
+    """A spec as people write it: ``[01J…, SR3] -> SR2``; long lists and prefixes are cut, so it fits a log line."""
+    prefix = f"segment {name_of_segment(spec.segment)} " if spec.segment else ""
     target = "drain" if isinstance(spec, DrainSpec) else f"SR{spec.destination}"
-    return f"{prefix}[{', '.join(names)}] -> {target}"
+    return f"{prefix}[{names_of(sources_of(spec))}] -> {target}"
+
+
+def names_of(sources: Sequence[Source]) -> str:
+    """View ids and ``SR`` with run ids; of many, the first ones, how many more, and the last."""
+    names = [str(source.view_id) if isinstance(source, L0Source) else f"SR{source.run_id}" for source in sources]
+    if len(names) > _NAMES_MAX:
+        names[_NAMES_MAX - 2 : -1] = [f"… {len(names) - _NAMES_MAX + 1} more …"]
+    return ", ".join(names)
+
+
+def name_of_segment(prefix: bytes) -> str:
+    """A segment's prefix in hexadecimal digits, the first bytes of it."""
+    shown = prefix[:_PREFIX_BYTES_MAX].hex()
+    return shown if len(prefix) <= _PREFIX_BYTES_MAX else f"{shown}… ({len(prefix)} bytes)"
 
 
 def with_tree(manifest: Manifest, prefix: bytes, tree: Tree) -> Manifest:

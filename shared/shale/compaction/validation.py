@@ -4,7 +4,7 @@ They are checked twice: before a submitted compaction is scheduled, whoever subm
 is committed, because the tree may have changed meanwhile.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 from shale.compaction.specs import (
@@ -13,6 +13,8 @@ from shale.compaction.specs import (
     destination_of,
     has_duplicate_l0,
     max_run_id,
+    name_of_segment,
+    names_of,
     next_run_id,
     order_of,
     sources_of,
@@ -45,6 +47,8 @@ class Stage(Enum):
 _CLAIMED = (CompactionStatus.SCHEDULED, CompactionStatus.RUNNING)
 _PLANNED = (*_CLAIMED, CompactionStatus.COMPACTED)
 
+FRESH_RUN_ID_MAX = 2**31
+
 
 def validate(manifest: Manifest, compactions: Compactions, entry: Compaction, stage: Stage) -> None:
     """Check one entry against the current state; the entry itself is never its own competitor.
@@ -75,11 +79,11 @@ def check_sources_exist(manifest: Manifest, spec: CompactionSpec) -> Tree:
     """
     tree = manifest.tree_of(spec.segment)
     if tree is None:
-        raise InvalidCompaction("V3", f"segment {spec.segment!r} does not exist")
+        raise InvalidCompaction("V3", f"segment {name_of_segment(spec.segment)} does not exist")
     present = frozenset(order_of(spec.segment, tree))
     missing = [source for source in sources_of(spec) if source not in present]
     if missing:
-        raise InvalidCompaction("V4", f"sources that do not exist: {_names(missing)}")
+        raise InvalidCompaction("V4", f"sources that do not exist: {names_of(missing)}")
     return tree
 
 
@@ -106,6 +110,9 @@ def _check_destination(manifest: Manifest, tree: Tree, spec: TieredSpec, stage: 
         lowest = next_run_id(manifest) if stage is Stage.SUBMITTED else in_tree
         if spec.destination < lowest:
             raise InvalidCompaction("V5", f"destination {spec.destination} must be at least {lowest}")
+        if stage is Stage.SUBMITTED and spec.destination > FRESH_RUN_ID_MAX:
+            # Ids are 32 bits wide and the next run gets a higher one, so one request could use them all up.
+            raise InvalidCompaction("V5", f"destination {spec.destination} must be at most {FRESH_RUN_ID_MAX}")
     exists = any(run.id == spec.destination for _, other in manifest.trees() for run in other.compacted)
     if exists and spec.destination not in spec.sorted_runs:
         raise InvalidCompaction("V6", f"run {spec.destination} exists and is not a source")
@@ -118,45 +125,53 @@ def _check_order(tree: Tree, spec: TieredSpec) -> None:
     order, sources = order_of(spec.segment, tree), sources_of(spec)
     start = order.index(sources[0])
     if order[start : start + len(sources)] != sources:
-        raise InvalidCompaction("V10", "sources are not consecutive from newest to oldest")
+        between = _left_out(order[start : 1 + max(order.index(source) for source in sources)], sources)
+        fault = f"leave out {between}, which is between them" if between else "are not in order, newest first"
+        raise InvalidCompaction("V10", f"the sources {fault}")
 
 
 def _check_l0(tree: Tree, spec: TieredSpec) -> None:
     if not spec.l0_view_ids:
         return
-    if has_duplicate_l0(tree):
-        raise InvalidCompaction("V13", "the tree lists an L0 twice, as only a union does; lift it first")
+    _check_no_duplicates(tree)
     oldest = tuple(view.id for view in tree.l0[-len(spec.l0_view_ids) :])
     if oldest != spec.l0_view_ids:
         # Everything behind the newest consumed L0 falls under the watermark, so a gap would lose its rows.
-        raise InvalidCompaction("V7", "L0 sources are not the oldest L0s of the tree")
+        taken = [L0Source(spec.segment, view_id) for view_id in spec.l0_view_ids]
+        order = order_of(spec.segment, tree)[: len(tree.l0)]
+        left_out = _left_out(order[min(order.index(source) for source in taken) :], taken)
+        fault = f"the older {left_out} is not among them" if left_out else "they are not in order, newest first"
+        raise InvalidCompaction("V7", f"L0 sources must be the oldest L0s of the tree: {fault}")
 
 
 def _check_drain(tree: Tree, spec: DrainSpec) -> None:
-    if spec.l0_view_ids and has_duplicate_l0(tree):
+    if spec.l0_view_ids:
+        _check_no_duplicates(tree)
+    order, drained = order_of(spec.segment, tree), sources_of(spec)
+    left_out = _left_out(order[min(order.index(source) for source in drained) :], drained)
+    if left_out:
+        # What is older than a drained tombstone would come to life again.
+        raise InvalidCompaction("V8", f"a drain must take everything behind its newest source: {left_out} would stay")
+
+
+def _check_no_duplicates(tree: Tree) -> None:
+    if has_duplicate_l0(tree):
         raise InvalidCompaction("V13", "the tree lists an L0 twice, as only a union does; lift it first")
-    order, drained = order_of(spec.segment, tree), frozenset(sources_of(spec))
-    if frozenset(order[-len(drained) :]) != drained:
-        raise InvalidCompaction("V8", "a drain must take everything at and behind its newest source")
 
 
-def _check_competitors(spec: CompactionSpec, others: Iterable[Compaction], stage: Stage) -> None:
-    others = list(others)
-    if spec.l0_view_ids and any(other.spec.l0_view_ids for other in _in_segment(spec, others)):
-        raise InvalidCompaction("V9", "another compaction of L0s of this tree is scheduled or running")
+def _left_out(order: Sequence[Source], sources: Collection[Source]) -> str:
+    """Names of what stands in the order and is not a source."""
+    return names_of([source for source in order if source not in sources])
+
+
+def _check_competitors(spec: CompactionSpec, others: Sequence[Compaction], stage: Stage) -> None:
+    if spec.l0_view_ids:
+        for rival in others:
+            if rival.spec.l0_view_ids and rival.status in _CLAIMED and rival.spec.segment == spec.segment:
+                raise InvalidCompaction("V9", f"compaction {rival.id} has L0s of this tree already")
     if stage is Stage.COMPACTED:
         return  # The sweep after each commit (6.10) takes the place of V12 here.
     own = touched_by(spec)
     for other in others:
         if other.status in _PLANNED and own & touched_by(other.spec):
             raise InvalidCompaction("V12", f"sources or destination belong to compaction {other.id}")
-
-
-def _in_segment(spec: CompactionSpec, others: Iterable[Compaction]) -> Iterator[Compaction]:
-    return (other for other in others if other.status in _CLAIMED and other.spec.segment == spec.segment)
-
-
-def _names(sources: Iterable[Source]) -> str:
-    return ", ".join(
-        str(source.view_id) if isinstance(source, L0Source) else f"SR{source.run_id}" for source in sources
-    )

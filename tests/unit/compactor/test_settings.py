@@ -131,3 +131,12 @@ def test_operators_and_filters_are_named_in_settings():
 def test_an_unknown_name_is_refused_with_its_place(setting):
     with pytest.raises(InvalidRequestError, match=r"^compactor_options\.worker: no .* is called 'sum-of-numbers'"):
         transforms(setting)
+
+
+def test_boundary_files_are_not_switched_off_by_accident():
+    """As for the writer and the collector."""
+    off = ("--set", "boundary_files_enabled=false")
+    with pytest.raises(SettingsError, match="boundary_files_off_acknowledged"):
+        options(*off)
+    sure = load(CompactorSettings, [*URL, *off, "--set", "boundary_files_off_acknowledged=true"]).settings
+    assert not sure.protocol().boundary_files_enabled

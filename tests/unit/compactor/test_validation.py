@@ -5,7 +5,7 @@ import pytest
 from shale.compaction.validation import Stage, check_proposal, validate
 from shale.errors import InvalidCompaction
 from shale.types import SstView, Tree, Ulid
-from tests.unit.compactor.values import S, compactions, drain, entry, manifest, spec, sst, tree, view
+from tests.unit.compactor.values import S, compactions, drain, entry, manifest, spec, sst, tree, ulid, view
 
 STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), seg=tree((14, 13), (8, 6)))
 
@@ -38,6 +38,7 @@ def broken_rule(state, what, stage=Stage.SUBMITTED, others=()):
         pytest.param(spec(runs=(8, 6), to=6), "V4", id="a run of another tree"),
         pytest.param(spec((4, 3, 2, 1), to=7), "V5", id="below the highest run of another tree"),
         pytest.param(spec((4, 3, 2, 1), to=3), "V5", id="an existing destination"),
+        pytest.param(spec((4, 3, 2, 1), to=2**31 + 1), "V5", id="a destination that uses up the ids"),
         pytest.param(spec((4, 3, 2, 1), (3,), to=2), "V6", id="destination exists outside the sources"),
         pytest.param(spec((3, 2), to=9), "V7", id="L0s with an older one left"),
         pytest.param(spec((4, 3), to=9), "V7", id="the newest L0s only"),
@@ -53,6 +54,24 @@ def broken_rule(state, what, stage=Stage.SUBMITTED, others=()):
 )
 def test_rules_of_one_spec(what, rule):
     assert broken_rule(STATE, what) == rule
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        pytest.param(spec((4, 3), to=9), f"V7: .*the older {ulid(2)}, {ulid(1)} is not among them", id="V7"),
+        pytest.param(spec((1, 2), to=9), "V7: .*newest first", id="V7, order"),
+        pytest.param(drain(b"seg", (14,), (8,)), f"V8: .*{ulid(13)}, SR6 would stay", id="V8"),
+        pytest.param(spec(runs=(3, 1), to=1), "V10: the sources leave out SR2", id="V10"),
+        pytest.param(spec(runs=(2, 3), to=2), "V10: the sources are not in order", id="V10, order"),
+        pytest.param(spec((4,), to=9, segment=b"x" * 300), r"V3: segment (78){16}… \(300 bytes\) does", id="V3"),
+        pytest.param(spec(runs=tuple(range(90, 60, -1)), to=1), r"V4: .*SR90, .*SR81, … 19 more …, SR61", id="V4"),
+    ],
+)
+def test_what_is_wrong_is_named(what, message):
+    mine = entry(100, what)
+    with pytest.raises(InvalidCompaction, match=message):
+        validate(STATE, compactions(mine), mine, Stage.SUBMITTED)
 
 
 @pytest.mark.parametrize(
