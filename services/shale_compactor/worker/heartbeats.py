@@ -2,46 +2,51 @@
 
 from collections.abc import Callable
 
-import anyio
-
-from shale.env import Clock
+from shale.env import Env
 from shale_compactor.nudge import Nudge
 from shale_compactor.worker.ledger import Ledger
+from shale_compactor.worker.options import WorkerOptions
 
 SECONDS_BETWEEN_SST_BEATS = 1.0
+_JITTER = 0.15
 
 
-def next_beat_s(last_s: float, took_s: float, interval_s: float) -> float:
-    """The time of the next beat.
+def next_beat_s(last_s: float, interval_s: float, chance: float) -> float:
+    """The time of the next beat: at a fixed rate from beginning to beginning, whatever a beat takes.
 
-    Beats begin at a fixed rate, whatever a beat takes.  One that took long shows a slow store, or others who write at
-    the same time; the next one then begins earlier by as much, though at most by half an interval, so that a beat
-    that has to be repeated still lands in time.
+    A little chance spreads workers out.  Those that beat in step would meet each other every time, and with a slow
+    store the same one would lose every time.
 
     Args:
-        last_s: when the last heartbeat that was accepted was begun, or the last try.
-        took_s: how long it was under way.
+        last_s: when the last beat was begun.
+        chance: 0 to 1.
     """
-    return last_s + interval_s - min(max(took_s, 0.0), interval_s / 2)
+    return last_s + interval_s * (1.0 - _JITTER * chance)
 
 
-async def beat_forever(ledger: Ledger, sst_finished: Nudge, clock: Clock, interval_s: Callable[[], float]) -> None:
-    """Beat by the timer until cancelled, and at once when told of a finished SST, at most one a second.
+async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable[[], WorkerOptions]) -> None:
+    """Beat by the timer until cancelled; with ``persist_every_sst`` also after each SST, at most once a second.
 
+    While others write so often that ours have met conflicts, only the timer counts: more writes would only make more
+    conflicts, and somebody might be too late.
     Nothing here waits for a CPU thread, so merges cannot hold it up.  A write that carried a heartbeat along counts as
     a beat.
+
+    Args:
+        nudge: called when a job begins and when it has finished an SST.
     """
-    last_s, took_s = clock.monotonic_s(), 0.0
+    chance = env.rng.random()
     while True:
-        last_s = max(last_s, ledger.last_write_s)
-        due_s = next_beat_s(last_s, took_s, interval_s())
-        if await sst_finished.wait(max(0.0, due_s - clock.monotonic_s())):
-            soonest_s = max(last_s, ledger.last_write_s) + SECONDS_BETWEEN_SST_BEATS
-            await anyio.sleep(max(0.0, min(due_s, soonest_s) - clock.monotonic_s()))
-            if not ledger.has_news and clock.monotonic_s() < due_s:
-                continue  # another write has published it
-        elif ledger.last_write_s > last_s:
+        interval_s = options().heartbeat_interval_s
+        if not ledger.has_jobs:
+            await nudge.wait(interval_s)
             continue
-        started_s = clock.monotonic_s()
+        due_s = next_beat_s(ledger.last_beat_s, interval_s, chance)
+        if options().persist_every_sst and ledger.has_news and not ledger.is_contended:
+            due_s = min(due_s, ledger.last_beat_s + SECONDS_BETWEEN_SST_BEATS)
+        now_s = env.clock.monotonic_s()
+        if due_s > now_s:
+            await nudge.wait(due_s - now_s)
+            continue
         await ledger.beat()
-        last_s, took_s = started_s, clock.monotonic_s() - started_s
+        chance = env.rng.random()

@@ -16,6 +16,9 @@ from shale.protocol.versioned import Versioned
 from shale.types import Compaction, CompactionContext, Compactions, Ulid
 from shale_compactor.worker import claims
 
+_CAUTIOUS_WRITES = 4
+"""So many writes after a conflict look for the newest version first, which costs less than another conflict."""
+
 Progress: TypeAlias = Mapping[Ulid, CompactionContext | None]
 
 
@@ -45,8 +48,9 @@ class Ledger:
         self._stored: StoredCompactions | None = None
         self._turn = anyio.Lock()
         self._published: Progress = {}
-        self.last_write_s = -math.inf
-        """Monotonic time at which the last heartbeat that was accepted was begun."""
+        self.last_beat_s = -math.inf
+        """Monotonic time at which the newest heartbeat was begun."""
+        self._cautious_left = 0
 
     @property
     def is_open(self) -> bool:
@@ -54,9 +58,20 @@ class Ledger:
         return self._stored is not None
 
     @property
+    def has_jobs(self) -> bool:
+        """Whether there is anything to keep alive."""
+        return bool(self._progress())
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether one of the last writes met a conflict."""
+        return self._cautious_left > 0
+
+    @property
     def has_news(self) -> bool:
         """Whether a running job has finished something that is not published yet."""
-        return self._published != self._progress()
+        progress = self._progress()
+        return any(context is not None and context != self._published.get(id_) for id_, context in progress.items())
 
     async def refresh(self) -> Compactions | None:
         """The newest version; ``None`` while there is none at all."""
@@ -75,20 +90,27 @@ class Ledger:
             the entries that are Running under this worker now.
         """
         attempted: set[Ulid] = set()
+        sent_s = -math.inf
 
         def change(value: Compactions) -> Compactions | None:
+            nonlocal sent_s
             # An answer that got lost: what we tried to take and now carries our name is ours.
             got = sum(claims.owns(value.get(id_), self._worker_id) for id_ in attempted)
             chosen = choose(value, got)
             attempted.update(chosen)
+            sent_s = self._env.clock.monotonic_s()
             return claims.claim(value, chosen, self._worker_id, self._env.clock.now_ms()) if chosen else None
 
         value = await self._write(change)
-        return [entry for entry in value.entries if entry.id in attempted and claims.owns(entry, self._worker_id)]
+        got = [entry for entry in value.entries if entry.id in attempted and claims.owns(entry, self._worker_id)]
+        if got:
+            self.last_beat_s = max(self.last_beat_s, sent_s)  # a claim is the first heartbeat
+        return got
 
     async def beat(self) -> None:
         """Stamp all running jobs and publish their progress; without a job nothing is asked or written."""
-        if self._progress():
+        if self.has_jobs:
+            self.last_beat_s = self._env.clock.monotonic_s()
             await self._write(lambda _value: None, always=True)
 
     async def finish(self, change: claims.Edit) -> Compactions:
@@ -102,17 +124,18 @@ class Ledger:
     async def _write(self, change: claims.Edit, *, always: bool = False) -> Compactions:
         """Commit a change together with a heartbeat; a heartbeat alone only if that is what is asked for."""
         assert self._stored is not None, "refreshed before"
-        started_s, now_ms = 0.0, 0
+        tries, now_ms = 0, 0
         published: Progress | None = None
 
         def both(current: Versioned[Compactions]) -> Compactions | None:
-            nonlocal started_s, now_ms, published
+            nonlocal tries, now_ms, published
+            tries += 1
             self._on_seen(current.value)
             published = None
             changed = change(current.value)
             if changed is None and not always:
                 return None
-            started_s, now_ms = self._env.clock.monotonic_s(), self._env.clock.now_ms()
+            now_ms = self._env.clock.now_ms()
             progress = self._progress()
             stamped = claims.heartbeat(changed or current.value, progress, self._worker_id, now_ms)
             if stamped is not None:
@@ -120,8 +143,12 @@ class Ledger:
             return stamped or changed
 
         async with self._turn:
+            started_s = self._env.clock.monotonic_s()
+            if self.is_contended:
+                await self._stored.catch_up()
             committed = await self._stored.apply(both)
+        self._cautious_left = _CAUTIOUS_WRITES if tries > 1 else max(0, self._cautious_left - 1)
         if published is not None:
-            self.last_write_s, self._published = started_s, published
+            self.last_beat_s, self._published = started_s, published
             self._on_stamped(now_ms)
         return committed.value

@@ -61,7 +61,7 @@ class Worker:
         self._retries = Retries(options)
         self._jobs_ready = jobs_ready if jobs_ready is not None else Nudge()
         self._results_ready = results_ready if results_ready is not None else Nudge()
-        self._sst_finished = Nudge()
+        self._news = Nudge()
         metrics = metrics if metrics is not None else Metrics()
         self._metrics = WorkerMetrics(metrics, env, options.name, self._jobs)
         self._reports = Reports(get_logger("worker", worker=self.id), self._metrics, env.clock)
@@ -99,7 +99,7 @@ class Worker:
             await self._jobs_ready.wait(self.options.compactions_poll_interval_s * jitter)
 
     async def _heartbeats(self) -> None:
-        await beat_forever(self._ledger, self._sst_finished, self._env.clock, lambda: self.options.heartbeat_interval_s)
+        await beat_forever(self._ledger, self._news, self._env, lambda: self.options)
 
     async def _report_progress(self) -> None:
         while True:
@@ -154,12 +154,12 @@ class Worker:
         )
         progress.on_first_row = lambda: self._metrics.first_row(job)
         self._jobs[entry.id] = job
+        self._news.call()
         return job
 
     def _on_sst(self, sst: Sst) -> None:
         self._metrics.wrote(sst.info.data_len)
-        if self.options.persist_every_sst:
-            self._sst_finished.call()
+        self._news.call()
 
     async def _execute(self, job: RunningJob) -> None:
         """One job from its plan to its end; whatever it raises is its own trouble, but for what ends the process."""

@@ -7,6 +7,7 @@ Source: docs/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.rs.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic
 
 import anyio
@@ -17,6 +18,7 @@ from shale.protocol.backoff import conflict_delay_s
 from shale.protocol.instruments import SequencedInstruments
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.versioned import Namespace, T, VersionMeta
+from shale.store.gather import gather
 from shale.store.port import CREATE, Buffer, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -98,6 +100,19 @@ class SequencedFiles(Generic[T]):
             self._instruments.cold()
         return await self._read_latest_cold()
 
+    async def read_latest_after_conflict(self) -> StoredBytes | None:
+        """As ``read_latest_unchecked``, for somebody who has just lost a create and thus knows that there is more.
+
+        Two ids are asked for at once.  That takes half the time and no request more, because the usual answer is one
+        newer file and nothing behind it.
+        """
+        known = self._newest
+        if known is not None and self._is_fresh(known.confirmed_at):
+            found = await self._probe_from(known, width=2)
+            if found is not None:
+                return found
+        return await self._read_latest_cold()
+
     async def create(self, base_id: int | None, data: bytes) -> Created:
         """Create the file after ``base_id``, from whose value ``data`` was derived.
 
@@ -141,23 +156,25 @@ class SequencedFiles(Generic[T]):
         if self._newest is not None and self._newest.id == file_id:
             self._newest = None
 
-    async def _probe_from(self, known: StoredBytes) -> StoredBytes | None:
-        """Walk forward from a known file; ``None`` if a listing must decide."""
-        for probes in range(MAX_PROBES):
+    async def _probe_from(self, known: StoredBytes, *, width: int = 1) -> StoredBytes | None:
+        """Walk forward from a known file, so many ids at a time; ``None`` if a listing must decide."""
+        probes = 0
+        while probes < MAX_PROBES:
             started = self._now()
-            data = await self.read(known.id + 1)
-            if data is None:
-                self._instruments.probed(probes)
-                if not self._is_fresh(known.confirmed_at):
-                    self._instruments.cold()
-                    return None
-                self._instruments.hit()
-                known = replace(known, confirmed_at=started)
+            for data in await self._read_next(known.id, width):
+                if data is None:
+                    self._instruments.probed(probes)
+                    if not self._is_fresh(known.confirmed_at):
+                        self._instruments.cold()
+                        return None
+                    self._instruments.hit()
+                    known = replace(known, confirmed_at=started)
+                    self._offer(known)
+                    return known
+                # The hit proves nothing about what is behind it, so the age stays that of the older proof.
+                known = StoredBytes(known.id + 1, data, known.confirmed_at)
                 self._offer(known)
-                return known
-            # The hit proves nothing about what is behind it, so the age stays that of the older proof.
-            known = StoredBytes(known.id + 1, data, known.confirmed_at)
-            self._offer(known)
+                probes += 1
         self._instruments.probed(MAX_PROBES)
         self._instruments.list_fallback()
         log.debug(
@@ -167,6 +184,10 @@ class SequencedFiles(Generic[T]):
             probes=MAX_PROBES,
         )
         return None
+
+    async def _read_next(self, known_id: int, count: int) -> list[Buffer | None]:
+        """The files behind a known one, asked for at the same time."""
+        return await gather([partial(self.read, known_id + 1 + number) for number in range(count)])
 
     async def _read_latest_cold(self) -> StoredBytes | None:
         vanished = 0

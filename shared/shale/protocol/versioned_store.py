@@ -82,6 +82,15 @@ class VersionedStore(Generic[T]):
             else:
                 return self._value_of(found)
 
+    async def read_base(self) -> Versioned[T] | None:
+        """The newest version, to be built upon after a lost create; ``None`` if there is none.
+
+        It is not held against the boundary: whoever writes on top of it asks the boundary after the create, and
+        whoever then has nothing to write has to read again.
+        """
+        found = await self._files.read_latest_after_conflict()
+        return None if found is None else self._value_of(found)
+
     async def read_latest(self) -> Versioned[T]:
         """Like ``try_read_latest``, where absence is an error.
 

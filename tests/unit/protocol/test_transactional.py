@@ -1,6 +1,7 @@
 """Traces T3 of docs/protocol.md 3.9, epochs, and who notices what."""
 
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
@@ -23,6 +24,25 @@ from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 async def created(process: Process) -> None:
     await process.manifests.create_new(Manifest())
+
+
+class Counted:
+    """Notes the name of every request."""
+
+    def __init__(self, store: Any, requests: list[str]) -> None:
+        self._store = store
+        self._requests = requests
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            self._requests.append(name)
+            return await found(*args, **options)
+
+        return counted
 
 
 def test_epochs_begin_with_one_and_change_nothing_else(world: World) -> None:
@@ -106,6 +126,47 @@ def test_apply_writes_nothing_when_there_is_nothing_to_do(world: World) -> None:
         stored = await a.manifests.load()
         assert (await stored.apply(lambda _: None)).id == 1
         assert [version.id for version in await a.manifests.list_versions()] == [1]
+
+    run(main)
+
+
+def test_what_is_found_after_a_conflict_is_not_believed_before_the_boundary_is_asked(world: World) -> None:
+    """A write asks after its create.  Whoever has nothing to write any more has not asked yet."""
+
+    async def main() -> None:
+        a, b = world.process(), world.process()
+        await created(a)
+        stored = await a.manifests.load()
+        other = await b.manifests.load()
+        await other.apply(lambda current: replace(current.value, last_l0_seq=Seq(5)))
+        await b.manifests.advance_boundary(2)
+        seen = []
+
+        def change(current: Versioned[Manifest]) -> Manifest | None:
+            seen.append(current.id)
+            return replace(current.value, last_l0_seq=Seq(5)) if current.value.last_l0_seq < 5 else None
+
+        with pytest.raises(InvalidObjectState, match="boundary"):
+            await stored.apply(change)
+        assert seen == [1, 2]
+
+    run(main)
+
+
+def test_apply_goes_on_from_a_newer_version_with_few_requests(world: World) -> None:
+    """The lost create, the proof that it is not ours, two reads at once, the create, and the boundary."""
+
+    async def main() -> None:
+        requests: list[str] = []
+        a, b = world.process(through=lambda memory: Counted(memory, requests)), world.process()
+        await created(a)
+        stored = await a.manifests.load()
+        other = await b.manifests.load()
+        await other.apply(lambda current: replace(current.value, last_l0_seq=Seq(5)))
+        requests.clear()
+        done = await stored.apply(lambda current: replace(current.value, last_l0_clock_tick=current.id))
+        assert (done.id, done.value.last_l0_seq) == (3, 5)
+        assert requests == ["put", "head", "get", "get", "put", "get"]
 
     run(main)
 
