@@ -105,7 +105,7 @@ def cancel(
     context: typer.Context,
     compaction_id: Id,
     confirm: Annotated[
-        str, typer.Option(help="How long to watch whether the coordinator goes along; SlateDB's does not.")
+        str, typer.Option(help="How long to watch for a coordinator that goes on, as SlateDB's does.")
     ] = "6s",
 ) -> None:
     """Cancel a waiting or running compaction; no row is touched.  Exit 4: too late, or the coordinator goes on."""
