@@ -19,15 +19,17 @@ from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_ope
 from shale.iter.resume import SkipThrough
 from shale.iter.retention import Retention, without_old_tombstones
 from shale.iter.source import RowSource
+from shale.kernels.choice import load_kernels, use_kernels, wants_loading
 from shale.kernels.rows import entries_from_rows
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
-from shale.sst.source import RunSource, SstSource
+from shale.sst.source import BlockSource
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Entry, KeyRange, Sst, included
+from shale.types import Entry, KeyRange, Sst, excluded, included
+from shale_compactor.execution.inputs import JobInputs
 from shale_compactor.execution.instruments import ExecutorMetrics
 from shale_compactor.execution.job import Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
@@ -125,10 +127,8 @@ class Executor(JobExecutor):
         try:
             async with self._slots, anyio.create_task_group() as tasks:
                 writer = self._writer(job, progress, index, tasks)
-                source = await self._source(job, progress, reader, index, tasks)
-                while (rows := await source.next()) is not None:
-                    progress.note_rows(rows.size_bytes)
-                    await writer.add(rows)
+                inputs = JobInputs(job, reader, ReadAhead(tasks), self._read_bytes(len(job.l0) + len(job.runs)))
+                await self._fill(writer, job, progress, inputs, index)
                 await writer.close()
         finally:
             if writer is not None:
@@ -147,17 +147,48 @@ class Executor(JobExecutor):
             on_sst=lambda sst: progress.add(index, sst),
         )
 
-    async def _source(
-        self, job: Job, progress: JobProgress, reader: SstReader, index: int, tasks: TaskGroup
+    async def _fill(self, writer: RunWriter, job: Job, progress: JobProgress, inputs: JobInputs, index: int) -> None:
+        """Write what the range still has to write."""
+        keys, written = progress.ranges[index], progress.last_output(index)
+        last = None if written is None else await _last_row(inputs.reader, written)
+        if await self._merges_blocks(job) and (last is None or _ends_its_key(last, progress)):
+            rest = keys if last is None else keys.intersect(KeyRange(start=excluded(last.key)))
+            await self._merge_blocks(writer, job, progress, inputs.blocks(rest))
+            return
+        source = self._source(job, progress, inputs, keys, last)
+        while (rows := await source.next()) is not None:
+            progress.note_rows(rows.size_bytes)
+            await writer.add(rows)
+
+    async def _merges_blocks(self, job: Job) -> bool:
+        """Whether nobody has to look at single rows, and there are enough of them for kernels."""
+        transforms = self._transforms
+        if self._operator is not None or transforms.filters or not transforms.merge_passthrough:
+            return False
+        if self._options.sst.filters_need_rows:
+            return False
+        if wants_loading(job.input_bytes):
+            await self._env.cpu.run(load_kernels)
+        return use_kernels(job.input_bytes)
+
+    async def _merge_blocks(
+        self, writer: RunWriter, job: Job, progress: JobProgress, sources: Sequence[BlockSource]
+    ) -> None:
+        from shale_compactor.execution.block_feed import BlockFeed
+
+        feed = BlockFeed(sources, _retention(job, progress).rules())
+        await writer.merge(feed, progress.note_rows)
+        self._metrics.expired(*feed.merge.take_expired())
+
+    def _source(
+        self, job: Job, progress: JobProgress, inputs: JobInputs, keys: KeyRange, last: Entry | None
     ) -> RowSource:
-        """The rows that the range still has to write."""
-        keys = progress.ranges[index]
-        written = progress.last_output(index)
-        if written is None:
-            return self._filtered(job, progress, keys, self._merged(job, progress, reader, keys, tasks))
-        last = await _last_row(reader, written)
+        """The rows behind ``last``, the last row of an earlier attempt."""
+        if last is None:
+            return self._filtered(job, progress, keys, self._merged(job, progress, inputs.rows(keys)))
         rest = keys.intersect(KeyRange(start=included(last.key)))
-        source = SkipThrough(self._merged(job, progress, reader, rest, tasks), last, progress.retention_min_seq)
+        merged = self._merged(job, progress, inputs.rows(rest))
+        source = SkipThrough(merged, last, progress.retention_min_seq)
         return self._filtered(job, progress, keys, source, after=last)
 
     def _filtered(
@@ -179,18 +210,13 @@ class Executor(JobExecutor):
             source = FilterSource(source, filter_, context, self._env, after=after)
         return without_old_tombstones(source, self._env) if job.is_dest_last_run else source
 
-    def _merged(
-        self, job: Job, progress: JobProgress, reader: SstReader, keys: KeyRange, tasks: TaskGroup
-    ) -> RowSource:
-        ahead = ReadAhead(tasks)
-        read_bytes = self._read_bytes(len(job.l0) + len(job.runs))
-        sources: list[RowSource] = [SstSource(reader, view, keys, read_bytes, read_ahead=ahead) for view in job.l0]
-        sources += [RunSource(reader, run, keys, read_bytes, read_ahead=ahead) for run in job.runs]
-        retention = Retention(
-            min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
-        )
+    def _merged(self, job: Job, progress: JobProgress, sources: Sequence[RowSource]) -> RowSource:
         merged = compaction_source(
-            sources, retention=retention, operator=self._operator, env=self._env, on_expired=self._metrics.expired
+            sources,
+            retention=_retention(job, progress),
+            operator=self._operator,
+            env=self._env,
+            on_expired=self._metrics.expired,
         )
         return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 
@@ -198,6 +224,15 @@ class Executor(JobExecutor):
         """The size of one read, so that all buffers of all active ranges stay within the budget."""
         buffers = max(1, self._options.max_active_ranges * source_count * _COPIES_OF_A_READ)
         return min(max(self._options.memory_bytes // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
+
+
+def _retention(job: Job, progress: JobProgress) -> Retention:
+    return Retention(min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run)
+
+
+def _ends_its_key(last: Entry, progress: JobProgress) -> bool:
+    """Whether no version below ``last`` is kept, so that the range goes on behind its key."""
+    return not last.is_merge and last.seq <= progress.retention_min_seq
 
 
 async def _last_row(reader: SstReader, sst: Sst) -> Entry:

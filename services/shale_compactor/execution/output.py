@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from shale.env import Env
 from shale.format.names import sst_key
+from shale.kernels.merge_steps import Step
 from shale.kernels.rows import Rows
 from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
@@ -21,6 +22,8 @@ from shale.types import Sst, Ulid
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectSendStream
+
+    from shale_compactor.execution.block_feed import BlockFeed
 
 _PARTS_IN_FLIGHT = 2
 
@@ -71,11 +74,30 @@ class RunWriter:
             upload = self._current
             add = partial(upload.builder.add, rows, until_bytes=self._max_sst_size_bytes)
             taken = await self._env.cpu.run(add)
-            for part in upload.builder.take_parts():
-                await upload.send.send(part)
+            await self._send(upload, upload.builder.take_parts())
             if taken < len(rows):
                 await self._roll_over()
             rows = rows.slice(taken, len(rows))
+
+    async def merge(self, feed: "BlockFeed", on_bytes: Callable[[int], None]) -> None:
+        """Append all rows of a merge of stored blocks; ``on_bytes`` hears of the keys and values that came."""
+        await feed.begin()
+        step = Step.FULL
+        while step is not Step.DONE:
+            if self._current is None:
+                self._current = self._open()
+                feed.merge.begin_file()
+            upload = self._current
+            before = upload.builder.raw_bytes
+            merge = partial(upload.builder.merge, feed.merge, until_bytes=self._max_sst_size_bytes)
+            step = await self._env.cpu.run(merge)
+            if upload.builder.raw_bytes > before:
+                on_bytes(upload.builder.raw_bytes - before)
+            await self._send(upload, upload.builder.take_parts())
+            if step is Step.FULL:
+                await self._roll_over()
+            elif step is Step.STARVED:
+                await feed.feed()
 
     async def close(self) -> None:
         """Finish the last SST and wait until every SST is in the store."""
@@ -90,9 +112,14 @@ class RunWriter:
 
     def _open(self) -> "_Upload":
         sst_id = self._env.ids.ulid(at_least_ms=self._not_before_ms)
-        upload = _Upload(sst_id, SstBuilder(self._options))
-        self._tasks.start_soon(self._upload, upload, name=f"upload.{sst_id}")
-        return upload
+        return _Upload(sst_id, SstBuilder(self._options))
+
+    async def _send(self, upload: "_Upload", parts: Sequence[Buffer]) -> None:
+        for part in parts:
+            if not upload.is_started:  # not before there is something: a merge may keep nothing
+                upload.is_started = True
+                self._tasks.start_soon(self._upload, upload, name=f"upload.{upload.id}")
+            await upload.send.send(part)
 
     async def _upload(self, upload: "_Upload") -> None:
         await upload.run(self._store, sst_key(self._root, upload.id))
@@ -107,10 +134,14 @@ class RunWriter:
         upload, self._current = self._current, None
         if upload is None:
             return
+        if upload.builder.is_empty:
+            upload.close()
+            return
         self._closing = upload
         parts, info = await self._env.cpu.run(upload.builder.finish)
         upload.sst = Sst(id=upload.id, info=info)
-        await upload.send_all(parts)
+        with upload.send:
+            await self._send(upload, parts)
 
     async def _await_closing(self) -> None:
         upload, self._closing = self._closing, None
@@ -124,6 +155,7 @@ class _Upload:
     def __init__(self, sst_id: Ulid, builder: SstBuilder) -> None:
         self.id = sst_id
         self.builder = builder
+        self.is_started = False
         self.sst: Sst | None = None
         self.done = anyio.Event()
         self.send: MemoryObjectSendStream[Buffer]
@@ -138,9 +170,3 @@ class _Upload:
         """Close both ends."""
         self.send.close()
         self._receive.close()
-
-    async def send_all(self, parts: Sequence[Buffer]) -> None:
-        """Send the last parts."""
-        with self.send:
-            for part in parts:
-                await self.send.send(part)

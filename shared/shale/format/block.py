@@ -5,6 +5,7 @@ checksum behind it (docs/format.md 7 and 8).
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,8 +15,8 @@ from shale.format.block_plain import KEY_BYTES_SPARE, decode_block_plain
 from shale.format.buffer import Buffer
 from shale.format.section import open_section
 from shale.kernels.choice import use_kernels
-from shale.kernels.rows import EMPTY_ROWS, I64, Rows, rows_from_entries
-from shale.types import Compression, Entry
+from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows, rows_from_entries
+from shale.types import EVERYTHING, Compression, Entry, KeyRange
 
 _ROW_BYTES_MIN = 12
 _CRC_SIZE = 4
@@ -36,18 +37,76 @@ def decode_blocks(data: Buffer, offsets: I64, *, version: int, compression: Comp
     """
     if len(offsets) < 2:
         return EMPTY_ROWS
-    if len(data) < int(offsets[-1] - offsets[0]) or bool(np.any(np.diff(offsets) <= 0)):
-        raise CorruptionError(f"blocks do not fit {len(data)} bytes", path=path, offset=int(offsets[0]))
+    _check_bounds(data, offsets, path)
     if not use_kernels(len(data)):
         return rows_from_entries(list(_plain_entries(data, offsets, version, compression, path)))
+    return _decode(_opened(data, offsets, version, compression, path))
+
+
+def open_blocks(
+    data: Buffer, offsets: I64, *, version: int, compression: Compression, path: str, visible: KeyRange = EVERYTHING
+) -> "StoredBlocks":
+    """Unpack blocks that lie back to back, for who reads rows where they lie.  Arguments as for ``decode_blocks``.
+
+    Raises:
+        CorruptionError: the blocks do not fit the data, or do not unpack.  Only what is compressed is looked into.
+    """
+    _check_bounds(data, offsets, path)
+    return replace(_opened(data, offsets, version, compression, path), visible=visible)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredBlocks:
+    """Blocks that lie back to back, without compression.
+
+    Args:
+        image: the bytes; with 16 more behind the last block if there are no checksums.
+        bounds: shape (n+1,), where each block begins, relative to the first, and where the last one ends.
+        places: the same in the object, for errors.
+        has_checksums: the last four bytes of each block are its CRC-32, which nobody has checked yet.
+        version: the block format, 1 or 2.
+        path: the object's name, for errors.
+        visible: rows with other keys are to be left out.
+    """
+
+    image: U8
+    bounds: I64
+    places: I64
+    has_checksums: bool
+    version: int
+    path: str
+    visible: KeyRange = EVERYTHING
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the largest block: no key of it is longer."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    @property
+    def is_empty(self) -> bool:
+        """There is no block."""
+        return len(self.bounds) < 2
+
+
+def _check_bounds(data: Buffer, offsets: I64, path: str) -> None:
+    if len(data) < int(offsets[-1] - offsets[0]) or bool(np.any(np.diff(offsets) <= 0)):
+        raise CorruptionError(f"blocks do not fit {len(data)} bytes", path=path, offset=int(offsets[0]))
+
+
+def _opened(data: Buffer, offsets: I64, version: int, compression: Compression, path: str) -> StoredBlocks:
     if compression is Compression.NONE:
         image = np.frombuffer(data, np.uint8)
-        return _decode(image, offsets, version=version, at=offsets, has_checksums=True, path=path)
-    images = [bytes(image) for _, image in _images(data, offsets, compression, path)]
-    at = np.zeros(len(images) + 1, np.int64)
-    np.cumsum([len(image) for image in images], out=at[1:])
-    joined = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
-    return _decode(joined, at, version=version, at=offsets, has_checksums=False, path=path)
+        bounds = np.ascontiguousarray(offsets, np.int64)
+        has_checksums = True
+    else:
+        images = [bytes(image) for _, image in _images(data, offsets, compression, path)]
+        bounds = np.zeros(len(images) + 1, np.int64)
+        np.cumsum([len(image) for image in images], out=bounds[1:])
+        image = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
+        has_checksums = False
+    return StoredBlocks(
+        image=image, bounds=bounds, places=offsets, has_checksums=has_checksums, version=version, path=path
+    )
 
 
 def _plain_entries(data: Buffer, offsets: I64, version: int, compression: Compression, path: str) -> Iterator[Entry]:
@@ -67,26 +126,26 @@ def _images(data: Buffer, offsets: I64, compression: Compression, path: str) -> 
         yield start, open_section(view[start - bounds[0] : end - bounds[0]], compression, path, start)
 
 
-def _decode(image: np.ndarray, offsets: I64, *, version: int, at: I64, has_checksums: bool, path: str) -> Rows:
-    """Run the kernel, with more room if the first guess was too small.  ``at`` is for errors: places in the object."""
+def _decode(blocks: StoredBlocks) -> Rows:
+    """Run the kernel, with more room if the first guess was too small."""
     from shale.kernels import block_decode as kernel
     from shale.kernels.columns import ColumnBuffers, address_of
 
-    offsets = np.ascontiguousarray(offsets, np.int64)
-    size = int(offsets[-1] - offsets[0])
+    image, bounds = blocks.image, blocks.bounds
+    size = int(bounds[-1] - bounds[0])
     spare = KEY_BYTES_SPARE + 16 * size
     rows_limit = size // _ROW_BYTES_MIN + 1
-    rows_max = min(rows_limit, _rows_guess(image, offsets, version, _CRC_SIZE if has_checksums else 0))
+    rows_max = min(rows_limit, _rows_guess(image, bounds, blocks.version, _CRC_SIZE if blocks.has_checksums else 0))
     keys_max = max(size // 2, 1 << 16)
     out = np.zeros(3, np.int64)
     while True:
         buffers = ColumnBuffers(rows_max, keys_max, size)
         status = kernel.decode_blocks(
             address_of(image),
-            address_of(offsets),
-            len(offsets) - 1,
-            version,
-            int(has_checksums),
+            address_of(bounds),
+            len(bounds) - 1,
+            blocks.version,
+            int(blocks.has_checksums),
             spare,
             buffers.addresses,
             rows_max,
@@ -101,8 +160,8 @@ def _decode(image: np.ndarray, offsets: I64, *, version: int, at: I64, has_check
         elif status == kernel.NEED_KEYS:
             keys_max = min(4 * keys_max, spare)
         else:
-            place = int(at[block]) + (inside if has_checksums else 0)
-            raise CorruptionError(kernel.MESSAGES[status], path=path, offset=place)
+            place = int(blocks.places[block]) + (inside if blocks.has_checksums else 0)
+            raise CorruptionError(kernel.MESSAGES[status], path=blocks.path, offset=place)
 
 
 def _rows_guess(image: np.ndarray, offsets: I64, version: int, behind: int) -> int:

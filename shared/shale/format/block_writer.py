@@ -4,7 +4,9 @@ Rows fill blocks up to the target size.  A block that has ended is final and can
 until ``finish``.  Beside the blocks the writer keeps what index and stats need.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +16,16 @@ from shale.format.buffer import Buffer
 from shale.format.index import BlockIndex
 from shale.format.section import seal_section
 from shale.kernels.choice import use_kernels
-from shale.kernels.rows import I64, U8, Rows, entries_from_rows, rows_from_entries
+from shale.kernels.merge_steps import Step
+from shale.kernels.rows import I64, U64, Rows, entries_from_rows, rows_from_entries
 from shale.types import Compression, Entry
 
+if TYPE_CHECKING:
+    from shale.format.block_merge import BlockMerge
+    from shale.format.block_writer_kernel import KernelBlocks
+
 NO_LIMIT = 2**62
-_UNSORTED = "rows out of order: an SST that they come from is not sorted"
+UNSORTED = "rows out of order: an SST that they come from is not sorted"
 """Checksums do not notice that, and merging cannot: whoever wrote such an SST was wrong."""
 _ROW_COST_BYTES = 128
 """In plain Python the number of rows counts, not their size; a row costs as much as so many bytes elsewhere."""
@@ -83,6 +90,21 @@ class BlockWriter:
         self._row_count += taken
         return taken
 
+    def merge(self, merge: "BlockMerge", until_bytes: int, add_hashes: Callable[[U64], None] | None) -> Step:
+        """Append rows of a merge, with kernels.
+
+        Args:
+            merge: where rows come from.
+            until_bytes: as in ``add``.
+            add_hashes: takes the hashes of the rows' keys; ``None``: nobody wants them.
+
+        Returns:
+            why it stopped: ``STARVED``, ``DONE``, ``FULL``, or ``NEED_ROOM`` for a rest after some megabytes.
+        """
+        if isinstance(self._blocks, PlainBlocks):
+            self._blocks = self._blocks.into_kernel()
+        return self._blocks.merge(merge, until_bytes, add_hashes)
+
     def take_parts(self) -> list[Buffer]:
         """The bytes of blocks that ended since the last call; they follow each other in the file."""
         self._blocks.release()
@@ -110,7 +132,7 @@ class PlainBlocks:
         for taken, entry in enumerate(entries_from_rows(rows)):
             last = self._block[-1].key if self._block else self._previous
             if not self._options.by_seq and last is not None and last > entry.key:
-                raise CorruptionError(_UNSORTED)
+                raise CorruptionError(UNSORTED)
             if self._written.data_len > until_bytes and entry.key != last:
                 return taken
             self._append(entry)
@@ -160,135 +182,11 @@ class PlainBlocks:
 
     def into_kernel(self) -> "KernelBlocks":
         """Hand over, the rows of the open block included: they begin their block anew."""
+        from shale.format.block_writer_kernel import KernelBlocks
+
         kernel = KernelBlocks(self._options, self._written, self._previous)
         if self._block:
             self._written.keys.pop()
             self._written.key_lengths.pop()
             kernel.add(rows_from_entries(self._block), NO_LIMIT)
         return kernel
-
-
-class KernelBlocks:
-    """Many blocks per call.  Without compression the blocks stay where the kernel writes them."""
-
-    PART_BYTES = 1 << 20
-
-    def __init__(self, options: BlockOptions, written: WrittenBlocks, previous: bytes | None) -> None:
-        from shale.kernels import block_encode
-        from shale.kernels.columns import address_of, column_addresses, empty_bytes
-
-        self._kernel = block_encode
-        self._address_of = address_of
-        self._column_addresses = column_addresses
-        self._empty_bytes = empty_bytes
-        self._options = options
-        self._written = written
-        self._in_place = options.compression is Compression.NONE
-        self._previous = None if previous is None else np.frombuffer(previous, np.uint8)
-        self._state = np.zeros(block_encode.STATE_WORDS, np.int64)
-        self._restarts = np.empty(block_encode.restarts_max(options.target_bytes), np.int64)
-        self._out = empty_bytes(self.PART_BYTES)
-        self._released = 0
-        """Bytes of ``_out`` that are parts, or compressed, already."""
-
-    def add(self, rows: Rows, until_bytes: int) -> int:
-        """See ``BlockWriter``."""
-        kernel, state = self._kernel, self._state
-        n_rows = len(rows)
-        key_bytes = int(rows.key_offsets[-1] - rows.key_offsets[0])
-        separators = self._empty_bytes(8 * n_rows if self._options.by_seq else key_bytes)
-        separator_ends = np.empty(n_rows, np.int64)
-        table = np.empty((n_rows + 1, kernel.BLOCK_WORDS), np.int64)
-        columns = self._column_addresses(rows)
-        for word in (kernel.ROW, kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
-            state[word] = 0
-        while True:
-            file_offset = self._written.data_len - self._released
-            state[kernel.LIMIT] = until_bytes - file_offset
-            status = kernel.encode_blocks(
-                columns,
-                n_rows,
-                state,
-                0 if self._previous is None else self._address_of(self._previous),
-                -1 if self._previous is None else len(self._previous),
-                self._address_of(self._out),
-                len(self._out),
-                self._address_of(self._restarts),
-                self._options.target_bytes,
-                int(self._in_place),
-                self._address_of(separators),
-                self._address_of(separator_ends),
-                self._address_of(table),
-                kernel.BY_SEQ if self._options.by_seq else kernel.BY_KEY,
-            )
-            self._harvest(table)
-            if status == kernel.OUT_OF_ORDER:
-                raise CorruptionError(_UNSORTED)
-            if status == kernel.NEED_ROOM:
-                self._turn(int(state[kernel.NEED]))
-            elif status == kernel.DONE or self._written.data_len > until_bytes:
-                break
-        self._note_keys(separators, separator_ends[: state[kernel.BLOCKS]])
-        taken = int(state[kernel.ROW])
-        if taken:
-            self._previous = rows.key_bytes[rows.key_offsets[taken - 1] : rows.key_offsets[taken]].copy()
-        return taken
-
-    def _harvest(self, table: I64) -> None:
-        """Note the blocks that the last call has ended."""
-        kernel, state, written = self._kernel, self._state, self._written
-        ended = table[: state[kernel.ENDED]]
-        state[kernel.ENDED] = 0
-        if not len(ended):
-            return
-        written.counts.append(ended[:, kernel.BLOCK_PUTS :].copy())
-        if self._in_place:
-            written.ends.append(ended[:, kernel.BLOCK_END] + (written.data_len - self._released))
-            self.release()
-            return
-        ends = []
-        for end in ended[:, kernel.BLOCK_END].tolist():
-            stored = seal_section(self._out.data[self._released : end], self._options.compression)
-            written.parts.append(stored)
-            written.data_len += len(stored)
-            ends.append(written.data_len)
-            self._released = end
-        written.ends.append(np.array(ends, np.int64))
-
-    def release(self) -> None:
-        """Hand out the ended blocks."""
-        end = int(self._state[self._kernel.BLOCK_START])
-        if self._in_place and end > self._released:
-            self._written.parts.append(self._out.data[self._released : end])
-            self._written.data_len += end - self._released
-            self._released = end
-
-    def _turn(self, need: int) -> None:
-        """Go on in a new output, taking the open block along."""
-        kernel, state = self._kernel, self._state
-        start, end = int(state[kernel.BLOCK_START]), int(state[kernel.AT])
-        fresh = self._empty_bytes(max(self.PART_BYTES, 2 * need))
-        fresh[: end - start] = self._out[start:end]
-        self._out = fresh
-        self._released = 0
-        state[kernel.AT] = end - start
-        state[kernel.BLOCK_START] = 0
-
-    def _note_keys(self, separators: U8, ends: I64) -> None:
-        if len(ends):
-            self._written.keys.append(separators[: ends[-1]].tobytes())
-            self._written.key_lengths.append(np.diff(ends, prepend=0))
-
-    def finish(self) -> None:
-        """End the open block."""
-        if not self._state[self._kernel.BLOCK_ROWS]:
-            return
-        table = np.empty((1, self._kernel.BLOCK_WORDS), np.int64)
-        self._kernel.end_block(
-            self._state,
-            self._address_of(self._out),
-            self._address_of(self._restarts),
-            self._address_of(table),
-            int(self._in_place),
-        )
-        self._harvest(table)

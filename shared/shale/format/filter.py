@@ -93,6 +93,12 @@ class FilterHashes:
         elif self.policy.whole_key:
             self._hashes.append(key_hashes)
 
+    def add_hashes(self, key_hashes: U64) -> None:
+        """Add the hashes of whole keys, for a policy without prefixes."""
+        assert self.policy.prefix_extractor is None, "prefixes need keys"
+        if self.policy.whole_key:
+            self._hashes.append(key_hashes)
+
     def encode(self) -> bytes:
         """The filter's data."""
         hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)

@@ -8,9 +8,8 @@ import numpy as np
 
 from shale.kernels import fuse as kernel
 from shale.kernels.columns import COLUMNS, ColumnBuffers, address_of, column_addresses
-from shale.kernels.rows import I64, Rows
+from shale.kernels.rows import Rows
 from shale.kernels.rules import Rules
-from shale.types import U64_MAX
 
 
 class Step(IntEnum):
@@ -57,7 +56,7 @@ class KernelFuse:
         self._sources = np.zeros((max(source_count, 1), kernel.SOURCE_WORDS), np.int64)
         self._order = np.zeros(max(source_count, 1), np.int64)
         self._state = np.zeros(kernel.STATE_WORDS, np.int64)
-        self._rules = _rule_words(rules)
+        self._rules = kernel.rule_words(rules)
         self._chunks: list[Rows | None] = [None] * source_count
         self._key = np.zeros(0, np.uint8)
         self._room = ROOM_FIRST
@@ -159,18 +158,3 @@ class KernelFuse:
         key = ctypes.string_at(int(self._state[kernel.KEY]), size)
         self._key = np.frombuffer(key + b"\0", np.uint8)
         self._state[kernel.KEY] = address_of(self._key)
-
-
-def _rule_words(rules: Rules) -> I64:
-    def signed(number: int) -> int:
-        return number - 2**64 if number >= 2**63 else number
-
-    words = np.zeros(kernel.RULE_WORDS, np.int64)
-    words[kernel.NEWEST_ONLY] = rules.newest_only
-    words[kernel.MAX_SEQ] = signed(U64_MAX if rules.max_seq is None else rules.max_seq)
-    words[kernel.HAS_MIN_SEQ] = rules.min_seq is not None
-    words[kernel.MIN_SEQ] = signed(rules.min_seq or 0)
-    words[kernel.HAS_NOW] = rules.now_tick is not None
-    words[kernel.NOW] = rules.now_tick or 0
-    words[kernel.DROP_TOMBSTONES] = rules.drop_tombstones
-    return words

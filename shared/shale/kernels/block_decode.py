@@ -50,23 +50,24 @@ OUT_BLOCK = 0
 OUT_OFFSET = 1
 OUT_ROWS = 2
 
-_VARINT_BAD = -1
+VARINT_BAD = -1
+"""See ``read_varint``."""
 
 
 @helper
-def _read_varint(at: int, end: int) -> int:
+def read_varint(at: int, end: int) -> int:
     """Value << 3 | bytes used, or -1 if it runs past ``end`` or over 32 bits."""
     value = 0
     for used in range(5):
         if at + used >= end:
-            return _VARINT_BAD
+            return VARINT_BAD
         byte = load_u8(at + used)
         value |= (byte & 0x7F) << (7 * used)
         if byte < 0x80:
             if value >> 32:
-                return _VARINT_BAD
+                return VARINT_BAD
             return value << 3 | (used + 1)
-    return _VARINT_BAD
+    return VARINT_BAD
 
 
 @kernel("int64(int64, int64, int64, int64, int64, int64, int64[::1], int64, int64, int64[::1])")
@@ -143,18 +144,18 @@ def decode_blocks(
                 value_len = load_u8(at + 2)
                 if (shared | suffix | value_len) >= 0x80:
                     head = at
-                    word = _read_varint(head, end)
-                    if word == _VARINT_BAD:
+                    word = read_varint(head, end)
+                    if word == VARINT_BAD:
                         return BAD_ROW
                     shared = word >> 3
                     head += word & 7
-                    word = _read_varint(head, end)
-                    if word == _VARINT_BAD:
+                    word = read_varint(head, end)
+                    if word == VARINT_BAD:
                         return BAD_ROW
                     suffix = word >> 3
                     head += word & 7
-                    word = _read_varint(head, end)
-                    if word == _VARINT_BAD:
+                    word = read_varint(head, end)
+                    if word == VARINT_BAD:
                         return BAD_ROW
                     value_len = word >> 3
                     head += word & 7

@@ -20,8 +20,9 @@ from shale.kernels.columns import (
     VAL_OFFSETS,
 )
 from shale.kernels.crc32 import crc32
-from shale.kernels.jit import helper, kernel
+from shale.kernels.jit import helper, kernel, part
 from shale.kernels.memory import (
+    add_word,
     copy,
     copy_loose,
     leading_zeros,
@@ -29,11 +30,13 @@ from shale.kernels.memory import (
     load_u8,
     load_u64,
     load_u64be,
+    set_word,
     store_i64,
     store_u8,
     store_u16be,
     store_u32be,
     store_u64be,
+    word,
 )
 
 DONE = 0
@@ -98,7 +101,7 @@ def shared_len(left: int, right: int, most: int) -> int:
     return at
 
 
-@helper
+@part
 def _varint_size(value: int) -> int:
     size = 1
     while value >= 0x80:
@@ -122,41 +125,131 @@ def _descends(seqs: int, row: int) -> bool:
     return load_u64(seqs + 8 * row) < load_u64(seqs + 8 * row - 8)
 
 
-@kernel("void(int64[::1], int64, int64, int64, int64)")
-def end_block(state: Any, out: int, restarts: int, table: int, has_checksums: int) -> None:
+@kernel("void(int64, int64, int64, int64, int64)")
+def end_block(state: int, out: int, restarts: int, table: int, has_checksums: int) -> None:
     """Write offsets, count and checksum of the open block and note it in the table of blocks."""
-    at = out + state[AT]
-    for number in range(state[RESTARTS]):
+    at = out + word(state, AT)
+    for number in range(word(state, RESTARTS)):
         store_u16be(at, load_i64(restarts + 8 * number))
         at += 2
-    store_u16be(at, state[RESTARTS])
+    store_u16be(at, word(state, RESTARTS))
     at += 2
     if has_checksums:
-        start = out + state[BLOCK_START]
+        start = out + word(state, BLOCK_START)
         store_u32be(at, crc32(start, at - start))
         at += 4
-    state[AT] = at - out
-    row = table + 8 * BLOCK_WORDS * state[ENDED]
-    store_i64(row, state[AT])
-    store_i64(row + 8, state[PUTS])
-    store_i64(row + 16, state[DELETES])
-    store_i64(row + 24, state[MERGES])
-    state[ENDED] += 1
-    state[BLOCK_START] = state[AT]
-    state[BLOCK_ROWS] = 0
-    state[RESTARTS] = 0
-    state[PUTS] = 0
-    state[DELETES] = 0
-    state[MERGES] = 0
+    set_word(state, AT, at - out)
+    row = table + 8 * BLOCK_WORDS * word(state, ENDED)
+    store_i64(row, word(state, AT))
+    store_i64(row + 8, word(state, PUTS))
+    store_i64(row + 16, word(state, DELETES))
+    store_i64(row + 24, word(state, MERGES))
+    add_word(state, ENDED, 1)
+    set_word(state, BLOCK_START, word(state, AT))
+    set_word(state, BLOCK_ROWS, 0)
+    set_word(state, RESTARTS, 0)
+    set_word(state, PUTS, 0)
+    set_word(state, DELETES, 0)
+    set_word(state, MERGES, 0)
 
 
-@kernel(
-    "int64(int64[::1], int64, int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)"
-)
+@part
+def make_room(
+    state: int,
+    out: int,
+    out_max: int,
+    restarts: int,
+    target: int,
+    table: int,
+    has_checksums: int,
+    key_len: int,
+    common: int,
+    value_len: int,
+    tail_len: int,
+) -> bool:
+    """End the open block if the next row belongs into another one.
+
+    Args:
+        state, out, out_max, restarts, target, table, has_checksums: see ``encode_blocks``.
+        key_len: of the row.
+        common: bytes that its key shares with the one before.
+        value_len: of its value.
+        tail_len: of value, sequence number, flags and times.
+
+    Returns:
+        whether the output has room for the row; if not, ``state[NEED]`` says how much it takes.
+    """
+    restart = word(state, BLOCK_ROWS) & (RESTART_INTERVAL - 1) == 0
+    shared = 0 if restart else common
+    size = tail_len + _varint_size(value_len) + _varint_size(shared) + _varint_size(key_len - shared) + key_len - shared
+    grown = word(state, AT) - word(state, BLOCK_START) + size + 2 * (word(state, RESTARTS) + restart) + 2
+    room = grown + key_len + 32  # also if the row ends the block and begins the next one, in full
+    if word(state, BLOCK_START) + room > out_max:
+        set_word(state, NEED, room)
+        return False
+    if word(state, BLOCK_ROWS) > 0 and grown > target:
+        end_block(state, out, restarts, table, has_checksums)
+    return True
+
+
+@part
+def note_block(state: int, separators: int, separator_ends: int, key: int, separator_len: int) -> None:
+    """Note the index key of a block that begins."""
+    copy(separators + word(state, SEPARATORS_AT), key, separator_len)
+    add_word(state, SEPARATORS_AT, separator_len)
+    store_i64(separator_ends + 8 * word(state, BLOCKS), word(state, SEPARATORS_AT))
+    add_word(state, BLOCKS, 1)
+
+
+@part
+def put_head(state: int, out: int, restarts: int, key: int, key_len: int, common: int, value_len: int) -> int:
+    """Write the lengths and the key of a row and return where its value goes."""
+    shared = common
+    if word(state, BLOCK_ROWS) & (RESTART_INTERVAL - 1) == 0:
+        shared = 0
+        store_i64(restarts + 8 * word(state, RESTARTS), word(state, AT) - word(state, BLOCK_START))
+        add_word(state, RESTARTS, 1)
+    suffix = key_len - shared
+    at = out + word(state, AT)
+    if (shared | suffix | value_len) < 0x80:
+        store_u8(at, shared)
+        store_u8(at + 1, suffix)
+        store_u8(at + 2, value_len)
+        at += 3
+    else:
+        at = _put_varint(at, shared)
+        at = _put_varint(at, suffix)
+        at = _put_varint(at, value_len)
+    copy(at, key + shared, suffix)
+    return at + suffix
+
+
+@part
+def put_number_and_flags(at: int, seq: Any, flags: int) -> int:
+    """Write what follows a value, up to the times."""
+    store_u64be(at, seq)
+    store_u8(at + 8, flags)
+    return at + 9
+
+
+@part
+def count_row(state: int, end: int, flags: int) -> None:
+    """The row that ends at byte ``end`` of the output is written."""
+    set_word(state, AT, end)
+    add_word(state, BLOCK_ROWS, 1)
+    if flags & 1:
+        add_word(state, DELETES, 1)
+    elif flags & 8:
+        add_word(state, MERGES, 1)
+    else:
+        add_word(state, PUTS, 1)
+
+
+@kernel("int64(int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64)")
 def encode_blocks(
     columns: Any,
     n_rows: int,
-    state: Any,
+    state: int,
     previous: int,
     previous_len: int,
     out: int,
@@ -174,7 +267,7 @@ def encode_blocks(
     Args:
         columns: the rows.
         n_rows: how many there are in all.
-        state: see the words above.
+        state: address of the state; see the words above.
         previous: address of the key before row 0, where a block is open or keys must ascend.
         previous_len: its length; -1: there is none.
         out: address of the output, ``out_max`` bytes and slack.
@@ -194,7 +287,7 @@ def encode_blocks(
     key_bytes = columns[KEY_BYTES]
     val_bytes = columns[VAL_BYTES]
     val_end = val_bytes + load_i64(columns[VAL_OFFSETS] + 8 * n_rows)
-    row = state[ROW]
+    row = word(state, ROW)
     if row > 0:
         key_start = load_i64(columns[KEY_OFFSETS] + 8 * row - 8)
         previous = key_bytes + key_start
@@ -212,72 +305,43 @@ def encode_blocks(
             if order == BY_KEY:
                 if common == key_len:
                     if previous_len > key_len or (row > 0 and not _descends(columns[SEQ], row)):
-                        state[ROW] = row
+                        set_word(state, ROW, row)
                         return OUT_OF_ORDER
                 elif common < previous_len and load_u8(previous + common) > load_u8(key + common):
-                    state[ROW] = row
+                    set_word(state, ROW, row)
                     return OUT_OF_ORDER
-        if state[BLOCK_START] > state[LIMIT] and not (common == key_len and common == previous_len):
-            state[ROW] = row
+        if word(state, BLOCK_START) > word(state, LIMIT) and not (common == key_len and common == previous_len):
+            set_word(state, ROW, row)
             return FULL
-        restart = state[BLOCK_ROWS] & (RESTART_INTERVAL - 1) == 0
-        shared = 0 if restart else common
-        fixed = value_len + _varint_size(value_len) + 9 + 8 * ((flags >> 1 & 1) + (flags >> 2 & 1))
-        size = fixed + _varint_size(shared) + _varint_size(key_len - shared) + key_len - shared
-        grown = state[AT] - state[BLOCK_START] + size + 2 * (state[RESTARTS] + restart) + 2
-        room = grown + key_len + 32  # also if the row ends the block and begins the next one, in full
-        if state[BLOCK_START] + room > out_max:
-            state[ROW] = row
-            state[NEED] = room
+        tail_len = value_len + 9 + 8 * ((flags >> 1 & 1) + (flags >> 2 & 1))
+        if not make_room(
+            state, out, out_max, restarts, target, table, has_checksums, key_len, common, value_len, tail_len
+        ):
+            set_word(state, ROW, row)
             return NEED_ROOM
-        if state[BLOCK_ROWS] > 0 and grown > target:
-            end_block(state, out, restarts, table, has_checksums)
-        if state[BLOCK_ROWS] == 0:
-            restart = True
-            shared = 0
-            at = separators + state[SEPARATORS_AT]
+        if word(state, BLOCK_ROWS) == 0:
             if order == BY_SEQ:
-                store_u64be(at, load_u64(columns[SEQ] + 8 * row))
-                state[SEPARATORS_AT] += 8
-            elif previous_len >= 0:
-                separator_len = min(common + 1, key_len)
-                copy(at, key, separator_len)
-                state[SEPARATORS_AT] += separator_len
-            store_i64(separator_ends + 8 * state[BLOCKS], state[SEPARATORS_AT])
-            state[BLOCKS] += 1
-        if restart:
-            store_i64(restarts + 8 * state[RESTARTS], state[AT] - state[BLOCK_START])
-            state[RESTARTS] += 1
-        at = _put_varint(out + state[AT], shared)
-        at = _put_varint(at, key_len - shared)
-        at = _put_varint(at, value_len)
-        copy(at, key + shared, key_len - shared)
-        at += key_len - shared
+                store_u64be(separators + word(state, SEPARATORS_AT), load_u64(columns[SEQ] + 8 * row))
+                add_word(state, SEPARATORS_AT, 8)
+                note_block(state, separators, separator_ends, key, 0)
+            else:
+                note_block(state, separators, separator_ends, key, min(common + 1, key_len) * (previous_len >= 0))
+        at = put_head(state, out, restarts, key, key_len, common, value_len)
         value = val_bytes + val_start
         if value + value_len + SLACK <= val_end:
             copy_loose(at, value, value_len)
         else:
             copy(at, value, value_len)
-        at += value_len
-        store_u64be(at, load_u64(columns[SEQ] + 8 * row))
-        store_u8(at + 8, flags)
-        at += 9
+        at = put_number_and_flags(at + value_len, load_u64(columns[SEQ] + 8 * row), flags)
         if flags & 2:
             store_u64be(at, load_u64(columns[EXPIRE_TS] + 8 * row))
             at += 8
         if flags & 4:
             store_u64be(at, load_u64(columns[CREATE_TS] + 8 * row))
             at += 8
-        state[AT] = at - out
-        state[BLOCK_ROWS] += 1
-        if flags & 1:
-            state[DELETES] += 1
-        elif flags & 8:
-            state[MERGES] += 1
-        else:
-            state[PUTS] += 1
+        count_row(state, at - out, flags)
         previous = key
         previous_len = key_len
         row += 1
-    state[ROW] = row
+    set_word(state, ROW, row)
     return DONE

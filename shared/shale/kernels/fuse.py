@@ -23,6 +23,7 @@ from shale.kernels.columns import (
     VAL_BYTES,
     VAL_OFFSETS,
 )
+from shale.kernels.compare import compare_bytes, word_of
 from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import (
     copy,
@@ -30,11 +31,13 @@ from shale.kernels.memory import (
     load_i64,
     load_u8,
     load_u64,
-    load_u64be,
     store_i64,
     store_u8,
     store_u64,
 )
+from shale.kernels.rows import I64
+from shale.kernels.rules import Rules
+from shale.types import U64_MAX
 
 DONE = 0
 STARVED = 1
@@ -65,7 +68,7 @@ EXPIRED_OPERANDS = 12
 """Operands that went so far."""
 STATE_WORDS = 13
 
-# The words of the rules, as ``rule_words`` makes them.
+# The words of the rules.
 NEWEST_ONLY = 0
 MAX_SEQ = 1
 HAS_MIN_SEQ = 2
@@ -74,6 +77,24 @@ HAS_NOW = 4
 NOW = 5
 DROP_TOMBSTONES = 6
 RULE_WORDS = 7
+
+
+def rule_words(rules: Rules) -> I64:
+    """The words of ``rules``, as above."""
+
+    def signed(number: int) -> int:
+        return number - 2**64 if number >= 2**63 else number
+
+    words = np.zeros(RULE_WORDS, np.int64)
+    words[NEWEST_ONLY] = rules.newest_only
+    words[MAX_SEQ] = signed(U64_MAX if rules.max_seq is None else rules.max_seq)
+    words[HAS_MIN_SEQ] = rules.min_seq is not None
+    words[MIN_SEQ] = signed(rules.min_seq or 0)
+    words[HAS_NOW] = rules.now_tick is not None
+    words[NOW] = rules.now_tick or 0
+    words[DROP_TOMBSTONES] = rules.drop_tombstones
+    return words
+
 
 # The words of a source, behind the addresses of its columns.
 AT = COLUMNS
@@ -87,35 +108,6 @@ HEAD_HIGH = COLUMNS + 4
 HEAD_LOW = COLUMNS + 5
 """The next eight."""
 SOURCE_WORDS = COLUMNS + 6
-
-
-@helper
-def word_of(key: int, size: int) -> Any:
-    """The first eight bytes, or fewer and zeros, as a number that compares like them."""
-    if size >= 8:
-        return load_u64be(key)
-    word = np.uint64(0)
-    for number in range(size):
-        word |= np.uint64(load_u8(key + number)) << np.uint64(56 - 8 * number)
-    return word
-
-
-@helper
-def compare_bytes(left: int, left_len: int, right: int, right_len: int) -> int:
-    """Negative, zero or positive, as byte strings compare."""
-    most = min(left_len, right_len)
-    at = 0
-    while most - at >= 8:
-        one, other = load_u64be(left + at), load_u64be(right + at)
-        if one != other:
-            return -1 if one < other else 1
-        at += 8
-    while at < most:
-        difference = load_u8(left + at) - load_u8(right + at)
-        if difference != 0:
-            return difference
-        at += 1
-    return left_len - right_len
 
 
 @helper

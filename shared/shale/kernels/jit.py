@@ -72,6 +72,9 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 helper: Callable[[Callable[..., Any]], Any] = njit(nogil=True)
 """The decorator of functions that only kernels call: compiled into each of them."""
 
+part: Callable[[Callable[..., Any]], Any] = njit(nogil=True, forceinline=True)
+"""The same for functions of the innermost loops, which must not cost a call."""
+
 
 def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, or load it from the cache.

@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 
 from shale.kernels.bloom import may_contain
-from shale.kernels.fuse import compare_bytes
+from shale.kernels.compare import compare_bytes
 from shale.kernels.jit import helper, kernel
 from shale.kernels.lookup_block import IN_BLOCK, PAST_BLOCK, find_in_block
 from shale.kernels.lookup_layout import (

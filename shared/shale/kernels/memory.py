@@ -12,6 +12,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
+from shale.kernels.jit import part
+
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _LOOSE = ir.VectorType(_I8, 16)
 
@@ -116,3 +118,25 @@ def data_of(_: Any, buffer: Any) -> Any:
         return builder.ptrtoint(view.data, _I64)
 
     return types.int64(buffer), build
+
+
+@part
+def word(words: int, number: int) -> int:
+    """One of the int64 at an address.
+
+    Kernels hand addresses to their helpers, not arrays: each call would count references to an array, which costs
+    more than what most helpers do.
+    """
+    return load_i64(words + 8 * number)
+
+
+@part
+def set_word(words: int, number: int, value: int) -> None:
+    """Change one of the int64 at an address."""
+    store_i64(words + 8 * number, value)
+
+
+@part
+def add_word(words: int, number: int, more: int) -> None:
+    """Add to one of the int64 at an address."""
+    store_i64(words + 8 * number, load_i64(words + 8 * number) + more)

@@ -22,7 +22,7 @@ from shale.kernels.columns import (
     ColumnBuffers,
     column_addresses,
 )
-from shale.kernels.fuse import compare_bytes, word_of
+from shale.kernels.compare import compare_bytes, word_of
 from shale.kernels.jit import helper, kernel
 from shale.kernels.memory import copy, load_i64, load_u8, load_u64, store_i64, store_u8, store_u64
 from shale.kernels.rows import I64, Rows

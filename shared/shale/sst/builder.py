@@ -8,6 +8,7 @@ Memory is bounded by the parts that nobody has taken yet, the open block, and in
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +20,13 @@ from shale.format.section import seal_section
 from shale.format.sst_info import encode_trailer
 from shale.format.stats import SstStats, encode_stats
 from shale.kernels.choice import use_kernels
+from shale.kernels.merge_steps import Step
 from shale.kernels.rows import U64, Rows
 from shale.sst.options import SstOptions
 from shale.types import FilterFormat, SstInfo, SstType
+
+if TYPE_CHECKING:
+    from shale.format.block_merge import BlockMerge
 
 
 class SstBuilder:
@@ -51,6 +56,31 @@ class SstBuilder:
             self._note(rows.slice(0, taken))
         return taken
 
+    def merge(self, merge: "BlockMerge", *, until_bytes: int = NO_LIMIT) -> Step:
+        """Append rows of a merge of stored blocks, until it needs something or ``until_bytes`` are reached.
+
+        The builder takes all its rows from one merge, which has begun a file for it; ``SstOptions.filters_need_rows``
+        is false.
+
+        Raises:
+            CorruptionError: a source is malformed; with its place.
+        """
+        before = merge.rows
+        step = self._blocks.merge(merge, until_bytes, self._add_hashes if self._filters else None)
+        if merge.rows > before:
+            if self._first_key is None:
+                self._first_key = merge.first_key
+            self._last_key = merge.last_key
+            self._last_seq = merge.last_seq
+            self._row_count = merge.rows
+            self._raw_key_size = merge.keys_len
+            self._raw_val_size = merge.values_len
+        return step
+
+    def _add_hashes(self, hashes: U64) -> None:
+        for filter_hashes in self._filters:
+            filter_hashes.add_hashes(hashes)
+
     def _note(self, rows: Rows) -> None:
         if self._filters:
             hashes = _hash_keys(rows)
@@ -73,6 +103,11 @@ class SstBuilder:
     def row_count(self) -> int:
         """Rows so far."""
         return self._row_count
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of all keys and values so far."""
+        return self._raw_key_size + self._raw_val_size
 
     @property
     def data_len(self) -> int:

@@ -17,3 +17,8 @@ class SstOptions:
     compression: Compression = Compression.NONE
     min_filter_keys: int = MIN_FILTER_KEYS_DEFAULT
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
+
+    @property
+    def filters_need_rows(self) -> bool:
+        """Whether a filter is over prefixes, which are functions of users."""
+        return any(policy.prefix_extractor is not None for policy in self.filter_policies)

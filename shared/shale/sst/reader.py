@@ -11,7 +11,7 @@ import numpy as np
 
 from shale.env import Env
 from shale.errors import CorruptionError
-from shale.format.block import decode_blocks
+from shale.format.block import StoredBlocks, decode_blocks, open_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
 from shale.kernels.choice import PLAIN_BYTES_MAX
@@ -22,7 +22,7 @@ from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
 from shale.store.port import Buffer, ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Compression, Manifest, Sst, Ulid
+from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
 
 _INLINE_BYTES_MAX = PLAIN_BYTES_MAX
 """Decoding up to this size takes about as long as handing it to a thread; beyond it kernels may have to be loaded."""
@@ -143,6 +143,28 @@ class SstReader:
         )
         with self._counting_corruption():
             return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+
+    async def stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange) -> StoredBlocks:
+        """The blocks ``[first, last)`` without compression, past the cache.  Nobody has looked into them yet.
+
+        Raises:
+            CorruptionError: the object is gone, or a block does not unpack.
+        """
+        offsets = meta.index.offsets[first : last + 1]
+        compression = slot.sst.info.compression
+        with self._counting_corruption():
+            data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
+            unpack = partial(
+                open_blocks,
+                data,
+                offsets,
+                version=slot.sst.format_version,
+                compression=compression,
+                path=slot.path,
+                visible=visible,
+            )
+            is_cheap = compression is Compression.NONE or len(data) <= _INLINE_BYTES_MAX
+            return unpack() if is_cheap else await self.env.cpu.run(unpack)
 
     @contextlib.contextmanager
     def _counting_corruption(self) -> Iterator[None]:

@@ -4,9 +4,11 @@ Both sources are ``RowSource``s (``shale.iter``): ``next`` gives chunks in colum
 seq, never empty, then ``None``.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import Generic, TypedDict, TypeVar, Unpack
 
+from shale.format.block import StoredBlocks
 from shale.kernels.rows import I64, Rows
 from shale.sst.meta import SstMeta
 from shale.sst.read_ahead import Fetch, ReadAhead
@@ -22,17 +24,25 @@ _ROW_BYTES = 256
 """What a row takes where the SST does not say how many it has."""
 
 
-class SourceOptions(TypedDict, total=False):
-    """What every source takes by name; see ``ViewsSource``."""
+class SpanOptions(TypedDict, total=False):
+    """What every source takes by name; see ``_Spans``."""
 
-    max_seq: int
     prefix: bytes | None
     read_ahead: ReadAhead | None
     rows_wanted: int | None
 
 
-class ViewsSource:
-    """The rows of views that follow each other in key order (neighbours may share one key)."""
+class SourceOptions(SpanOptions, total=False):
+    """What sources of rows take besides."""
+
+    max_seq: int
+
+
+T = TypeVar("T", Rows, StoredBlocks)
+
+
+class _Spans(ABC, Generic[T]):
+    """Views that follow each other in key order (neighbours may share one key), read span by span."""
 
     def __init__(
         self,
@@ -41,7 +51,6 @@ class ViewsSource:
         key_range: KeyRange = EVERYTHING,
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         *,
-        max_seq: int = U64_MAX,
         prefix: bytes | None = None,
         read_ahead: ReadAhead | None = None,
         rows_wanted: int | None = None,
@@ -53,7 +62,6 @@ class ViewsSource:
             views: in key order.
             key_range: rows outside are left out.
             read_ahead_bytes: size of one range read, rounded up to whole blocks.
-            max_seq: rows above are left out.
             prefix: what all keys in the range begin with; SSTs whose filters exclude it are not read.
             read_ahead: where the next read is started while the caller works on the last one; ``None``: it is not.
             rows_wanted: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
@@ -65,24 +73,23 @@ class ViewsSource:
         self._pending.reverse()
         self._read_bytes = read_ahead_bytes
         self._read_bytes_max = read_ahead_bytes
-        self._max_seq = max_seq
         self._prefix = prefix
         self._read_ahead = read_ahead
         self._rows_wanted = rows_wanted
-        self._next_fetch: Fetch[Rows | None] | None = None
+        self._next_fetch: Fetch[T | None] | None = None
         self._window: _Window | None = None
 
-    async def next(self) -> Rows | None:
-        """See ``RowSource``.
+    async def next(self) -> T | None:
+        """The next chunk, ``None`` at the end and ever after.
 
         Raises:
             CorruptionError: an SST is gone or malformed.
         """
         fetch, self._next_fetch = self._next_fetch, None
-        rows = await fetch.wait() if fetch is not None else await self._read()
-        if rows is not None and self._read_ahead is not None and not self._is_done and self._reads_on:
+        chunk = await fetch.wait() if fetch is not None else await self._read()
+        if chunk is not None and self._read_ahead is not None and not self._is_done and self._reads_on:
             self._next_fetch = self._read_ahead.start(self._read)
-        return rows
+        return chunk
 
     @property
     def _is_done(self) -> bool:
@@ -93,8 +100,8 @@ class ViewsSource:
         """Whether the next read is worth starting before anybody asks for it."""
         return self._read_bytes == self._read_bytes_max
 
-    async def _read(self) -> Rows | None:
-        """Read on until a window has rows in range."""
+    async def _read(self) -> T | None:
+        """Read on until a window has something in range."""
         while True:
             if self._window is None or self._window.is_done:
                 if not self._pending:
@@ -110,12 +117,47 @@ class ViewsSource:
                 continue
             window = self._window
             first, last = window.advance(self._read_bytes)
-            keep = self._read_bytes <= _KEPT_READ_BYTES
-            rows = await self._reader.rows(window.slot, window.meta, first, last, keep=keep)
+            chunk = await self._load(window, first, last)
             self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
-            rows = rows_up_to(rows_in_range(rows, window.visible), self._max_seq)
-            if len(rows):
-                return rows
+            if chunk is not None:
+                return chunk
+
+    @abstractmethod
+    async def _load(self, window: "_Window", first: int, last: int) -> T | None:
+        """Read the blocks ``[first, last)`` of a window; ``None`` if nothing of them is in range."""
+
+
+class ViewsSource(_Spans[Rows]):
+    """Their rows.  ``max_seq``: rows above are left out."""
+
+    def __init__(
+        self,
+        reader: SstReader,
+        views: Sequence[SstView],
+        key_range: KeyRange = EVERYTHING,
+        read_ahead_bytes: int = READ_AHEAD_BYTES,
+        *,
+        max_seq: int = U64_MAX,
+        **options: Unpack[SpanOptions],
+    ) -> None:
+        super().__init__(reader, views, key_range, read_ahead_bytes, **options)
+        self._max_seq = max_seq
+
+    async def _load(self, window: "_Window", first: int, last: int) -> Rows | None:
+        keep = self._read_bytes <= _KEPT_READ_BYTES
+        rows = await self._reader.rows(window.slot, window.meta, first, last, keep=keep)
+        rows = rows_up_to(rows_in_range(rows, window.visible), self._max_seq)
+        return rows if len(rows) else None
+
+
+class BlockSource(_Spans[StoredBlocks]):
+    """Their blocks, for a merge that reads rows where they lie.  The first and the last may hold rows out of range."""
+
+    async def _load(self, window: "_Window", first: int, last: int) -> StoredBlocks | None:
+        visible = window.visible
+        if not window.is_done:  # keys of all blocks but the last are below the end, as the index says
+            visible = KeyRange(start=visible.start)
+        return await self._reader.stored(window.slot, window.meta, first, last, visible)
 
 
 class SstSource(ViewsSource):

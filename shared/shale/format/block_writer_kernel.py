@@ -1,0 +1,197 @@
+"""Blocks by kernels, many per call: the larger half of ``BlockWriter``."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from shale.errors import CorruptionError
+from shale.format.block_merge import BlockMerge
+from shale.format.block_writer import UNSORTED, BlockOptions, WrittenBlocks
+from shale.format.section import seal_section
+from shale.kernels import block_encode as kernel
+from shale.kernels import merge_blocks as merging
+from shale.kernels.columns import address_of, column_addresses, empty_bytes
+from shale.kernels.merge_steps import Step
+from shale.kernels.rows import I64, U8, U64, Rows
+from shale.types import Compression
+
+PART_BYTES = 1 << 20
+MERGED_BYTES_MAX = 4 << 20
+"""A merge rests after so many bytes of output, so that a call takes milliseconds and parts leave early."""
+_BLOCKS_MAX = 1024
+_HASHES_MAX = 32 << 10
+_SEPARATORS_MAX = 64 << 10
+
+
+class Notes:
+    """Room for what one call of the merging kernel notes beside the blocks, and the words that tell it where."""
+
+    def __init__(self, restarts: I64, target: int, *, has_checksums: bool) -> None:
+        self.ends: I64 = np.empty(_BLOCKS_MAX, np.int64)
+        self.table: I64 = np.empty((_BLOCKS_MAX + 1, kernel.BLOCK_WORDS), np.int64)
+        self.hashes: U64 = np.empty(_HASHES_MAX, np.uint64)
+        self.separators: U8 = np.empty(0, np.uint8)
+        self.sink: I64 = np.zeros(merging.SINK_WORDS, np.int64)
+        self.sink[merging.RESTARTS] = address_of(restarts)
+        self.sink[merging.TARGET] = target
+        self.sink[merging.HAS_CHECKSUMS] = has_checksums
+        self.sink[merging.SEPARATOR_ENDS] = address_of(self.ends)
+        self.sink[merging.TABLE] = address_of(self.table)
+        self.sink[merging.BLOCKS_MAX] = _BLOCKS_MAX
+        self.sink[merging.HASHES_MAX] = _HASHES_MAX
+        self.reserve(_SEPARATORS_MAX)
+
+    def reserve(self, key_len: int) -> None:
+        """Make room for an index key of this length."""
+        if key_len > len(self.separators):
+            self.separators = empty_bytes(key_len)
+            self.sink[merging.SEPARATORS] = address_of(self.separators)
+            self.sink[merging.SEPARATORS_MAX] = key_len
+
+
+class KernelBlocks:
+    """Many blocks per call.  Without compression the blocks stay where the kernel writes them."""
+
+    def __init__(self, options: BlockOptions, written: WrittenBlocks, previous: bytes | None) -> None:
+        self._options = options
+        self._written = written
+        self._in_place = options.compression is Compression.NONE
+        self._previous = None if previous is None else np.frombuffer(previous, np.uint8)
+        self._state = np.zeros(kernel.STATE_WORDS, np.int64)
+        self._state_address = address_of(self._state)
+        self._restarts = np.empty(kernel.restarts_max(options.target_bytes), np.int64)
+        self._out = empty_bytes(PART_BYTES)
+        self._released = 0
+        """Bytes of ``_out`` that are parts, or compressed, already."""
+        self._notes: Notes | None = None
+
+    def add(self, rows: Rows, until_bytes: int) -> int:
+        """See ``BlockWriter``."""
+        state = self._state
+        n_rows = len(rows)
+        key_bytes = int(rows.key_offsets[-1] - rows.key_offsets[0])
+        separators = empty_bytes(8 * n_rows if self._options.by_seq else key_bytes)
+        separator_ends = np.empty(n_rows, np.int64)
+        table = np.empty((n_rows + 1, kernel.BLOCK_WORDS), np.int64)
+        columns = column_addresses(rows)
+        for word in (kernel.ROW, kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
+            state[word] = 0
+        while True:
+            file_offset = self._written.data_len - self._released
+            state[kernel.LIMIT] = until_bytes - file_offset
+            status = kernel.encode_blocks(
+                columns,
+                n_rows,
+                self._state_address,
+                0 if self._previous is None else address_of(self._previous),
+                -1 if self._previous is None else len(self._previous),
+                address_of(self._out),
+                len(self._out),
+                address_of(self._restarts),
+                self._options.target_bytes,
+                int(self._in_place),
+                address_of(separators),
+                address_of(separator_ends),
+                address_of(table),
+                kernel.BY_SEQ if self._options.by_seq else kernel.BY_KEY,
+            )
+            self._harvest(table)
+            if status == kernel.OUT_OF_ORDER:
+                raise CorruptionError(UNSORTED)
+            if status == kernel.NEED_ROOM:
+                self._turn(int(state[kernel.NEED]))
+            elif status == kernel.DONE or self._written.data_len > until_bytes:
+                break
+        self._note_keys(separators, separator_ends[: state[kernel.BLOCKS]])
+        taken = int(state[kernel.ROW])
+        if taken:
+            self._previous = rows.key_bytes[rows.key_offsets[taken - 1] : rows.key_offsets[taken]].copy()
+        return taken
+
+    def merge(self, merge: BlockMerge, until_bytes: int, add_hashes: Callable[[U64], None] | None) -> Step:
+        """See ``BlockWriter``."""
+        if self._notes is None:
+            self._notes = Notes(self._restarts, self._options.target_bytes, has_checksums=self._in_place)
+        state, notes = self._state, self._notes
+        rest_at = self._written.data_len + MERGED_BYTES_MAX
+        while True:
+            for word in (kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
+                state[word] = 0
+            state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._released)
+            notes.sink[merging.OUT] = address_of(self._out)
+            notes.sink[merging.OUT_MAX] = len(self._out)
+            notes.sink[merging.HASHES] = address_of(notes.hashes) if add_hashes is not None else 0
+            step = merge.run(self._state_address, address_of(notes.sink))
+            self._harvest(notes.table)
+            self._note_keys(notes.separators, notes.ends[: state[kernel.BLOCKS]])
+            if add_hashes is not None:
+                add_hashes(notes.hashes[: merge.hashed].copy())
+            if step is Step.NEED_ROOM:
+                self._turn(int(state[kernel.NEED]))
+                if self._written.data_len < rest_at:
+                    continue
+            elif step is Step.NEED_NOTES:
+                notes.reserve(merge.longest)
+                continue
+            elif step is Step.FULL and self._written.data_len <= until_bytes:
+                continue  # what the blocks took while they were compressed is less than it seemed
+            return step
+
+    def _harvest(self, table: I64) -> None:
+        """Note the blocks that the last call has ended."""
+        state, written = self._state, self._written
+        ended = table[: state[kernel.ENDED]]
+        state[kernel.ENDED] = 0
+        if not len(ended):
+            return
+        written.counts.append(ended[:, kernel.BLOCK_PUTS :].copy())
+        if self._in_place:
+            written.ends.append(ended[:, kernel.BLOCK_END] + (written.data_len - self._released))
+            self.release()
+            return
+        ends = []
+        for end in ended[:, kernel.BLOCK_END].tolist():
+            stored = seal_section(self._out.data[self._released : end], self._options.compression)
+            written.parts.append(stored)
+            written.data_len += len(stored)
+            ends.append(written.data_len)
+            self._released = end
+        written.ends.append(np.array(ends, np.int64))
+
+    def release(self) -> None:
+        """Hand out the ended blocks."""
+        end = int(self._state[kernel.BLOCK_START])
+        if self._in_place and end > self._released:
+            self._written.parts.append(self._out.data[self._released : end])
+            self._written.data_len += end - self._released
+            self._released = end
+
+    def _turn(self, need: int) -> None:
+        """Go on in a new output, taking the open block along."""
+        state = self._state
+        start, end = int(state[kernel.BLOCK_START]), int(state[kernel.AT])
+        fresh = empty_bytes(max(PART_BYTES, 2 * need))
+        fresh[: end - start] = self._out[start:end]
+        self._out = fresh
+        self._released = 0
+        state[kernel.AT] = end - start
+        state[kernel.BLOCK_START] = 0
+
+    def _note_keys(self, separators: U8, ends: I64) -> None:
+        if len(ends):
+            self._written.keys.append(separators[: ends[-1]].tobytes())
+            self._written.key_lengths.append(np.diff(ends, prepend=0))
+
+    def finish(self) -> None:
+        """End the open block."""
+        if not self._state[kernel.BLOCK_ROWS]:
+            return
+        table = np.empty((1, kernel.BLOCK_WORDS), np.int64)
+        kernel.end_block(
+            self._state_address,
+            address_of(self._out),
+            address_of(self._restarts),
+            address_of(table),
+            int(self._in_place),
+        )
+        self._harvest(table)
