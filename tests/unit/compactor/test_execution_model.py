@@ -8,12 +8,15 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 
 import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shale import CompactionFilter, Decisions, FilterContext, RowBatch
 from shale.compaction.filters import NamedFilter
 from shale.env import Env, InlineCpu, SystemClock
+from shale.kernels import choice
+from shale.kernels.choice import load_kernels
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.types import (
@@ -308,6 +311,16 @@ def all_rows(l0: list[Table], runs: list[list[Table]]) -> list[Entry]:
     return [row for table in [*l0, *(each for run in runs for each in run)] for row in table.shown]
 
 
+@pytest.fixture(params=["plain", "kernels"], scope="module", autouse=True)
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small inputs go through kernels if the process has loaded them, and through plain Python if not."""
+    load_kernels()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(choice, "are_loaded", lambda: False)
+        yield
+
+
 TREES = trees()
 FILTERS = (NamedFilter("by-value", ByValue),)
 TRANSFORMS = st.builds(
@@ -317,7 +330,7 @@ TRANSFORMS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(TREES, st.integers(0, 90), st.booleans(), TRANSFORMS, INTERRUPTIONS, EXECUTORS)
 def test_every_row_comes_out_as_the_model_says(
     tree: tuple[list[Table], list[list[Table]]],
@@ -339,7 +352,7 @@ def test_every_row_comes_out_as_the_model_says(
         assert left.info.last_entry != right.info.first_entry, "a key never spans two SSTs of ours"
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(TREES, st.integers(0, 90), st.booleans(), TRANSFORMS, st.data())
 def test_going_on_behind_a_worker_that_cuts_inside_keys(
     tree: tuple[list[Table], list[list[Table]]],
@@ -374,7 +387,7 @@ def test_going_on_behind_a_worker_that_cuts_inside_keys(
     assert asyncio.run(run()) == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(trees(expires=False), st.integers(0, 90), st.booleans(), INTERRUPTIONS, EXECUTORS, st.data())
 def test_workers_with_and_without_the_operator_share_a_job(
     tree: tuple[list[Table], list[list[Table]]],
