@@ -107,8 +107,8 @@ class Executor(JobExecutor):
             view = job.views[index]
             async with reads:
                 block_index = (await reader.meta(view.sst)).index
-            keys, offsets = block_index.first_keys(), block_index.offsets.tolist()
-            anchors.extend(sample_anchors(keys, offsets, view.sst.info.data_len, view.effective_range))
+            data_end = view.sst.info.data_len
+            anchors.extend(sample_anchors(block_index.separators, block_index.offsets, data_end, view.effective_range))
 
         try:
             async with anyio.create_task_group() as tasks:

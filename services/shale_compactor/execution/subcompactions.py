@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shale.kernels.rows import I64
 from shale.types import EVERYTHING, KeyRange
 
 ANCHORS_PER_VIEW_MAX = 128
@@ -21,7 +22,7 @@ class Anchor(NamedTuple):
 
 
 def sample_anchors(
-    first_keys: Sequence[bytes], offsets: Sequence[int], data_end: int, visible: KeyRange
+    first_keys: Sequence[bytes], offsets: Sequence[int] | I64, data_end: int, visible: KeyRange
 ) -> list[Anchor]:
     """Group the blocks of one input view; anchors outside ``visible`` are dropped.
 
@@ -34,7 +35,7 @@ def sample_anchors(
     stride = max(1, -(-len(first_keys) // ANCHORS_PER_VIEW_MAX))
     starts = range(0, len(first_keys), stride)
     ends = [*(offsets[start] for start in starts[1:]), data_end]
-    anchors = [Anchor(first_keys[i], max(0, end - offsets[i])) for i, end in zip(starts, ends, strict=True)]
+    anchors = [Anchor(first_keys[i], max(0, int(end - offsets[i]))) for i, end in zip(starts, ends, strict=True)]
     return [anchor for anchor in anchors if visible.contains(anchor.key)]
 
 

@@ -64,6 +64,11 @@ class BlockIndex:
         """The separator of one block; in a WAL file the sequence number of its first row, big-endian."""
         return self.key_bytes[self.key_offsets[block] : self.key_offsets[block + 1]].tobytes()
 
+    @property
+    def separators(self) -> Sequence[bytes]:
+        """The separators of all blocks, for who needs a few of them: each becomes an object when it is asked for."""
+        return _Separators(self)
+
     def first_keys(self) -> list[bytes]:
         """The separators of all blocks: much faster than one by one."""
         blob = self.key_bytes.tobytes()
@@ -71,13 +76,13 @@ class BlockIndex:
 
     def block_range_for_key(self, key: bytes) -> tuple[int, int]:
         """The blocks ``[first, last)`` that can hold versions of ``key``."""
-        separators = _Separators(self)
+        separators = self.separators
         last = bisect_right(separators, key)
         return min(self._block_before(bisect_left(separators, key)), last), last
 
     def block_range(self, keys: KeyRange) -> tuple[int, int]:
         """The blocks ``[first, last)`` that can hold keys of the range."""
-        separators = _Separators(self)
+        separators = self.separators
         start, end = keys.start, keys.end
         if end.key is None:
             last = len(self)

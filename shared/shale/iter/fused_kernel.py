@@ -41,6 +41,20 @@ class Room:
             max(self.value_bytes, min(more.value_bytes, ROOM_MAX.value_bytes)),
         )
 
+    def shrunk(self, rest: Rows) -> "Room":
+        """No more than ``ROOM_MAX``, but enough for what is not final yet."""
+        return Room(
+            max(min(self.rows, ROOM_MAX.rows), 2 * len(rest)),
+            max(min(self.key_bytes, ROOM_MAX.key_bytes), 2 * int(rest.key_offsets[-1] - rest.key_offsets[0])),
+            max(min(self.value_bytes, ROOM_MAX.value_bytes), 2 * int(rest.val_offsets[-1] - rest.val_offsets[0])),
+        )
+
+    @property
+    def is_unusual(self) -> bool:
+        """Whether a large row, or many tombstones of one key, needed more than ``ROOM_MAX``."""
+        room = ROOM_MAX
+        return self.rows > room.rows or self.key_bytes > room.key_bytes or self.value_bytes > room.value_bytes
+
 
 ROOM_FIRST = Room(512, 32 << 10, 128 << 10)
 """Little at first, since a scan may want no more."""
@@ -130,6 +144,8 @@ class KernelFuse:
         final, rest = self._out.rows(0, settled), self._out.rows(settled, total)
         if not settled:
             self._room = self._room.times(2)
+        elif self._room.is_unusual:
+            self._room = self._room.shrunk(rest)
         elif self._room.rows < ROOM_MAX.rows:
             self._room = self._room.grown()
         self._out = self._buffers(self._room)

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from shale import CompactionFilter, Decisions
@@ -13,6 +14,7 @@ from shale.compaction.filters import NamedFilter
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CompactionFilterFailed, CorruptionError, MergeOperatorFailed, MergeOperatorMissing
 from shale.format.index import decode_index
+from shale.format.names import sst_key
 from shale.format.section import open_section
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
@@ -368,3 +370,35 @@ async def test_a_filter_that_fails_leaves_finished_ssts_to_the_next_attempt():
     entries = await transformed(store, job, transforms, progress=resumed)
     assert [e.key for e in entries] == [key(i) for i in range(5000)]
     assert calls[3] > progress.outputs()[-1].info.last_entry, "it sees only what is still to be written"
+
+
+async def test_the_first_range_that_fails_stops_the_others_and_their_outputs_stay():
+    """Nothing goes on behind the error, and the next attempt uses what is there."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(4000)]])
+    middle = key(2000)
+    ranges = (KeyRange.half_open(None, middle), KeyRange.half_open(middle, None))
+    ctx = CompactionContext(
+        subcompactions=tuple(Subcompaction(range=keys) for keys in ranges), retention_min_seq=Seq(2**40)
+    )
+    progress = JobProgress(retention_min_seq=Seq(0), resumed=ctx)
+
+    class FailsAbove(Shout):
+        def filter(self, batch):
+            if batch.keys[0] >= middle:
+                raise RuntimeError
+            return
+
+    transforms = Transforms(filters=(NamedFilter("fails", FailsAbove),))
+    with pytest.raises(CompactionFilterFailed):
+        await transformed(store, job, transforms, progress=progress)
+    named = {sst_key("db", sst.id) for sst in progress.outputs()}
+    stored = {meta.key for meta in await store.list("db/compacted/")}
+    assert named <= stored
+    for _ in range(10):
+        await anyio.lowlevel.checkpoint()
+    after = {meta.key for meta in await store.list("db/compacted/")}
+    assert after == stored, "nothing is written after the job has failed"
+    resumed = JobProgress(retention_min_seq=Seq(0), resumed=progress.context())
+    entries = await transformed(store, job, Transforms(), progress=resumed)
+    assert [e.key for e in entries] == [key(i) for i in range(4000)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shale.env import Env, InlineCpu, SystemClock
 from shale.iter import fused_kernel
 from shale.iter.fused import Fused
-from shale.iter.fused_kernel import Room
+from shale.iter.fused_kernel import ROOM_MAX, KernelFuse, Room, Step
 from shale.iter.merge import MergeSource
 from shale.iter.plain import fuse_plain
 from shale.iter.source import RowsSource, drain
@@ -92,6 +92,17 @@ def test_a_value_larger_than_the_output_passes() -> None:
     load_kernels()
     rows = [Entry(b"k%d" % number, bytes(1 << 20), 1, 0) for number in range(3)]
     assert fuse([rows], Rules(), 2) == rows
+
+
+def test_the_output_is_small_again_behind_a_large_value() -> None:
+    load_kernels()
+    kernel = KernelFuse(1, Rules())
+    rows = [Entry(b"a", bytes(64 << 20), 1, 0), *(Entry(b"b%06d" % number, b"v", 1, 0) for number in range(40_000))]
+    kernel.begin(0, rows_from_entries(rows))
+    while kernel.run() is Step.FULL and not len(kernel.take()):
+        pass
+    assert kernel.room.value_bytes <= ROOM_MAX.value_bytes
+    assert kernel.room.rows <= ROOM_MAX.rows
 
 
 def test_small_inputs_do_not_need_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
