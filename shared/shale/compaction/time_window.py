@@ -12,7 +12,7 @@ what goes (docs/protocol.md 7.3); the option only says when looking pays, so a w
 nothing about its rows, so the policy keeps the time in the one place that it may choose: a fresh run takes as its id
 the second of its newest L0, or the next free id where that is taken already (V5 asks only that it is above all
 others).  Merges keep the lowest id, so inside a window the time survives all of them.  Ids below 10**9, of other
-policies, are no times; such runs are as old as their newest SST.
+policies, are no times; such runs are as old as their newest SST, and in windows of their own.
 
 **Now** is the newest time that the manifest knows: its clock tick, if that is in milliseconds since 1970, or an L0.
 """

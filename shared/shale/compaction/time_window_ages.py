@@ -3,11 +3,11 @@
 Positions are those of the tree: newest first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
-from shale.types import Manifest, RunId, SortedRun, SstView, Tree
+from shale.types import Manifest, RunId, SstView, Tree
 
 _FIRST_TIME_S = 10**9
 """The year 2001: ids below it count runs, ids from there on are seconds since 1970."""
@@ -61,7 +61,7 @@ def ages_of(manifest: Manifest, tree: Tree, window_s: float) -> Ages:
         tick_s = 0
     written_s = tuple(max((_second(view) for view in run.ssts), default=None) for run in tree.compacted)
     l0_s = _falling(_second(view) for view in tree.l0)
-    run_s = _falling(_run_second(run, written) for run, written in zip(tree.compacted, written_s, strict=True))
+    run_s = _falling(_run_seconds(tree, written_s, window_s))
     newest_l0_s = max((_second(view) for _, each in manifest.trees() for view in each.l0), default=0)
     return Ages(
         window_s=window_s,
@@ -79,8 +79,18 @@ def run_id_at(second: int, fresh: RunId) -> RunId:
     return RunId(max(fresh, second)) if second <= _LAST_TIME_S else fresh
 
 
-def _run_second(run: SortedRun, written_s: int | None) -> int:
-    return run.id if run.id >= _FIRST_TIME_S else (written_s or 0)
+def _run_seconds(tree: Tree, written_s: Sequence[int | None], window_s: float) -> Iterator[int]:
+    """Ids that are times; runs of other policies are in windows before those, and as old as they were written.
+
+    Before, because each merge makes such a run look new: it would follow the newest window and swallow each.
+    """
+    limit_s = _LAST_TIME_S
+    for run, written in zip(tree.compacted, written_s, strict=True):
+        if run.id >= _FIRST_TIME_S:
+            limit_s = int(run.id // window_s * window_s) - 1
+            yield run.id
+        else:
+            yield min(written or 0, limit_s)
 
 
 def _second(view: SstView) -> int:
