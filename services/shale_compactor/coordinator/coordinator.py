@@ -21,9 +21,11 @@ from shale_compactor.coordinator.state_view import StateView, refresh_view
 from shale_compactor.coordinator.succession import resign, take_office
 from shale_compactor.coordinator.writing import write_both
 from shale_compactor.nudge import Nudge
+from shale_compactor.states.merge_state import MergedState
 from shale_compactor.states.reclaim import Sighting, observe
 from shale_compactor.states.round import Policy, plan_round, plan_tick
 from shale_compactor.states.step import Step
+from shale_compactor.states.withheld import Sources, withhold
 
 
 class Coordinator:
@@ -47,16 +49,12 @@ class Coordinator:
         self._compactions_store = compactions
         self._env = env
         self._options = options
-        self._policy = Policy(
-            scheduler=options.scheduler,
-            capacity=options.max_concurrent_compactions,
-            trivial_moves=options.enable_trivial_move,
-        )
         self._reporter = Reporter(metrics if metrics is not None else Metrics())
         self._jobs_ready = jobs_ready if jobs_ready is not None else Nudge()
         self._results_ready = results_ready if results_ready is not None else Nudge()
         self._view: StateView | None = None
         self._seen: Mapping[Ulid, Sighting] = {}
+        self._withheld_until_s: Mapping[Sources, float] = {}
         self.last_poll_s: float | None = None
 
     @property
@@ -87,7 +85,7 @@ class Coordinator:
             LatestRecordMissing: there is no database yet.
             FencedError: another coordinator started at the same time and is ahead.
         """
-        self._view, step = await take_office(self._manifests, self._compactions_store, self._reporter.merged)
+        self._view, step = await take_office(self._manifests, self._compactions_store, self._on_merge)
         self._reporter.took_office(self.manifest.epoch)
         self._tell(step)
 
@@ -144,7 +142,7 @@ class Coordinator:
             plan_tick(
                 self.manifest.value,
                 self.local,
-                self._policy,
+                self._policy(),
                 self._env.ids.ulid,
                 seen=self._seen,
                 now_s=now_s,
@@ -160,7 +158,24 @@ class Coordinator:
             InvalidDbState: the database is being destroyed.
         """
         if await refresh_view(self.view, wanted=_needs_a_round):
-            await self._carry_out(plan_round(self.manifest.value, self.local, self._policy, self._env.ids.ulid))
+            await self._carry_out(plan_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
+
+    def _on_merge(self, merged: MergedState) -> None:
+        self._reporter.merged(merged)
+        self._withheld_until_s = withhold(
+            self._withheld_until_s,
+            merged.cancelled,
+            now_s=self._env.clock.monotonic_s(),
+            hold_s=self._options.cancelled_hold_s,
+        )
+
+    def _policy(self) -> Policy:
+        return Policy(
+            scheduler=self._options.scheduler,
+            capacity=self._options.max_concurrent_compactions,
+            trivial_moves=self._options.enable_trivial_move,
+            withheld=self._withheld_until_s.keys(),
+        )
 
     async def _carry_out(self, step: Step) -> None:
         await write_both(

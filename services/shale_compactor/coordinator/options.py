@@ -16,6 +16,7 @@ class CoordinatorOptions:
         poll_interval_s: time between two rounds of scheduling.
         commit_compacted_interval_s: time between two looks for results, while jobs are active.
         worker_heartbeat_timeout_s: silence after which a job is taken from its worker.
+        cancelled_hold_s: how long the scheduler's proposal of a job that an admin has cancelled is passed over.
         checkpoint_lifetime_s: how long a commit protects the inputs for those who still read them.
     """
 
@@ -24,5 +25,6 @@ class CoordinatorOptions:
     poll_interval_s: float = 5.0
     commit_compacted_interval_s: float = 1.0
     worker_heartbeat_timeout_s: float = 30.0
+    cancelled_hold_s: float = 300.0
     checkpoint_lifetime_s: float = 900.0
     enable_trivial_move: bool = False

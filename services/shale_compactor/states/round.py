@@ -1,6 +1,6 @@
 """One round of a coordinator as one decision, so that it can be stored in one write (docs/protocol.md 6.6)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from shale.compaction.entries import count_using_capacity
@@ -10,6 +10,7 @@ from shale_compactor.states.admission import admit_proposals, admit_submitted
 from shale_compactor.states.commit import commit_compacted
 from shale_compactor.states.reclaim import Sighting, plan_reclaim
 from shale_compactor.states.step import Step
+from shale_compactor.states.withheld import Sources, without_withheld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,13 @@ class Policy:
         scheduler: what should be compacted.
         capacity: entries that may wait for a worker or run.
         trivial_moves: whether sources that do not overlap become a run as they are.
+        withheld: sources of jobs that the scheduler must not propose again yet.
     """
 
     scheduler: CompactionScheduler
     capacity: int
     trivial_moves: bool
+    withheld: Collection[Sources] = ()
 
 
 def plan_round(manifest: Manifest, compactions: Compactions, policy: Policy, new_id: Callable[[], Ulid]) -> Step:
@@ -37,7 +40,7 @@ def plan_round(manifest: Manifest, compactions: Compactions, policy: Policy, new
         admit_proposals(
             step.manifest,
             step.compactions,
-            policy.scheduler.plan(step.manifest, step.compactions),
+            without_withheld(policy.scheduler.plan(step.manifest, step.compactions), policy.withheld),
             new_id=new_id,
             capacity=policy.capacity,
             trivial_moves=policy.trivial_moves,

@@ -6,13 +6,18 @@ from uuid import UUID
 import anyio
 import pytest
 
+from shale.compaction.cancel import with_cancelled
+from shale.compaction.entries import finished
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
 from shale.types import Checkpoint, Epoch, ManifestId
+from shale_compactor.coordinator.state_view import refresh_view
+from shale_compactor.coordinator.writing import write_both
 from shale_compactor.process import Compactor, CompactorOptions
+from shale_compactor.states.admission import admit_submitted
 from tests.unit.compactor.house import House, eventually
-from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
+from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid, view
 
 pytestmark = pytest.mark.anyio
 NOW = 1_700_000_000_000
@@ -176,3 +181,61 @@ async def test_an_idle_coordinator_looks_when_it_is_asked_to():
 
 async def has_status(house, status):
     return status in statuses(await house.stored()).values()
+
+
+async def test_a_cancelled_job_stops_and_is_not_proposed_again_at_once():
+    """docs/protocol.md 6.13, with the worker's half."""
+    house = await l0_house(4, 3, 2, 1).create()
+    coordinator = await house.started()
+    await coordinator.tick()
+    (job,) = (await house.stored()).entries
+    worker = house.worker()
+    (running,) = await worker.claim()
+    stored = await house.compactions.load()
+    await stored.apply(lambda current: with_cancelled(current.value, job.id))
+    for _ in range(2):
+        await coordinator.tick()
+    (failed,) = (await house.stored()).entries
+    assert (failed.id, failed.status, failed.worker, failed.ctx) == (job.id, S.FAILED, None, None)
+    await worker._finish(running, await house.executor.run(running.plan, running.progress))
+    await coordinator.tick()
+    assert [entry.status for entry in (await house.stored()).entries] == [S.FAILED]
+    assert (await house.manifest()).tree.compacted == ()
+    house.clock.advance(301)
+    await coordinator.tick()
+    assert S.SCHEDULED in statuses(await house.stored()).values()
+
+
+async def test_other_sources_than_the_cancelled_ones_are_proposed_at_once():
+    house = await l0_house(4, 3, 2, 1).create()
+    coordinator = await house.started()
+    await coordinator.tick()
+    (job,) = (await house.stored()).entries
+    await house.edit(finished(job, S.FAILED))
+    await coordinator.tick()
+    latest = (await house.manifest()).tree
+    await house.edit_manifest(tree=replace(latest, l0=(view(5), *latest.l0)))
+    await coordinator.tick()
+    (proposed,) = (entry for entry in (await house.stored()).entries if entry.is_active)
+    assert [id_.ms for id_ in proposed.spec.l0_view_ids] == [5, 4, 3, 2, 1]
+
+
+async def test_a_cancellation_between_look_and_write_holds():
+    """The coordinator schedules what an admin cancels in the same moment."""
+    house = await l0_house(3, 2, 1).create()
+    coordinator = await house.started()
+    await house.edit(entry(NOW, spec((3, 2, 1), to=0)))
+    await refresh_view(coordinator.view)
+    await house.edit(entry(NOW, spec((3, 2, 1), to=0), S.FAILED))
+    step = admit_submitted(coordinator.manifest.value, coordinator.local, trivial_moves=False)
+    assert statuses(step.compactions) == {NOW: S.SCHEDULED}
+    await write_both(coordinator.view, step.manifest, step.compactions, house.env, checkpoint_lifetime_s=900)
+    assert statuses(await house.stored()) == {NOW: S.FAILED}
+
+
+async def test_finished_entries_that_others_leave_behind_are_forgotten_at_the_next_tick():
+    house = await l0_house(1).create()
+    coordinator = await house.started()
+    await house.edit(*(entry(NOW + number, spec((1,), to=0), S.FAILED) for number in range(3)))
+    await coordinator.tick()
+    assert statuses(await house.stored()) == {NOW + 2: S.FAILED}
