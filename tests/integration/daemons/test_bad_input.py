@@ -176,6 +176,15 @@ def test_a_damaged_database_is_left_alone(
             (daemon("shale_gc", "--set", "shutdown.deadline=soon"),), CONFIG, "shutdown.deadline", id="duration"
         ),
         pytest.param((daemon("shale_compactor", "--config", "none.toml"),), CONFIG, "none.toml", id="no file"),
+        pytest.param(
+            tuple(
+                daemon(module, "--set", 'compactor_options.worker.compaction_filters=["nobodys"]')
+                for module in ("shale_compactor", "shale_compactor.worker")
+            ),
+            CONFIG,
+            "compactor_options.worker: no compaction filter is called 'nobodys'; registered: ",
+            id="unknown filter",
+        ),
         pytest.param((command("kv", "put", "k" * 65_536, "v"),), USAGE, "65536", id="oversize key"),
     ],
 )
