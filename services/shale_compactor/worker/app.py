@@ -6,7 +6,9 @@ from typing import Any
 
 import anyio
 
+from shale.env import Env
 from shale.errors import LatestRecordMissing
+from shale.kernels.choice import load_kernels
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -57,10 +59,16 @@ async def work(process: Process[WorkerSettings]) -> None:
     interval_s = settings.compactor_options.worker.compactions_poll_interval
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(worker.run, name="worker")
+        tasks.start_soon(_run, worker, process.env, name="worker")
         process.ready(worker=worker.id)
         await process.draining.wait()
         tasks.cancel_scope.cancel()
+
+
+async def _run(worker: Worker, env: Env) -> None:
+    """Work, once this process can: a job claimed while kernels load stands still, and nobody else may take it."""
+    await env.cpu.run(load_kernels)
+    await worker.run()
 
 
 async def _require_database(manifests: ManifestStore) -> None:
