@@ -1,0 +1,103 @@
+"""A process in which SlateDB's worker lives, so that it can be killed.
+
+    python -m tests.interop.slatedb_process FOLDER
+
+SlateDB 0.17 has no worker apart from a coordinator in its Python package.  Its workers do not look at epochs, though,
+and this coordinator sleeps for an hour after its start: it never learns that ours has taken over, and its worker
+serves whoever schedules.
+
+The process writes the rows of ``VERSIONED`` in four L0s, holds a snapshot that keeps all versions of the last three,
+says ``ready``, and from then on is a worker that takes its time over merge operands.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from slatedb import uniffi as slate
+
+from tests.interop.compaction_house import CALM, ROOT
+from tests.interop.slatedb_writes import Concatenate, Shape, flush, open_folder, opened
+
+KEYS = 60
+VERSIONS = 40
+"""Of each key, in each of the last three L0s."""
+SECONDS_PER_MERGE = 0.04
+MAX_SST_SIZE = 8 * 1024
+SLEEPS = {
+    **CALM,
+    "poll_interval": "3600s",
+    "commit_compacted_interval": "3600s",
+    "worker": {**CALM["worker"], "max_sst_size": MAX_SST_SIZE, "max_subcompactions": 1},
+}
+
+
+class SlowConcatenate(Concatenate):
+    """As slow as a merge of real size."""
+
+    is_slow = False
+
+    def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
+        if self.is_slow:
+            time.sleep(SECONDS_PER_MERGE)
+        return super().merge(key, existing_value, operand)
+
+
+def versioned() -> dict[bytes, bytes]:
+    """What a reader must find."""
+    newest = {key_of(number): value_of(3, number, VERSIONS - 1) for number in range(KEYS)}
+    return newest | {operand_key(number): b"ab" for number in range(KEYS)}
+
+
+def key_of(number: int) -> bytes:
+    """A key with many versions."""
+    return b"%03d/versions" % number
+
+
+def operand_key(number: int) -> bytes:
+    """A key with two merge operands, right before the key with the same number."""
+    return b"%03d/operands" % number
+
+
+def value_of(l0: int, number: int, version: int) -> bytes:
+    """A hundred bytes that nobody else writes."""
+    return b"%d.%d.%d " % (l0, number, version) * 10
+
+
+async def write(db: Any) -> Any:
+    """All L0s; returns the snapshot, without which older versions would be dropped on their way."""
+    for operand in (b"a", b"b"):
+        batch = slate.WriteBatch()
+        for number in range(KEYS):
+            batch.merge(operand_key(number), operand)
+        await db.write(batch)
+        if operand == b"a":
+            await flush(db)
+    snapshot = await db.snapshot()
+    for l0 in range(1, 4):
+        for version in range(VERSIONS):
+            batch = slate.WriteBatch()
+            for number in range(KEYS):
+                batch.put(key_of(number), value_of(l0, number, version))
+            await db.write(batch)
+        await flush(db)
+    return snapshot
+
+
+async def main(folder: str) -> None:
+    """Write, and work until killed."""
+    operator = SlowConcatenate()
+    shape = Shape({"compactor_options": SLEEPS, "garbage_collector_options": None}, merge_operator=operator)
+    async with opened(open_folder(Path(folder)), ROOT, shape) as db:
+        snapshot = await write(db)
+        operator.is_slow = True
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.to_thread(sys.stdin.read)
+        del snapshot
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,157 @@
+"""Workers of both libraries under coordinators of both, killed in the middle of a job (docs/protocol.md 14.6, I8).
+
+Keys have many versions, which a snapshot keeps, and outputs are small: SlateDB splits keys between SSTs, so whoever
+goes on behind its outputs begins inside of a key.
+"""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import anyio
+
+from shale.engine.db_reader import DbReader
+from shale.iter.source import drain
+from shale.sst.cache import BlockCache
+from shale.sst.paths import SstPaths
+from shale.sst.reader import SstReader
+from shale.sst.source import RunSource, SstSource
+from shale.types import Compaction, CompactionStatus, Manifest, SstView, Ulid
+from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.transforms import Transforms
+from shale_compactor.worker.worker import Worker
+from tests.interop.compaction_house import ROOT, WORKS, House, executor_options, run
+from tests.interop.slatedb_process import versioned
+from tests.interop.slatedb_writes import Concatenate, Shape, opened, scanned, until
+
+S = CompactionStatus
+PUBLISHED_MIN = 3
+PATIENCE_S = 90
+"""A busy machine takes its time to start processes and to load kernels."""
+Versions = Counter[tuple[bytes, int]]
+
+
+def joined(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The operator of the golden files, for our side."""
+    return (existing or b"") + b"".join(operands)
+
+
+@contextmanager
+def slatedb_worker(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The process of ``slatedb_process``, once it is a worker."""
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.interop.slatedb_process", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={"PYTHONPATH": f"{root}:{root / 'shared'}:{root / 'services'}"},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def entry_of(house: House, job: Ulid) -> Compaction:
+    entry = (await house.compactions.read_latest()).value.get(job)
+    assert entry is not None
+    return entry
+
+
+def published(entry: Compaction) -> list[Ulid]:
+    return [sst.id for sub in (entry.ctx.subcompactions if entry.ctx else ()) for sst in sub.output_ssts]
+
+
+async def only_job(house: House) -> Ulid:
+    """The one job that there is, as soon as somebody has scheduled it."""
+    found: list[Ulid] = []
+
+    async def is_scheduled() -> bool:
+        stored = await house.compactions.try_read_latest()
+        entries = stored.value.entries if stored is not None else ()
+        found[:] = [entry.id for entry in entries if entry.status in (S.SCHEDULED, S.RUNNING)]
+        return len(found) == 1
+
+    await until(is_scheduled, seconds=PATIENCE_S)
+    return found[0]
+
+
+async def until_published(house: House, job: Ulid) -> None:
+    async def has_outputs() -> bool:
+        return len(published(await entry_of(house, job))) >= PUBLISHED_MIN
+
+    await until(has_outputs, seconds=PATIENCE_S)
+
+
+async def until_status(house: House, job: Ulid, *statuses: CompactionStatus) -> None:
+    async def has_status() -> bool:
+        return (await entry_of(house, job)).status in statuses
+
+    await until(has_status, seconds=PATIENCE_S)
+
+
+async def everything(house: House, manifest: Manifest) -> Versions:
+    """All rows of all SSTs of a manifest, as they lie there: key and sequence number."""
+    reader = SstReader(house.store, SstPaths.of(ROOT, manifest), BlockCache(1 << 20), house.env)
+    sources = [SstSource(reader, view) for view in manifest.tree.l0]
+    sources += [RunSource(reader, run_) for run_ in manifest.tree.compacted]
+    rows: Versions = Counter()
+    for source in sources:
+        for piece in await drain(source):
+            rows.update((piece.key(row), int(piece.seq[row])) for row in range(len(piece)))
+    return rows
+
+
+def of_versioned_keys(rows: Versions) -> Versions:
+    return Counter({row: count for row, count in rows.items() if row[0].endswith(b"/versions")})
+
+
+def splits_a_key(views: Sequence[SstView]) -> bool:
+    return any(left.sst.info.last_entry == right.sst.info.first_entry for left, right in pairwise(views))
+
+
+async def assert_both_read(house: House, expected: dict[bytes, bytes]) -> None:
+    async with DbReader.open(ROOT, store=house.store, env=house.env, merge_operator=joined) as reader:
+        assert {row.key: row.value async for row in reader.scan()} == expected
+    async with opened(house.rust, ROOT, Shape(merge_operator=Concatenate())) as db:
+        assert {row[0]: row[1] for row in await scanned(db)} == expected
+
+
+def test_we_go_on_where_its_killed_worker_stopped(tmp_path):
+    """Our coordinator schedules, its worker claims and is killed, ours resumes inside of a key."""
+
+    async def test(house: House) -> None:
+        with slatedb_worker(tmp_path) as process:
+            before = await house.manifest()
+            compactor = house.compactor(take_over=True, embedded_worker=False)
+            await compactor.start()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(compactor.coordinator.run)
+                job = await only_job(house)
+                await until_published(house, job)
+                process.kill()
+                kept = published(await entry_of(house, job))
+                await until_status(house, job, S.SCHEDULED)
+                assert published(await entry_of(house, job))[: len(kept)] == kept
+                transforms = Transforms(operator=joined, operator_name="joined")
+                executor = Executor(house.store, ROOT, house.env, executor_options(), transforms=transforms)
+                tasks.start_soon(Worker(house.manifests, house.compactions, executor, house.env, WORKS).run)
+                await until_status(house, job, S.COMPLETED)
+                tasks.cancel_scope.cancel()
+        after = await house.manifest()
+        (result,) = after.tree.compacted
+        assert [view.sst.id for view in result.ssts][: len(kept)] == kept
+        assert splits_a_key(result.ssts[: len(kept) + 1]), "otherwise nothing begins inside of a key"
+        assert of_versioned_keys(await everything(house, after)) == of_versioned_keys(await everything(house, before))
+        await assert_both_read(house, versioned())
+
+    run(test, tmp_path)
