@@ -1,0 +1,21 @@
+"""A compaction filter that keeps every row and takes its time, so that a small job lasts long enough to be killed."""
+
+import time
+
+from shale.compaction.filters import FilterContext, RowBatch
+
+BYTES_PER_SECOND = 8 << 20
+
+
+class Slowly:
+    """Eight megabytes a second; for processes that tests start."""
+
+    def __init__(self, context: FilterContext) -> None:
+        """Nothing depends on the job."""
+
+    def filter(self, batch: RowBatch) -> None:
+        """Keep all rows, a little later."""
+        time.sleep(batch.rows.size_bytes / BYTES_PER_SECOND)
+
+    def finish(self) -> None:
+        """Nothing is held back."""

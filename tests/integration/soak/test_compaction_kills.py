@@ -1,0 +1,244 @@
+"""SIGKILL of the coordinator and of two workers, again and again, while they compact a database.
+
+It finishes, every row is there once for both libraries, and little is done twice: what a worker has published of a job
+is never done again, so a kill costs what was merged since its last heartbeat.
+"""
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from shale.compaction.specs import size_estimate_bytes
+from shale.env import Env
+from shale.store.connect import connect
+from shale.types import Compaction, CompactionStatus
+from tests.integration.daemons.running import Daemon
+from tests.integration.soak.compaction_load import (
+    ROW_BYTES,
+    Load,
+    check_with_shale,
+    check_with_slatedb,
+    rust_store,
+    write,
+)
+from tests.integration.soak.compaction_trail import Trail, Watch, check_progress_only_grows, read_trail
+from tests.integration.soak.test_process_end import s3_environment
+from tests.integration.store.servers import s3_server
+
+BYTES = int(os.environ.get("SHALE_SOAK_BYTES", str(1 << 30)))
+SEED = int(os.environ.get("SHALE_SOAK_SEED", "1"))
+ROOT = "db"
+OUTPUTS = 96
+"""SSTs of a run that holds everything."""
+REPEATED_MAX = 0.1
+COORDINATOR = "coordinator"
+WORKERS = ("worker-0", "worker-1")
+SETTINGS = {
+    "compactor_options.poll_interval": "200ms",
+    "compactor_options.commit_compacted_interval": "100ms",
+    "compactor_options.worker_heartbeat_timeout": "2s",
+    "compactor_options.worker.heartbeat_interval": "1s",
+    "compactor_options.worker.compactions_poll_interval": "200ms",
+    "compactor_options.scheduler_options.max_compaction_sources": "4",
+    "compactor_options.worker.max_concurrent_compactions": "1",
+    "compactor_options.worker.persist_every_sst": "true",
+    "compactor_options.worker.persist_interval": "100ms",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much there is to do, and how often a process dies meanwhile.
+
+    ``pause`` lies between the return of one victim and the next kill, in seconds; after ``kills`` of them the
+    processes may finish in peace.
+    """
+
+    total_bytes: int
+    l0s: int = 32
+    pause: tuple[float, float] = (1.0, 3.0)
+    kills: int = 1000
+    limit_s: float = 1800.0
+    worker_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+LONG = Plan(total_bytes=BYTES)
+SHORT = Plan(
+    total_bytes=48 << 20,
+    l0s=16,
+    pause=(0.2, 0.8),
+    kills=4,
+    limit_s=120.0,
+    worker_settings={"compactor_options.worker.compaction_filters": '["tests.integration.soak.slow_filter:Slowly"]'},
+)
+
+
+@dataclass
+class Losses:
+    """What kills have cost: bytes that were merged and not yet published."""
+
+    kills: int = 0
+    bytes: float = 0.0
+
+
+@dataclass
+class Stack:
+    """A coordinator without a worker, and two workers."""
+
+    url: str
+    logs: Path
+    environment: dict[str, str]
+    plan: Plan
+    daemons: dict[str, Daemon] = field(default_factory=dict)
+    starts: int = 0
+
+    def start(self, role: str) -> None:
+        self.starts += 1
+        module = "shale_compactor" if role == COORDINATOR else "shale_compactor.worker"
+        settings = SETTINGS | {"compactor_options.worker.max_sst_size": str(self.plan.total_bytes // OUTPUTS)}
+        if role != COORDINATOR:
+            settings |= self.plan.worker_settings
+        options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        if role == COORDINATOR:
+            options += ["--no-embedded-worker", "--take-over"]
+        log = self.logs / f"{role}.{self.starts}"
+        self.daemons[role] = Daemon(module, "--url", self.url, *options, log=log, env=self.environment)
+
+    def kill(self, role: str) -> None:
+        daemon = self.daemons[role]
+        assert daemon.process.poll() is None, f"{role} ended by itself: {daemon.log.read_text()}"
+        daemon.process.kill()
+        daemon.process.wait()
+
+    def all_ready(self) -> bool:
+        """Whether all processes have started."""
+        return all(daemon.lines("daemon.ready") for daemon in self.daemons.values())
+
+    def ratios(self, role: str) -> dict[str, float]:
+        """How far a worker is with its jobs; empty while it is starting."""
+        daemon = self.daemons[role]
+        ready = daemon.lines("daemon.ready")
+        if role == COORDINATOR or not ready:
+            return {}
+        _, text = daemon.get("/statusz", port=int(ready[0]["admin_port"]))
+        jobs: dict[str, float] = json.loads(text)["jobs"]
+        return jobs
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        try:
+            for role in (COORDINATOR, *WORKERS):
+                self.start(role)
+            yield
+            for daemon in self.daemons.values():
+                daemon.wait_for("daemon.ready")
+            assert {role: daemon.stop() for role, daemon in self.daemons.items()} == dict.fromkeys(self.daemons, 0)
+        finally:
+            for daemon in self.daemons.values():
+                daemon.process.kill()
+                daemon.process.wait()
+
+
+async def kill_until_settled(stack: Stack, watch: Watch, plan: Plan) -> Losses:
+    """Kill one after the other, at moments drawn by chance after the last victim is back, until all is compacted.
+
+    Every third victim is the coordinator, the others are workers in the middle of a job.
+    """
+    rng = random.Random(SEED)
+    losses, began = Losses(), time.monotonic()
+    next_kill: float | None = None
+    while not (now := await watch.now()).is_settled:
+        assert time.monotonic() - began < plan.limit_s, f"not settled: {now.compactions}"
+        if next_kill is None and stack.all_ready():
+            next_kill = time.monotonic() + rng.uniform(*plan.pause)
+        elif next_kill is not None and time.monotonic() >= next_kill and losses.kills < plan.kills:
+            victims = [COORDINATOR] if losses.kills % 3 == 2 else [role for role in WORKERS if stack.ratios(role)]
+            if victims:
+                role = rng.choice(victims)
+                await kill(stack, role, watch, losses)
+                stack.start(role)
+                next_kill = None
+        await asyncio.sleep(0.1)
+    return losses
+
+
+async def kill(stack: Stack, role: str, watch: Watch, losses: Losses) -> None:
+    """Kill, and note what the process had merged of its jobs beyond what it had published."""
+    ratios = stack.ratios(role)
+    stack.kill(role)
+    now = await watch.now()
+    losses.kills += 1
+    for entry in now.compactions.entries:
+        if str(entry.id) in ratios and entry.status is CompactionStatus.RUNNING:
+            merged = ratios[str(entry.id)] * size_estimate_bytes(now.manifest, entry.spec)
+            losses.bytes += max(0.0, merged - published_bytes(entry))
+
+
+def published_bytes(entry: Compaction) -> int:
+    subcompactions = entry.ctx.subcompactions if entry.ctx is not None else ()
+    return sum(sst.estimated_size_bytes for sub in subcompactions for sst in sub.output_ssts)
+
+
+def survive(url: str, folder: Path, environment: dict[str, str], plan: Plan) -> str:
+    """The whole story on one store; returns a line of figures."""
+    load = Load(rows=plan.total_bytes // ROW_BYTES, l0s=plan.l0s)
+    rust = rust_store(url, environment)
+    stack = Stack(f"{url}/{ROOT}", folder, environment, plan)
+
+    async def main() -> tuple[Losses, Trail, str]:
+        store = connect(url, Env.system())
+        try:
+            times = [time.monotonic()]
+            await write(stack.url, load)
+            times.append(time.monotonic())
+            with stack.running():
+                losses = await kill_until_settled(stack, Watch(store, ROOT), plan)
+            times.append(time.monotonic())
+            await check_with_shale(stack.url, load)
+            await check_with_slatedb(rust, ROOT, load)
+            times.append(time.monotonic())
+            took = [f"{after - before:.0f} s" for before, after in pairwise(times)]
+            return losses, await read_trail(store, ROOT), "written in {}, compacted in {}, read in {}".format(*took)
+        finally:
+            await store.aclose()
+
+    losses, trail, times = asyncio.run(main())
+    published = sum(check_progress_only_grows(versions) for versions in trail.jobs().values())
+    outputs = trail.output_bytes()
+    figures = (
+        f"{plan.total_bytes >> 20} MiB {times}; {losses.kills} kills; "
+        f"{len(trail.jobs())} jobs, {outputs >> 20} MiB in {trail.output_count} SSTs, {published} published early; "
+        f"again {losses.bytes / outputs:.1%}, orphaned {trail.orphaned_bytes() / outputs:.1%}"
+    )
+    assert trail.output_count >= 40, figures
+    assert published > 0, figures
+    assert losses.kills >= 3, figures
+    assert max(losses.bytes, trail.orphaned_bytes()) < REPEATED_MAX * outputs, figures
+    return figures
+
+
+@pytest.mark.parametrize("plan", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
+def test_on_a_directory(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = survive(f"file://{tmp_path}/store", tmp_path, {}, plan)
+    with capsys.disabled():
+        print("\n" + figures)
+
+
+@pytest.mark.soak
+def test_on_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with s3_server("soak") as server:
+        environment = s3_environment(server)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        figures = survive("s3://soak", tmp_path, environment, LONG)
+    with capsys.disabled():
+        print("\n" + figures)
