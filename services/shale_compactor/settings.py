@@ -34,6 +34,9 @@ class WorkerSection(Section):
     persist_every_sst: bool = Field(
         default=WORKER.persist_every_sst, description="Publish progress after each output SST."
     )
+    persist_interval: Seconds = Field(
+        default=WORKER.persist_interval_s, ge=0, description="Least time between two writes of persist_every_sst."
+    )
     max_job_attempts: int | None = Field(default=WORKER.max_job_attempts, ge=1, description="None: try for ever.")
     max_sst_size: Bytes = Field(default=EXECUTOR.max_sst_size_bytes, gt=0)
     max_subcompactions: int = Field(default=EXECUTOR.max_subcompactions, ge=1)
@@ -116,6 +119,7 @@ class MergingSettings(DaemonSettings):
             compactions_poll_interval_s=worker.compactions_poll_interval,
             heartbeat_interval_s=worker.heartbeat_interval,
             persist_every_sst=worker.persist_every_sst,
+            persist_interval_s=worker.persist_interval,
             max_job_attempts=worker.max_job_attempts,
         )
 

@@ -7,7 +7,6 @@ from shale_compactor.nudge import Nudge
 from shale_compactor.worker.ledger import Ledger
 from shale_compactor.worker.options import WorkerOptions
 
-SECONDS_BETWEEN_SST_BEATS = 1.0
 _JITTER = 0.15
 
 
@@ -25,7 +24,7 @@ def next_beat_s(last_s: float, interval_s: float, chance: float) -> float:
 
 
 async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable[[], WorkerOptions]) -> None:
-    """Beat by the timer until cancelled; with ``persist_every_sst`` also after each SST, at most once a second.
+    """Beat by the timer until cancelled; with ``persist_every_sst`` also after each SST, not too often.
 
     While others write so often that ours have met conflicts, only the timer counts: more writes would only make more
     conflicts, and somebody might be too late.
@@ -43,7 +42,7 @@ async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable
             continue
         due_s = next_beat_s(ledger.last_beat_s, interval_s, chance)
         if options().persist_every_sst and ledger.has_news and not ledger.is_contended:
-            due_s = min(due_s, ledger.last_beat_s + SECONDS_BETWEEN_SST_BEATS)
+            due_s = min(due_s, ledger.last_beat_s + options().persist_interval_s)
         now_s = env.clock.monotonic_s()
         if due_s > now_s:
             await nudge.wait(due_s - now_s)

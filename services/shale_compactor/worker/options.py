@@ -13,7 +13,8 @@ class WorkerOptions:
         name: label of metrics, stable over restarts (host or pod name).
         compactions_poll_interval_s: mean time between two looks for jobs; each is 0.5 to 1.5 times that.
         heartbeat_interval_s: time between two signs of life, which also carry the progress.
-        persist_every_sst: a heartbeat after each finished SST too, at most one a second.
+        persist_every_sst: a heartbeat after each finished SST too.
+        persist_interval_s: least time between two of these; what was finished within it is done again after a crash.
         retry_delay_s, retry_delay_max_s: wait before a job that failed here is claimed again, doubled every time.
         max_job_attempts: failures here after which this worker leaves a job to others; ``None``: never.
         release_timeout_s: how long a stopping worker tries to give its jobs back.
@@ -24,6 +25,7 @@ class WorkerOptions:
     compactions_poll_interval_s: float = 5.0
     heartbeat_interval_s: float = 10.0
     persist_every_sst: bool = False
+    persist_interval_s: float = 1.0
     retry_delay_s: float = 1.0
     retry_delay_max_s: float = 300.0
     max_job_attempts: int | None = None
