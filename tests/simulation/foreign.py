@@ -25,6 +25,7 @@ from shale.types import (
     Compactions,
     CompactionSpec,
     CompactionStatus,
+    DrainSpec,
     Entry,
     Epoch,
     Manifest,
@@ -71,6 +72,14 @@ def _applied(manifest: Manifest, entry: Compaction) -> Manifest:
     if isinstance(entry.spec, TieredSpec):
         return with_run(manifest, entry.spec, tuple(SstView.identity(sst) for sst in entry.output_ssts))
     return without_drained(manifest, entry.spec)
+
+
+async def reckless_drain(process: SimProcess, *, spec: DrainSpec) -> None:
+    """Drain a segment without a look at the jobs that work on it, and die."""
+    owner = await Fenceable.claim(await manifests_of(process).load(), COMPACTOR)
+    await Fenceable.claim_epoch(await compactions_of(process).load_or_create(), COORDINATOR, owner.epoch)
+    await create_checkpoint(owner, process.env, lifetime_ms=900_000)
+    await owner.apply(lambda current: without_drained(current.value, spec))
 
 
 async def reckless_failure(process: SimProcess, *, job: Ulid) -> None:

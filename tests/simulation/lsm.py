@@ -27,6 +27,7 @@ from shale.types import (
     FLAG_MERGE,
     FLAG_TOMBSTONE,
     Entry,
+    KeyRange,
     Manifest,
     RunId,
     Segment,
@@ -82,6 +83,9 @@ class Load:
         snapshots: whether old versions stay visible to some snapshot.
         every_key: one row for each key in order, instead of a random choice.
         expire_ts: drawn for each value; ``None`` in it is a value for ever.
+        clock_tick: the writer's clock at this flush, by which rows expire.
+        keep_all: the oldest snapshot stays where it is, so every version has to be kept.
+        visible: the L0 shows only these keys, as after a projection.
         segment: which tree, and the prefix of all its keys.
     """
 
@@ -93,6 +97,9 @@ class Load:
     rows_max: int = 6
     every_key: bool = False
     expire_ts: Sequence[int | None] = (None,)
+    clock_tick: int = 0
+    keep_all: bool = False
+    visible: KeyRange | None = None
     segment: bytes = b""
 
     def rows(self, rng: random.Random, last_seq: int) -> list[Entry]:
@@ -150,21 +157,25 @@ async def writer(
         await flush(process, owner, each)
 
 
-async def flush(process: SimProcess, owner: "FenceableManifest", load: Load = FEW, *, clock_tick: int = 0) -> SstView:
+async def flush(process: SimProcess, owner: "FenceableManifest", load: Load = FEW) -> SstView:
     """One L0, committed however often others are first."""
     local = owner.prepare_dirty().value
     entries = load.rows(process.rng, local.last_l0_seq)
     data, info = build_sst(rows_from_entries(entries), SST)
     sst_id = process.env.ids.ulid(newest_l0_ms(local))
     await process.store.put(sst_key(ROOT, sst_id), data)
-    view = SstView.identity(Sst(id=sst_id, info=info))
+    view = SstView(id=sst_id, sst=Sst(id=sst_id, info=info), visible_range=load.visible)
     last_seq = Seq(max(entry.seq for entry in entries))
-    oldest_snapshot = process.rng.randint(local.recent_snapshot_min_seq, last_seq) if load.snapshots else last_seq
+    oldest_snapshot: int = last_seq
+    if load.keep_all:
+        oldest_snapshot = local.recent_snapshot_min_seq
+    elif load.snapshots:
+        oldest_snapshot = process.rng.randint(local.recent_snapshot_min_seq, last_seq)
     local = replace(
         _with_l0(local, load.segment, view),
         last_l0_seq=last_seq,
         recent_snapshot_min_seq=Seq(oldest_snapshot),
-        last_l0_clock_tick=max(clock_tick, local.last_l0_clock_tick),
+        last_l0_clock_tick=max(load.clock_tick, local.last_l0_clock_tick),
         replay_after_wal_id=local.next_wal_sst_id,
         next_wal_sst_id=WalId(local.next_wal_sst_id + 1),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import anyio
 
 from shale.compaction.entries import with_entries, with_entry
-from shale.testing.simulation import SimProcess
+from shale.testing.simulation import SimProcess, Simulation
 from shale.types import Compaction, CompactionSpec, Manifest, RunId, TieredSpec, Tree, Ulid
 from tests.simulation.lsm import compactions_of, manifests_of
 
@@ -56,6 +56,16 @@ async def submit(process: SimProcess, *, specs: Sequence[CompactionSpec]) -> lis
     return ids
 
 
+def submitted(sim: Simulation, specs: Sequence[CompactionSpec], *, after: float = 0.0) -> list[Ulid]:
+    """Let an admin submit, after a while; the ids."""
+    if after:
+        sim.run(seconds=sim.rng.uniform(0, after))
+    admin = sim.start(submit, "admin", role="admin", specs=specs)
+    sim.run(minutes=1, until=lambda: admin.has_ended)
+    jobs: list[Ulid] = admin.result
+    return jobs
+
+
 async def full_compaction(process: SimProcess) -> Ulid:
     """What an admin submits: all runs into the oldest."""
     manifest = (await manifests_of(process).read_latest()).value
@@ -82,11 +92,12 @@ async def careless_admin(process: SimProcess, *, times: int) -> None:
             await stored.apply(lambda current, entry=entry: with_entry(current.value, entry))
 
 
-def all_l0(manifest: Manifest, count: int = 1000) -> TieredSpec:
-    """The oldest L0s of the root into a fresh run."""
+def all_l0(manifest: Manifest, count: int = 1000, *, segment: bytes = b"") -> TieredSpec:
+    """The oldest L0s of a tree into a fresh run."""
     newest = max((run.id for _, tree in manifest.trees() for run in tree.compacted), default=-1)
-    views = manifest.tree.l0[-count:]
-    return TieredSpec(l0_view_ids=tuple(view.id for view in views), destination=RunId(newest + 1))
+    views = (manifest.tree_of(segment) or Tree()).l0[-count:]
+    ids = tuple(view.id for view in views)
+    return TieredSpec(l0_view_ids=ids, destination=RunId(newest + 1), segment=segment)
 
 
 def runs_into(*runs: int) -> TieredSpec:

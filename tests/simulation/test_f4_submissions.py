@@ -21,7 +21,15 @@ from tests.simulation.lsm import (
     writer,
 )
 from tests.simulation.reached import Reached, row
-from tests.simulation.submissions import all_l0, careless_admin, full_compaction, runs_into, submit, wrong_specs
+from tests.simulation.submissions import (
+    all_l0,
+    careless_admin,
+    full_compaction,
+    runs_into,
+    submit,
+    submitted,
+    wrong_specs,
+)
 from tests.simulation.world import World, running
 
 S = CompactionStatus
@@ -121,16 +129,6 @@ def test_f4_11_overlapping_and_valid_submissions(seed: int, reached: Reached) ->
         assert len(world.manifest.tree.compacted) == 1
         reached("all runs")
         world.conclude(PASSIVE)
-
-
-def submitted(sim: Simulation, specs: list, *, after: float = 0.0) -> list[Ulid]:
-    """Let an admin submit, after a while; the ids."""
-    if after:
-        sim.run(seconds=sim.rng.uniform(0, after))
-    admin = sim.start(submit, "admin", role="admin", specs=specs)
-    sim.run(minutes=1, until=lambda: admin.has_ended)
-    jobs: list[Ulid] = admin.result
-    return jobs
 
 
 @row("in front of the compactions", "between compactions and manifest")

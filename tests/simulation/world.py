@@ -24,12 +24,13 @@ class World:
 
     Args:
         rows: whether every manifest must show every row; off where a test compares them itself.
+        pins: commits must pin their inputs for everybody's clock.
         union: L0s may be listed twice, as in a union that SlateDB made.
     """
 
-    def __init__(self, sim: Simulation, *, rows: bool = True, union: bool = False) -> None:
+    def __init__(self, sim: Simulation, *, rows: bool = True, union: bool = False, pins: bool = True) -> None:
         self.sim = sim
-        self.rules = DatabaseRules(sim, ROOT, union=union)
+        self.rules = DatabaseRules(sim, ROOT, union=union, pins=pins)
         self.rows = RowRules()
         self._checks_rows = rows
         sim.watch(self.rules, *((self.rows,) if rows else ()))
@@ -147,6 +148,11 @@ class World:
                 if entry.worker is not None and entry.worker.worker_id not in owners[entry.id]:
                     owners[entry.id].append(entry.worker.worker_id)
         return dict(owners)
+
+    def rows_of_run(self, run_id: int) -> list[Entry]:
+        """The rows of a run of the root tree, in the order in which its SSTs hold them."""
+        (run,) = (run for run in self.manifest.tree.compacted if run.id == run_id)
+        return self.rows.rows_of(self.sim, run.ssts)
 
     def stored_rows(self) -> list[Entry]:
         """Every row that the root tree shows, by key and descending sequence number."""

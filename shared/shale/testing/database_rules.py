@@ -38,10 +38,17 @@ class DatabaseRules:
         boundaries: bool = True,
         boundary_may_go: bool = False,
         union: bool = False,
+        pins: bool = True,
     ) -> None:
-        """``boundaries`` and ``boundary_may_go``: see ``SequencedRules``; ``union``: L0s may be listed twice."""
+        """``boundaries`` and ``boundary_may_go``: see ``SequencedRules``.
+
+        Args:
+            union: L0s may be listed twice.
+            pins: a commit pins its inputs; not to be had of a coordinator whose clock is hours behind.
+        """
         env = Env(sim.memory._clock, sim.rng, InlineCpu())
         self.root = root
+        self._pins = pins
         self.manifests: SequencedRules[Manifest] = SequencedRules(
             ManifestStore(sim.memory, root, env, sim.metrics).namespace,
             check_step=partial(check_step, union=union),
@@ -80,7 +87,7 @@ class DatabaseRules:
 
     def _check_pins(self, sim: "Simulation", mutation: Mutation) -> None:
         versions, newest = self.manifests.versions, self.manifests.latest_id
-        if newest - 1 in versions:
+        if self._pins and newest - 1 in versions:
             now_ms = _now_ms(sim)
             check_inputs_are_pinned(versions[newest - 1], versions[newest], versions, now_ms, mutation)
 
