@@ -14,7 +14,8 @@ _S = CompactionStatus
 _ACCEPTED_NEW = frozenset({_S.SUBMITTED, _S.COMPACTED, _S.COMPLETED, _S.FAILED})
 _ADOPTED: dict[CompactionStatus, frozenset[CompactionStatus]] = {
     _S.SUBMITTED: frozenset({_S.COMPACTED, _S.FAILED}),
-    _S.SCHEDULED: frozenset({_S.RUNNING, _S.COMPACTED, _S.FAILED}),
+    # Scheduled as well: a worker may claim and give back between two of our looks, and what it finished stays.
+    _S.SCHEDULED: frozenset({_S.SCHEDULED, _S.RUNNING, _S.COMPACTED, _S.FAILED}),
     _S.RUNNING: frozenset({_S.SCHEDULED, _S.RUNNING, _S.COMPACTED, _S.FAILED}),
     _S.COMPACTED: frozenset({_S.COMPACTED, _S.FAILED}),
     # A finished entry stays finished: an older copy of it may come back with a worker's late heartbeat.

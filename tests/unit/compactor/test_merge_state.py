@@ -1,15 +1,18 @@
 """What a coordinator adopts from the stored compactions (docs/protocol.md 6.6)."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from shale.types import EVERYTHING, CompactionContext, Seq, Subcompaction
 from shale_compactor.states.merge_state import merge_remote
 from tests.unit.compactor.values import S, compactions, entry, spec, statuses
 
 WHAT = spec(runs=(1,), to=1)
 ADOPTED = {
     (S.SUBMITTED, S.COMPACTED),
+    (S.SCHEDULED, S.SCHEDULED),
     (S.SCHEDULED, S.RUNNING),
     (S.SCHEDULED, S.COMPACTED),
     (S.RUNNING, S.SCHEDULED),
@@ -44,3 +47,11 @@ def test_unknown_entries(status):
 def test_entries_known_only_locally_stay():
     local, remote = compactions(entry(2, WHAT)), compactions(entry(1, WHAT), entry(3, WHAT, S.FAILED))
     assert statuses(merge_remote(local, remote).compactions) == {1: S.SUBMITTED, 2: S.SUBMITTED, 3: S.FAILED}
+
+
+def test_a_claim_that_was_given_back_between_two_looks_leaves_its_progress():
+    """F4.20: a worker claims, publishes, and releases before the coordinator has seen it Running."""
+    progress = CompactionContext(subcompactions=(Subcompaction(range=EVERYTHING),), retention_min_seq=Seq(7))
+    mine = entry(1, WHAT, S.SCHEDULED)
+    theirs = replace(mine, ctx=progress)
+    assert merge_remote(compactions(mine), compactions(theirs)).compactions.entries == (theirs,)
