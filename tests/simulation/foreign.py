@@ -101,7 +101,7 @@ async def damaged_epoch(process: SimProcess, *, epoch: int) -> None:
 
 
 async def duplicated_l0(process: SimProcess, *, position: int) -> None:
-    """A union of shards of one database that lists one of its L0s twice (docs/protocol.md 11.2)."""
+    """A union of shards of one database that lists one of its L0s twice."""
     owner = await Fenceable.claim(await manifests_of(process).load(), WRITER)
 
     def doubled(current: Versioned[Manifest]) -> Manifest | None:

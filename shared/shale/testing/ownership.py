@@ -21,7 +21,7 @@ _EMPTY = Tree()
 def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool = False) -> None:
     """Judge one step by the role of the process that made it; unknown roles may only change checkpoints.
 
-    ``union``: an L0 may be listed twice, as in a union that SlateDB made (docs/protocol.md 11.2).
+    ``union``: an L0 may be listed twice, as in a union that SlateDB made.
     """
     _check_shape(new, mutation, union=union)
     assert new.writer_epoch >= base.writer_epoch, f"{mutation}: writer_epoch falls"
