@@ -26,9 +26,15 @@ class CompactionsHistory:
         self._known: dict[int, Snapshot] = {}
 
     async def since(self, ms: int) -> tuple[Snapshot, ...]:
-        """The versions written since then, at most the newest ``VERSIONS_MAX``, ascending."""
+        """The versions written since then, ascending; of very many the first and the last ``VERSIONS_MAX / 2``.
+
+        A compaction lives soon after it was submitted, and its end shows in what is there now; what lies between does
+        not tell of it.
+        """
         listed = await self._store.list_versions()
-        recent = [meta for meta in listed if meta.last_modified_ms >= ms - CLOCK_SLACK_MS][-VERSIONS_MAX:]
+        recent = [meta for meta in listed if meta.last_modified_ms >= ms - CLOCK_SLACK_MS]
+        if len(recent) > VERSIONS_MAX:
+            recent = recent[: VERSIONS_MAX // 2] + recent[-VERSIONS_MAX // 2 :]
         kept = {meta.id: self._known[meta.id] for meta in recent if meta.id in self._known}
         missing = [meta for meta in recent if meta.id not in kept]
         if missing:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from shale.compaction.entries import with_entries
 from shale.compaction.requests import CompactionRequest
+from shale.compaction.specs import describe
 from shale.compaction.submission import plan_submission
 from shale.env import Env
 from shale.errors import InvalidDbState, ObjectVersionExists
@@ -15,7 +16,11 @@ from shale.protocol.compactions_store import CompactionsStore, StoredCompactions
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 from shale.types import Compaction, Compactions, Manifest, Ulid
+
+log = get_logger("admin")
 
 Submission = tuple[tuple[Compaction, ...], Manifest]
 """The entries, and the manifest that they were checked against."""
@@ -55,6 +60,8 @@ async def submit(
             conflicts += 1
             await stored.recover(conflicts)
         else:
+            for entry in entries:
+                log.info(Event.COMPACTION_SUBMITTED, compaction_id=str(entry.id), spec=describe(entry.spec))
             return entries, manifest
 
 

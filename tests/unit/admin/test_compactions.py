@@ -1,6 +1,7 @@
 """An administrator beside a coordinator and a worker, on a store in memory."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -162,12 +163,15 @@ async def test_a_lost_answer_is_not_submitted_twice():
             result = await house.store.put(key, data, mode=mode)
             if self.forgets and "compactions/" in key:
                 self.forgets -= 1
+                (mine,) = (await house.stored()).entries
+                await house.edit(replace(mine, status=S.SCHEDULED))
                 raise AlreadyExists(key)
             return result
 
     admin = CompactionAdmin(Forgetful(), "db", house.new_env(3))
     (info,) = await admin.submit(FULL_ROOT)
-    assert [entry.id for entry in (await house.stored()).entries] == [info.id]
+    assert statuses(await house.stored()) == {info.id.ms: S.SCHEDULED}, "what the coordinator made of it stays"
+    assert (await house.compactions.read_latest()).id == 3
 
 
 async def test_absence_and_states_that_forbid_submitting():
