@@ -103,6 +103,9 @@ def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
             assert first.process.wait(30) == 80
             assert [line["level"] for line in first.lines("compactor.fenced")] == ["warning"]
             assert bold.stop() == 0
+        with compactor(tmp_path, "next", "--set", "compactor_options.poll_interval=5s") as heir:
+            heir.wait_for("daemon.ready")  # bold has resigned, so nobody waits for its traces to grow old
+            assert heir.stop() == 0
 
 
 def test_without_a_database_it_waits_and_gives_up(tmp_path: Path) -> None:
