@@ -48,13 +48,12 @@ class Reporter:
         for entry in step.reclaimed:
             if _is_taken_back(entry, now):
                 self._reclaimed()
-                worker = entry.worker.worker_id if entry.worker is not None else None
-                _log_entry(Event.COMPACTION_RECLAIMED, entry, worker=worker)
+                _log_entry(Event.COMPACTION_RECLAIMED, entry, worker=_worker_of(entry))
         for entry in step.proposed:
             _log_entry(Event.COMPACTION_SUBMITTED, entry)
         for entry in step.committed:
             self._committed_at(now_ms / 1000)
-            _log_entry(Event.COMPACTION_COMMITTED, entry)
+            _log_entry(Event.COMPACTION_COMMITTED, entry, worker=_worker_of(entry))
         for rejection in step.rejected:
             self._rejected()
             _log_rejected(
@@ -86,6 +85,10 @@ def _is_taken_back(before: Compaction, now: Compactions) -> bool:
         or before.worker is None
         or entry.worker.worker_id != before.worker.worker_id
     )
+
+
+def _worker_of(entry: Compaction) -> str | None:
+    return entry.worker.worker_id if entry.worker is not None else None
 
 
 def _log_entry(event: Event, entry: Compaction, **fields: object) -> None:

@@ -73,10 +73,10 @@ class FakeExecutor:
 class House:
     """Stores of one database and what works on it."""
 
-    def __init__(self, manifest: Manifest | None = None) -> None:
+    def __init__(self, manifest: Manifest | None = None, *, store: type[MemoryStore] = MemoryStore) -> None:
         self.clock = ManualClock()
         self.env = self.new_env(1)
-        self.store = MemoryStore(self.clock)
+        self.store = store(self.clock)
         self.manifests = ManifestStore(self.store, "db", self.env)
         self.compactions = CompactionsStore(self.store, "db", self.env)
         self.executor = FakeExecutor(self.env)
