@@ -43,7 +43,8 @@ _MIB = 1024 * 1024
 
 _READ_MIN_BYTES = 64 * 1024
 _READ_MAX_BYTES = 4 * _MIB
-_COPIES_OF_A_READ = 4  # stored and decoded, of the chunk at hand and of the one read ahead
+_COPIES_OF_BLOCKS = 2  # the chunk at hand and the one read ahead
+_COPIES_OF_ROWS = 4  # each of them stored and decoded
 _PLANNING_READS_MAX = 16
 
 
@@ -127,8 +128,7 @@ class Executor(JobExecutor):
         try:
             async with self._slots, anyio.create_task_group() as tasks:
                 writer = self._writer(job, progress, index, tasks)
-                inputs = JobInputs(job, reader, ReadAhead(tasks), self._read_bytes(len(job.l0) + len(job.runs)))
-                await self._fill(writer, job, progress, inputs, index)
+                await self._fill(writer, job, progress, JobInputs(job, reader, ReadAhead(tasks)), index)
                 await writer.close()
         finally:
             if writer is not None:
@@ -153,7 +153,8 @@ class Executor(JobExecutor):
         last = None if written is None else await _last_row(inputs.reader, written)
         if await self._merges_blocks(job) and (last is None or _ends_its_key(last, progress)):
             rest = keys if last is None else keys.intersect(KeyRange(start=excluded(last.key)))
-            await self._merge_blocks(writer, job, progress, inputs.blocks(rest))
+            sources = inputs.blocks(rest, self._read_bytes(inputs, _COPIES_OF_BLOCKS))
+            await self._merge_blocks(writer, job, progress, sources)
             return
         source = self._source(job, progress, inputs, keys, last)
         while (rows := await source.next()) is not None:
@@ -184,10 +185,11 @@ class Executor(JobExecutor):
         self, job: Job, progress: JobProgress, inputs: JobInputs, keys: KeyRange, last: Entry | None
     ) -> RowSource:
         """The rows behind ``last``, the last row of an earlier attempt."""
+        read_bytes = self._read_bytes(inputs, _COPIES_OF_ROWS)
         if last is None:
-            return self._filtered(job, progress, keys, self._merged(job, progress, inputs.rows(keys)))
+            return self._filtered(job, progress, keys, self._merged(job, progress, inputs.rows(keys, read_bytes)))
         rest = keys.intersect(KeyRange(start=included(last.key)))
-        merged = self._merged(job, progress, inputs.rows(rest))
+        merged = self._merged(job, progress, inputs.rows(rest, read_bytes))
         source = SkipThrough(merged, last, progress.retention_min_seq)
         return self._filtered(job, progress, keys, source, after=last)
 
@@ -220,9 +222,9 @@ class Executor(JobExecutor):
         )
         return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 
-    def _read_bytes(self, source_count: int) -> int:
+    def _read_bytes(self, inputs: JobInputs, copies: int) -> int:
         """The size of one read, so that all buffers of all active ranges stay within the budget."""
-        buffers = max(1, self._options.max_active_ranges * source_count * _COPIES_OF_A_READ)
+        buffers = max(1, self._options.max_active_ranges * inputs.source_count * copies)
         return min(max(self._options.memory_bytes // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
 
 

@@ -18,21 +18,24 @@ class JobInputs:
         job: whose inputs.
         reader: reads them.
         ahead: where the next reads are started.
-        read_bytes: size of one read.
     """
 
     job: Job
     reader: SstReader
     ahead: ReadAhead
-    read_bytes: int
 
-    def rows(self, keys: KeyRange) -> Sequence[SstSource | RunSource]:
-        """Sources of rows in columns."""
-        l0 = [SstSource(self.reader, view, keys, self.read_bytes, read_ahead=self.ahead) for view in self.job.l0]
-        runs = [RunSource(self.reader, run, keys, self.read_bytes, read_ahead=self.ahead) for run in self.job.runs]
+    @property
+    def source_count(self) -> int:
+        """How many sources there are, whatever the range."""
+        return len(self.job.l0) + len(self.job.runs)
+
+    def rows(self, keys: KeyRange, read_bytes: int) -> Sequence[SstSource | RunSource]:
+        """Sources of rows in columns, read by so many bytes."""
+        l0 = [SstSource(self.reader, view, keys, read_bytes, read_ahead=self.ahead) for view in self.job.l0]
+        runs = [RunSource(self.reader, run, keys, read_bytes, read_ahead=self.ahead) for run in self.job.runs]
         return [*l0, *runs]
 
-    def blocks(self, keys: KeyRange) -> Sequence[BlockSource]:
-        """Sources of stored blocks."""
+    def blocks(self, keys: KeyRange, read_bytes: int) -> Sequence[BlockSource]:
+        """Sources of stored blocks, read by so many bytes."""
         levels = [*((view,) for view in self.job.l0), *(run.ssts for run in self.job.runs)]
-        return [BlockSource(self.reader, views, keys, self.read_bytes, read_ahead=self.ahead) for views in levels]
+        return [BlockSource(self.reader, views, keys, read_bytes, read_ahead=self.ahead) for views in levels]

@@ -93,11 +93,12 @@ class RunWriter:
             step = await self._env.cpu.run(merge)
             if upload.builder.raw_bytes > before:
                 on_bytes(upload.builder.raw_bytes - before)
+            if step is Step.STARVED:  # parts wait until they are whole: each one costs a write
+                await feed.feed()
+                continue
             await self._send(upload, upload.builder.take_parts())
             if step is Step.FULL:
                 await self._roll_over()
-            elif step is Step.STARVED:
-                await feed.feed()
 
     async def close(self) -> None:
         """Finish the last SST and wait until every SST is in the store."""

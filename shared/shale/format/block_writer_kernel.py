@@ -16,8 +16,9 @@ from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import Compression
 
 PART_BYTES = 1 << 20
-MERGED_BYTES_MAX = 4 << 20
-"""A merge rests after so many bytes of output, so that a call takes milliseconds and parts leave early."""
+MERGED_PART_BYTES = 4 << 20
+"""Merges write larger parts: fewer requests and fewer hops between threads.  They rest when one is full, which is
+after some milliseconds."""
 _BLOCKS_MAX = 1024
 _HASHES_MAX = 32 << 10
 _SEPARATORS_MAX = 64 << 10
@@ -61,8 +62,10 @@ class KernelBlocks:
         self._state_address = address_of(self._state)
         self._restarts = np.empty(kernel.restarts_max(options.target_bytes), np.int64)
         self._out = empty_bytes(PART_BYTES)
+        self._noted = 0
+        """Bytes of ``_out`` that ``written`` counts, compressed or as they are."""
         self._released = 0
-        """Bytes of ``_out`` that are parts, or compressed, already."""
+        """Bytes of ``_out`` that are parts already."""
         self._notes: Notes | None = None
 
     def add(self, rows: Rows, until_bytes: int) -> int:
@@ -77,8 +80,7 @@ class KernelBlocks:
         for word in (kernel.ROW, kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
             state[word] = 0
         while True:
-            file_offset = self._written.data_len - self._released
-            state[kernel.LIMIT] = until_bytes - file_offset
+            state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._noted)
             status = kernel.encode_blocks(
                 columns,
                 n_rows,
@@ -99,7 +101,7 @@ class KernelBlocks:
             if status == kernel.OUT_OF_ORDER:
                 raise CorruptionError(UNSORTED)
             if status == kernel.NEED_ROOM:
-                self._turn(int(state[kernel.NEED]))
+                self._turn(int(state[kernel.NEED]), PART_BYTES)
             elif status == kernel.DONE or self._written.data_len > until_bytes:
                 break
         self._note_keys(separators, separator_ends[: state[kernel.BLOCKS]])
@@ -113,11 +115,10 @@ class KernelBlocks:
         if self._notes is None:
             self._notes = Notes(self._restarts, self._options.target_bytes, has_checksums=self._in_place)
         state, notes = self._state, self._notes
-        rest_at = self._written.data_len + MERGED_BYTES_MAX
         while True:
             for word in (kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
                 state[word] = 0
-            state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._released)
+            state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._noted)
             notes.sink[merging.OUT] = address_of(self._out)
             notes.sink[merging.OUT_MAX] = len(self._out)
             notes.sink[merging.HASHES] = address_of(notes.hashes) if add_hashes is not None else 0
@@ -127,9 +128,7 @@ class KernelBlocks:
             if add_hashes is not None:
                 add_hashes(notes.hashes[: merge.hashed].copy())
             if step is Step.NEED_ROOM:
-                self._turn(int(state[kernel.NEED]))
-                if self._written.data_len < rest_at:
-                    continue
+                self._turn(int(state[kernel.NEED]), MERGED_PART_BYTES)
             elif step is Step.NEED_NOTES:
                 notes.reserve(merge.longest)
                 continue
@@ -145,34 +144,36 @@ class KernelBlocks:
         if not len(ended):
             return
         written.counts.append(ended[:, kernel.BLOCK_PUTS :].copy())
+        ends = ended[:, kernel.BLOCK_END]
         if self._in_place:
-            written.ends.append(ended[:, kernel.BLOCK_END] + (written.data_len - self._released))
-            self.release()
+            written.ends.append(ends + (written.data_len - self._noted))
+            written.data_len += int(ends[-1]) - self._noted
+            self._noted = int(ends[-1])
             return
-        ends = []
-        for end in ended[:, kernel.BLOCK_END].tolist():
-            stored = seal_section(self._out.data[self._released : end], self._options.compression)
+        stored_ends = []
+        for end in ends.tolist():
+            stored = seal_section(self._out.data[self._noted : end], self._options.compression)
             written.parts.append(stored)
             written.data_len += len(stored)
-            ends.append(written.data_len)
-            self._released = end
-        written.ends.append(np.array(ends, np.int64))
+            stored_ends.append(written.data_len)
+            self._noted = end
+        written.ends.append(np.array(stored_ends, np.int64))
 
     def release(self) -> None:
         """Hand out the ended blocks."""
-        end = int(self._state[kernel.BLOCK_START])
-        if self._in_place and end > self._released:
-            self._written.parts.append(self._out.data[self._released : end])
-            self._written.data_len += end - self._released
-            self._released = end
+        if self._in_place and self._noted > self._released:
+            self._written.parts.append(self._out.data[self._released : self._noted])
+            self._released = self._noted
 
-    def _turn(self, need: int) -> None:
-        """Go on in a new output, taking the open block along."""
+    def _turn(self, need: int, size: int) -> None:
+        """Go on in a new output of ``size`` bytes or more, taking the open block along."""
+        self.release()
         state = self._state
         start, end = int(state[kernel.BLOCK_START]), int(state[kernel.AT])
-        fresh = empty_bytes(max(PART_BYTES, 2 * need))
+        fresh = empty_bytes(max(size, 2 * need))
         fresh[: end - start] = self._out[start:end]
         self._out = fresh
+        self._noted = 0
         self._released = 0
         state[kernel.AT] = end - start
         state[kernel.BLOCK_START] = 0
