@@ -56,6 +56,7 @@ async def work(process: Process[WorkerSettings]) -> None:
         require_alive=require_alive,
     )
     process.health.add_status(lambda: status(worker))
+    process.on_reload.append(lambda new: worker.reconfigure(new.worker_options()))
     interval_s = settings.compactor_options.worker.compactions_poll_interval
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
     async with anyio.create_task_group() as tasks:

@@ -15,7 +15,7 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Compaction, CompactionContext, Compactions, Manifest, Sst, Ulid
+from shale.types import Compaction, CompactionContext, Compactions, CompactionStatus, Manifest, Sst, Ulid
 from shale_compactor.execution.job import JobExecutor, plan_job
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.nudge import Nudge
@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_PROGRESS_LINES = 10.0
 
 
 class Worker:
-    """Use ``run``; cancelling it gives all claims back.  ``options`` may change while it runs."""
+    """Use ``run``; cancelling it gives all claims back."""
 
     def __init__(
         self,
@@ -78,6 +78,11 @@ class Worker:
     def jobs(self) -> Mapping[Ulid, RunningJob]:
         """What is executed now."""
         return self._jobs
+
+    def reconfigure(self, options: WorkerOptions) -> None:
+        """Take over other numbers from the next look for jobs and the next heartbeat on; the name stays."""
+        self.options = options
+        self._retries.options = options
 
     async def run(self) -> None:
         """Work until cancelled, then give all claims back."""
@@ -248,5 +253,10 @@ class Worker:
 
 
 def _is_handed_over(entry: Compaction | None, outputs: tuple[Sst, ...]) -> bool:
-    """Whether the stored entry carries our result, or is past that point already."""
-    return entry is None or entry.status.is_finished or entry.output_ssts == outputs
+    """Whether a result that was offered is in the stored entry, or is past that point already.
+
+    A Failed entry without our outputs was cancelled before they arrived.
+    """
+    if entry is None or entry.status is CompactionStatus.COMPLETED:
+        return True
+    return entry.status in (CompactionStatus.COMPACTED, CompactionStatus.FAILED) and entry.output_ssts == outputs

@@ -1,13 +1,17 @@
 """The worker against a store in memory (docs/protocol.md 6.9)."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from shale.errors import CorruptionError
 from shale.telemetry.metrics import Metrics
 from shale.types import WorkerClaim
+from shale_compactor.nudge import Nudge
 from shale_compactor.worker.claims import claim as claim_edit
 from shale_compactor.worker.claims import owns
+from shale_compactor.worker.heartbeats import next_beat_s
 from tests.unit.compactor.house import House, eventually
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
 
@@ -208,3 +212,39 @@ async def test_capacity_bounds_claims():
     worker = house.worker(max_concurrent_compactions=1)
     assert [job.plan.id for job in await worker.claim()] == [ulid(9)]
     assert await worker.claim() == []
+
+
+async def test_looks_for_jobs_are_spread_out():
+    """Half to one and a half intervals apart, so that workers that started together do not stay together."""
+    house = await scheduled()
+    waits = []
+
+    class Noted(Nudge):
+        async def wait(self, timeout_s):
+            waits.append(timeout_s)
+            if len(waits) == 200:
+                tasks.cancel_scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            return False
+
+    worker = house.worker(compactions_poll_interval_s=4.0)
+    worker._jobs_ready = Noted()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+    assert 2.0 <= min(waits) < 2.4
+    assert 5.6 < max(waits) <= 6.0
+
+
+async def test_a_smaller_capacity_counts_from_the_next_look():
+    house = await scheduled(JOB, entry(10, spec((4, 3), to=1, segment=b"a"), S.SCHEDULED))
+    worker = house.worker()
+    worker.reconfigure(replace(worker.options, max_concurrent_compactions=1))
+    assert len(await worker.claim()) == 1
+    assert await worker.claim() == []
+    worker.reconfigure(replace(worker.options, max_concurrent_compactions=2))
+    assert len(await worker.claim()) == 1
+
+
+@pytest.mark.parametrize(("last_s", "chance", "due_s"), [(100.0, 0.0, 110.0), (100.0, 1.0, 108.5)])
+def test_beats_are_at_a_fixed_rate_from_beginning_to_beginning(last_s, chance, due_s):
+    assert next_beat_s(last_s, 10.0, chance) == due_s

@@ -1,0 +1,147 @@
+"""Each row of docs/operations.md 1.5 and 1.6 that a worker moves, and when (one database in memory)."""
+
+from dataclasses import replace
+
+import pytest
+
+from shale.telemetry.metrics import Metrics
+from shale.types import EVERYTHING, CompactionContext, KeyRange, Seq, Subcompaction
+from shale_compactor.execution.progress import JobProgress
+from tests.unit.compactor.house import House
+from tests.unit.compactor.values import S, entry, manifest, spec, sst, tree
+
+pytestmark = pytest.mark.anyio
+JOB = entry(9, spec((2, 1), to=0), S.SCHEDULED)
+INPUT_BYTES = 200
+RESUMED = CompactionContext(
+    subcompactions=(
+        Subcompaction(range=KeyRange.half_open(None, b"m"), output_ssts=(sst(50, size=60),)),
+        Subcompaction(range=KeyRange.half_open(b"m", None), output_ssts=()),
+    ),
+    retention_min_seq=Seq(0),
+)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Scraped:
+    """The metrics of one worker, as a scrape sees them."""
+
+    def __init__(self):
+        self.metrics = Metrics()
+
+    def __call__(self, name, **labels):
+        self.metrics.refresh()
+        value = self.metrics.registry.get_sample_value(name, {"db": "", **labels})
+        assert value is not None, name
+        return value
+
+
+class ByHand:
+    """An executor that the test drives step by step."""
+
+    def __init__(self, house, seen, steps):
+        self.house = house
+        self.seen = seen
+        self.steps = steps
+
+    async def run(self, job, progress: JobProgress):
+        if not progress.is_planned:
+            progress.plan([EVERYTHING])
+        await self.steps(self.house, self.seen, progress)
+        return progress.outputs()
+
+
+async def execute(steps, job=JOB):
+    """Claim and execute one job; returns the metrics."""
+    house = await House(manifest(tree((2, 1)))).create()
+    await house.compactions.load_or_create()
+    await house.edit(job)
+    seen = Scraped()
+    worker = house.worker(metrics=seen.metrics, name="w")
+    worker._executor = ByHand(house, seen, steps)
+    (running,) = await worker.claim()
+    await worker._execute(running)
+    return seen
+
+
+async def test_a_job_from_claim_to_finish():
+    async def steps(house, seen, progress):
+        assert seen("slatedb_compactor_jobs_claimed_total") == 1
+        assert seen("slatedb_compactor_running", worker="w") == 1
+        assert seen("slatedb_compaction_inflight_input_ssts") == 2
+        assert (seen("slatedb_compaction_phase", phase="read"), seen("slatedb_compaction_phase", phase="write")) == (
+            1,
+            0,
+        )
+        assert seen("slatedb_compaction_progress_ratio") == 0
+        assert seen("slatedb_compaction_estimated_completion_timestamp_seconds") == 0
+        house.clock.advance(10)
+        progress.note_rows(INPUT_BYTES // 4)
+        assert (seen("slatedb_compaction_phase", phase="read"), seen("slatedb_compaction_phase", phase="write")) == (
+            0,
+            1,
+        )
+        assert seen("slatedb_compaction_progress_ratio") == 0.25
+        left_s = seen("slatedb_compaction_estimated_completion_timestamp_seconds") - house.clock.ms / 1000
+        assert left_s == pytest.approx(30)
+        progress.add(0, sst(60, size=120))
+        assert seen("slatedb_compactor_ssts_written_total", worker="w") == 1
+        assert seen("slatedb_compaction_ssts_processed_total") == 0
+        house.clock.advance(5)
+
+    seen = await execute(steps)
+    assert seen("slatedb_compactor_output_bytes_total", worker="w") == 120
+    assert seen("slatedb_compaction_input_bytes_total") == INPUT_BYTES
+    assert seen("slatedb_compaction_ssts_processed_total") == 2
+    assert seen("slatedb_compaction_duration_seconds_sum", size_class="lt_64m", result="completed") == 15
+    assert seen("slatedb_compaction_duration_seconds_count", size_class="lt_64m", result="completed") == 1
+    for gauge in ("inflight_input_ssts", "progress_ratio", "estimated_completion_timestamp_seconds"):
+        assert seen(f"slatedb_compaction_{gauge}") == 0
+    assert seen("slatedb_compactor_running", worker="w") == 0
+    assert seen("slatedb_compaction_phase", phase="write") == 0
+    assert seen("slatedb_compaction_recovered_jobs_total") == 0
+
+
+async def test_a_job_that_goes_on_where_another_worker_stopped():
+    async def steps(house, seen, progress):
+        assert seen("slatedb_compaction_recovered_jobs_total") == 1
+        assert seen("slatedb_compaction_recovered_bytes_total") == 60
+        assert seen("slatedb_compaction_progress_ratio") == 0.3
+        assert seen("slatedb_compaction_recovery_duration_seconds_count") == 0
+        house.clock.advance(4)
+        progress.note_rows(40)
+        progress.note_rows(40)
+        assert seen("slatedb_compaction_recovery_duration_seconds_sum") == 4
+        assert seen("slatedb_compaction_recovery_duration_seconds_count") == 1
+        progress.repeated_bytes += 33
+
+    seen = await execute(steps, replace(JOB, ctx=RESUMED))
+    assert seen("slatedb_compaction_repeated_bytes_total") == 33
+
+
+async def test_the_time_of_the_last_heartbeat():
+    house = await House(manifest(tree((2, 1)))).create()
+    await house.compactions.load_or_create()
+    await house.edit(JOB)
+    seen = Scraped()
+    worker = house.worker(metrics=seen.metrics, name="w")
+    await worker.claim()
+    house.clock.advance(3)
+    await worker._ledger.beat()
+    assert seen("slatedb_compactor_worker_heartbeat_timestamp_seconds", worker="w") == house.clock.ms / 1000
+
+
+async def test_a_failed_job_is_timed_as_failed():
+    async def steps(house, seen, progress):
+        house.clock.advance(2)
+        raise OSError("disk")
+
+    seen = await execute(steps)
+    assert seen("slatedb_compaction_duration_seconds_sum", size_class="lt_64m", result="failed") == 2
+    assert seen("slatedb_compaction_errors_total", error_type="network", retryable="true") == 1
+    assert seen("slatedb_compactor_running", worker="w") == 0
+    assert seen("slatedb_compaction_inflight_input_ssts") == 0

@@ -1,0 +1,207 @@
+"""The trouble of one job stays with that job: damaged progress, foreign exceptions, a cancel (docs/protocol.md 6.9)."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from shale.compaction.cancel import with_cancelled
+from shale.errors import CorruptionError, MergeOperatorMissing, ProtocolPanic, UnavailableError
+from shale.telemetry.metrics import Metrics
+from shale.types import CompactionContext, KeyRange, Seq, Subcompaction
+from tests.unit.compactor.house import House, eventually
+from tests.unit.compactor.values import S, entry, manifest, spec, sst, statuses, tree, ulid
+
+pytestmark = pytest.mark.anyio
+JOB = entry(9, spec((2, 1), to=0), S.SCHEDULED)
+OTHER = entry(10, spec((4, 3), to=1, segment=b"a"), S.SCHEDULED)
+DAMAGED = CompactionContext(
+    subcompactions=(Subcompaction(range=KeyRange.half_open(b"k", None), output_ssts=()),), retention_min_seq=Seq(0)
+)
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+async def scheduled(*entries):
+    house = await House(manifest(tree((2, 1)), a=tree((4, 3)))).create()
+    await house.compactions.load_or_create()
+    await house.edit(*entries)
+    return house
+
+
+class Picky:
+    """Fails the job that has this destination, in the way it is told."""
+
+    def __init__(self, executor, error, destination=0):
+        self.executor = executor
+        self.error = error
+        self.destination = destination
+        self.runs = 0
+
+    async def run(self, job, progress):
+        self.runs += 1
+        if job.spec.destination == self.destination:
+            raise self.error
+        return await self.executor.run(job, progress)
+
+
+async def run_until(worker, condition):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await eventually(condition)
+        tasks.cancel_scope.cancel()
+
+
+def errors_of(metrics):
+    (family,) = [each for each in metrics.registry.collect() if each.name == "slatedb_compaction_errors"]
+    return {
+        (sample.labels["error_type"], sample.labels["retryable"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_total") and sample.value
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        pytest.param(ZeroDivisionError("in a filter"), ("internal", "false"), id="a filter"),
+        pytest.param(MemoryError(), ("memory", "true"), id="memory"),
+        pytest.param(UnavailableError("gave up"), ("network", "true"), id="store"),
+        pytest.param(TimeoutError("slow"), ("timeout", "true"), id="timeout"),
+        pytest.param(CorruptionError("bad block"), ("corruption", "false"), id="corruption"),
+        pytest.param(MergeOperatorMissing("no operator"), ("validation", "false"), id="operator"),
+        pytest.param(AssertionError("ours"), ("internal", "false"), id="assertion"),
+    ],
+)
+async def test_whatever_a_job_raises_fails_that_job_alone(error, counted):
+    house = await scheduled(JOB, OTHER)
+    metrics = Metrics()
+    worker = house.worker(metrics=metrics, name="w")
+    worker._executor = Picky(house.executor, error)
+
+    async def is_settled():
+        return statuses(await house.stored()) == {9: S.SCHEDULED, 10: S.COMPACTED}
+
+    await run_until(worker, is_settled)
+    assert errors_of(metrics) == {counted: 1}
+    assert await worker.claim() == [], "it waits before it is tried again"
+    value = metrics.registry.get_sample_value
+    assert value("slatedb_compactor_running", {"db": "", "worker": "w"}) == 0
+
+
+async def test_a_broken_invariant_ends_the_worker_all_the_same():
+    house = await scheduled(JOB)
+    worker = house.worker()
+    worker._executor = Picky(house.executor, ProtocolPanic("as asked"))
+    with pytest.raises(BaseExceptionGroup) as group:
+        await worker.run()
+    assert group.value.subgroup(ProtocolPanic) is not None
+    assert statuses(await house.stored()) == {9: S.SCHEDULED}
+
+
+async def test_damaged_progress_is_refused_and_kept_as_it_is():
+    """It stays for whoever looks into it; cancelling the compaction is what gets rid of it."""
+    house = await scheduled(replace(JOB, ctx=DAMAGED), OTHER)
+    metrics = Metrics()
+    worker = house.worker(metrics=metrics)
+
+    async def is_settled():
+        return statuses(await house.stored()) == {9: S.SCHEDULED, 10: S.COMPACTED}
+
+    await run_until(worker, is_settled)
+    stored = await house.stored()
+    assert stored.get(ulid(9)) == replace(JOB, ctx=DAMAGED)
+    assert errors_of(metrics) == {("corruption", "false"): 1}
+    labels = {"db": "", "resource": "compactions"}
+    assert metrics.registry.get_sample_value("slatedb_corruption_total", labels) == 1
+    assert [job.spec.destination for job in house.executor.jobs] == [1]
+
+
+async def test_progress_that_somebody_else_changed_under_us_fails_the_job():
+    house = await scheduled(JOB, OTHER)
+    house.executor.gate = anyio.Event()
+    metrics = Metrics()
+    worker = house.worker(metrics=metrics)
+
+    async def both_run():
+        return len(house.executor.jobs) == 2
+
+    async def is_released():
+        return statuses(await house.stored())[9] is S.SCHEDULED
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await eventually(both_run)
+        mine = (await house.stored()).get(ulid(9))
+        foreign = CompactionContext(
+            subcompactions=(Subcompaction(range=KeyRange(), output_ssts=(sst(77),)),), retention_min_seq=Seq(0)
+        )
+        await house.edit(replace(mine, ctx=foreign))
+        await worker._ledger.beat()
+        await eventually(is_released)
+        assert (await house.stored()).get(ulid(9)).ctx == foreign, "what is stored is not ours to change"
+        assert set(worker.jobs) == {ulid(10)}, "the other job goes on"
+        tasks.cancel_scope.cancel()
+    assert errors_of(metrics) == {("corruption", "false"): 1}
+
+
+@pytest.mark.parametrize("when", ["heartbeat", "finish"])
+async def test_a_cancelled_job_stops_and_counts_neither_way(when):
+    house = await scheduled(JOB)
+    house.executor.gate = anyio.Event()
+    metrics = Metrics()
+    worker = house.worker(metrics=metrics, name="w")
+
+    async def runs():
+        return bool(house.executor.jobs)
+
+    async def has_stopped():
+        return not worker.jobs and not worker._stopping
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await eventually(runs)
+        stored = await house.compactions.load()
+        await stored.apply(lambda current: with_cancelled(current.value, ulid(9)))
+        if when == "heartbeat":
+            await worker._ledger.beat()
+        else:
+            house.executor.gate.set()
+        await eventually(has_stopped)
+        tasks.cancel_scope.cancel()
+    (entry_,) = (await house.stored()).entries
+    assert (entry_.status, entry_.output_ssts, entry_.worker) == (S.FAILED, (), None)
+    value = metrics.registry.get_sample_value
+    assert value("slatedb_compactor_running", {"db": "", "worker": "w"}) == 0
+    assert errors_of(metrics) == {}
+    for result in ("completed", "failed"):
+        labels = {"db": "", "size_class": "lt_64m", "result": result}
+        assert value("slatedb_compaction_duration_seconds_count", labels) == 0
+
+
+async def test_the_last_ssts_are_published_when_a_job_is_given_back():
+    """However long ago the last heartbeat was: whoever comes next goes on behind them."""
+    house = await scheduled(JOB)
+    worker = house.worker()
+    (job,) = await worker.claim()
+    await house.executor.run(job.plan, job.progress)
+    await worker._release_everything()
+    (free,) = (await house.stored()).entries
+    assert (free.status, free.worker) == (S.SCHEDULED, None)
+    assert [each.id for sub in free.ctx.subcompactions for each in sub.output_ssts] == [
+        each.id for each in job.progress.outputs()
+    ]
+
+
+async def test_every_write_of_a_worker_is_a_heartbeat_for_all_its_jobs():
+    house = await scheduled(JOB)
+    worker = house.worker()
+    await worker.claim()
+    house.clock.advance(7)
+    await house.edit(OTHER)
+    assert len(await worker.claim()) == 1
+    stamps = {each.id.ms: each.worker.last_heartbeat_ms for each in (await house.stored()).entries}
+    assert stamps == {9: house.clock.ms, 10: house.clock.ms}
