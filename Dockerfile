@@ -1,4 +1,4 @@
-# One image, several commands: `shale writer`, `shale compactor`, `shale gc`, `shale <noun> <verb>`.
+# One image, several commands: `shale writer`, `shale compactor`, `shale worker`, `shale gc`, `shale <noun> <verb>`.
 #
 #   docker build -t shale:local .                       the daemons and the command line
 #   docker build --target store -t shale-store:local .  the S3 server of the local stack (not durable)
@@ -87,7 +87,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_WRITER__HTTP__HOST=0.0.0.0
 COPY --from=builder /opt/venv /opt/venv
 # Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
-RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_gc.app, shale_cli.app; \
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_cli.app; \
         from shale.kernels.choice import load_kernels; assert load_kernels()" \
     && chmod -R a+rX /opt/kernels \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale

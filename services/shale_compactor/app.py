@@ -33,6 +33,7 @@ async def compact(process: Process[CompactorSettings]) -> None:
     )
     await process.wait_for(compactor.start)
     process.health.add_status(lambda: _status(compactor))
+    process.on_reload.append(lambda new: compactor.reconfigure(new.options()))
     interval_s = settings.compactor_options.poll_interval
     coordinator = compactor.coordinator
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: coordinator.last_poll_s, interval_s))

@@ -91,6 +91,12 @@ class Compactor:
                 results_ready=results_ready,
             )
 
+    def reconfigure(self, options: CompactorOptions) -> None:
+        """Take over what may change while running: how many jobs at once, and how the worker finds and keeps them."""
+        self.coordinator.reconfigure(capacity=options.coordinator.max_concurrent_compactions)
+        if self.worker is not None:
+            self.worker.reconfigure(options.worker)
+
     async def start(self) -> None:
         """Take the epoch.
 

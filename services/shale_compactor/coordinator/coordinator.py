@@ -7,6 +7,7 @@ Source: docs/protocol.md 6.1, 6.4, 6.6.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 from shale.compaction.entries import with_status
 from shale.env import Env
@@ -56,6 +57,10 @@ class Coordinator:
         self._seen: Mapping[Ulid, Sighting] = {}
         self._withheld_until_s: Mapping[Sources, float] = {}
         self.last_poll_s: float | None = None
+
+    def reconfigure(self, *, capacity: int) -> None:
+        """From the next round on, let so many jobs wait for a worker or run; those that do already go on."""
+        self._policy = replace(self._policy, capacity=capacity)
 
     @property
     def view(self) -> StateView:

@@ -83,5 +83,6 @@ def status(worker: Worker) -> Mapping[str, Any]:
     """What people ask about."""
     return {
         "worker": worker.id,
+        "max_concurrent_compactions": worker.options.max_concurrent_compactions,
         "jobs": {str(job_id): round(job.ratio, 3) for job_id, job in worker.jobs.items()},
     }

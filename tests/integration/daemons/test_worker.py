@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import time
 from pathlib import Path
 
@@ -58,6 +59,62 @@ def test_two_workers_execute_what_the_coordinator_schedules(tmp_path: Path) -> N
             assert worker.stop() == 0, worker.log.read_text()
         assert other.stop() == 0
     assert read(url) == [(b"key%05d" % key, b"%d" % (L0S - 1)) for key in range(200)]
+
+
+def test_a_stopped_worker_gives_its_job_back_at_once(tmp_path: Path) -> None:
+    """With the claim of a stopped worker, the next one would have to wait for the heartbeat timeout."""
+    url = f"file://{tmp_path}/store/orders"
+    write(url)
+    go = tmp_path / "go"
+    held = (
+        *QUICK,
+        "--set",
+        'compactor_options.worker.compaction_filters=["tests.integration.daemons.held_filter:Held"]',
+    )
+    with (
+        running("shale_compactor", "--url", url, "--no-embedded-worker", *QUICK, log=tmp_path / "coordinator") as other,
+        running(WORKER, "--url", url, *held, log=tmp_path / "first", env={"TEST_HELD_UNTIL": str(go)}) as first,
+    ):
+        job = first.wait_for("compaction.claimed")["compaction_id"]
+        assert list(status(first)["jobs"]) == [job]
+        first.process.send_signal(signal.SIGTERM)
+        first.wait_for("shutdown.started")
+        go.touch()
+        assert first.process.wait(30) == 0, first.log.read_text()
+        assert [line["compaction_id"] for line in first.lines("compaction.released")] == [job]
+        assert first.lines("compaction.finished") == []
+        with running(WORKER, "--url", url, *QUICK, log=tmp_path / "second") as second:
+            assert second.wait_for("compaction.finished")["compaction_id"] == job
+        assert other.lines("compaction.reclaimed") == []
+    assert read(url) == [(b"key%05d" % key, b"%d" % (L0S - 1)) for key in range(200)]
+
+
+def test_a_running_worker_takes_over_new_numbers(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store/orders"
+    write(url)
+    file = tmp_path / "shale.toml"
+    file.write_text(settings("max_concurrent_compactions = 1"))
+    with running(WORKER, "--url", url, "--config", str(file), *QUICK, log=tmp_path / "worker") as worker:
+        worker.wait_for("daemon.ready")
+        file.write_text(settings("max_concurrent_compactions = 3", "heartbeat_interval = '2s'"))
+        worker.process.send_signal(signal.SIGHUP)
+        line = worker.wait_for("config.reloaded")
+        assert line["ok"] is True
+        changed = {"max_concurrent_compactions", "heartbeat_interval"}
+        assert set(line["key"]) == {f"compactor_options.worker.{name}" for name in changed}
+        assert status(worker)["max_concurrent_compactions"] == 3
+        file.write_text(settings("max_concurrent_compactions = 0"))
+        worker.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 20
+        while len(worker.lines("config.reloaded")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert worker.lines("config.reloaded")[1]["ok"] is False
+        assert status(worker)["max_concurrent_compactions"] == 3
+        assert worker.stop() == 0
+
+
+def settings(*lines: str) -> str:
+    return "\n".join(["[compactor_options.worker]", *lines, ""])
 
 
 def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: Path) -> None:
