@@ -60,7 +60,7 @@ class Coordinator:
 
     def reconfigure(self, *, capacity: int) -> None:
         """From the next round on, let so many jobs wait for a worker or run; those that do already go on."""
-        self._policy = replace(self._policy, capacity=capacity)
+        self._options = replace(self._options, max_concurrent_compactions=capacity)
 
     @property
     def view(self) -> StateView:

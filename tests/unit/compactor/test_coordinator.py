@@ -123,6 +123,9 @@ async def test_capacity_bounds_what_is_submitted():
     coordinator = await house.started(max_concurrent_compactions=2)
     await coordinator.tick()
     assert len((await house.stored()).entries) == 2
+    coordinator.reconfigure(capacity=3)
+    await coordinator.tick()
+    assert len((await house.stored()).entries) == 3
 
 
 async def test_a_sealed_database_stops_the_coordinator():
