@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_cli import compaction_simulate
 from shale_cli.session import Session, complain, run
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+compaction_simulate.register(app)
 
 TEMPFAIL = 75
 """``wait --timeout``: not ended yet; docs/operations.md 12."""

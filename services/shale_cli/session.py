@@ -91,11 +91,16 @@ def run(context: "typer.Context", work: Work, *, timed_out: int | None = None) -
 
 def execute(options: GlobalOptions, work: Work, *, timed_out: int | None = None) -> int:
     """Run ``work``; every error of ours becomes one line on stderr and the code of docs/operations.md 12."""
+    return guarded(options, lambda: _work_to_the_end(options, work), timed_out=timed_out)
+
+
+def guarded(options: GlobalOptions, work: Callable[[], int], *, timed_out: int | None = None) -> int:
+    """Like ``execute``, for work that needs no database."""
     from shale.errors import OutOfTime, ShaleError
     from shale.service.exit_codes import ExitCode, command_exit_code, worst_error
 
     try:
-        return _work_to_the_end(options, work)
+        return work()
     except KeyboardInterrupt:
         complain("interrupted")
         return ExitCode.INTERRUPTED

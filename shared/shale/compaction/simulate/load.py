@@ -78,14 +78,11 @@ class Load:
     ttl_s: float | None = None
     recorded: tuple[RecordedFlush, ...] | None = None
     seed: int = 0
-    rows_max: int = 400_000
+    rows_max: int = 200_000
 
     def __post_init__(self) -> None:
-        refuse(
-            *(positive_problems(name, value) for name, value in self._positive()),
-            self._share_problems(),
-            self._size_problems(),
-        )
+        refuse(*(positive_problems(name, value) for name, value in self._positive()), self._share_problems())
+        refuse(self._size_problems())
 
     def _positive(self) -> Iterator[tuple[str, float | None]]:
         yield from (("rate", self.rate_bytes_s), ("duration", self.duration_s), ("l0_bytes", self.l0_bytes))
@@ -97,14 +94,18 @@ class Load:
                 yield f"{name} must lie between 0 and 1, not {share:g}"
         if self.overwrite_share + self.delete_share > 1:
             yield "overwrite_share and delete_share are more than 1 together"
-
-    def _size_problems(self) -> Iterator[str]:
         if self.value_bytes < 0 or self.initial_keys < 0:
             yield "value_bytes and initial_keys must not be negative"
+
+    def _size_problems(self) -> Iterator[str]:
         if self.recorded is None and 0 < self.l0_bytes < self.row_bytes:
             yield f"l0_bytes {self.l0_bytes} is less than one row of {self.row_bytes} bytes"
-        if self.recorded is not None and not self.recorded:
-            yield "the recorded load has no flushes"
+        if self.recorded is not None and (len(self.recorded) < 2 or self.end_s <= 0):
+            yield f"a recorded load needs two flushes at different times, and {len(self.recorded)} were recorded"
+        if any(each.bytes <= 0 for each in self.recorded or ()):
+            yield "a recorded flush must have bytes"
+        if self.recorded is None and not self.due:
+            yield f"not one L0 of {self.l0_bytes} bytes is full after {self.duration_s:g} s"
 
     @property
     def row_bytes(self) -> float:
