@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import anyio
+import pytest
 
 from shale.engine.db_reader import DbReader
 from shale.iter.source import drain
@@ -24,9 +26,10 @@ from shale.types import Compaction, CompactionStatus, Manifest, SstView, Ulid
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.transforms import Transforms
 from shale_compactor.worker.worker import Worker
-from tests.interop.compaction_house import ROOT, WORKS, House, executor_options, run
+from tests.integration.daemons.running import Daemon, running
+from tests.interop.compaction_house import ROOT, RUST_COMPACTS, WORKS, House, executor_options, run
 from tests.interop.slatedb_process import versioned
-from tests.interop.slatedb_writes import Concatenate, Shape, opened, scanned, until
+from tests.interop.slatedb_writes import Concatenate, Shape, flush, opened, put_all, scanned, until
 
 S = CompactionStatus
 PUBLISHED_MIN = 3
@@ -153,5 +156,88 @@ def test_we_go_on_where_its_killed_worker_stopped(tmp_path):
         assert splits_a_key(result.ssts[: len(kept) + 1]), "otherwise nothing begins inside of a key"
         assert of_versioned_keys(await everything(house, after)) == of_versioned_keys(await everything(house, before))
         await assert_both_read(house, versioned())
+
+    run(test, tmp_path)
+
+
+def test_its_worker_serves_our_coordinator(tmp_path):
+    """From the claim to the result, which we commit."""
+
+    async def test(house: House) -> None:
+        with slatedb_worker(tmp_path):
+            before = await house.manifest()
+            compactor = house.compactor(take_over=True, embedded_worker=False)
+            await compactor.start()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(compactor.coordinator.run)
+                await until_status(house, await only_job(house), S.COMPLETED)
+                tasks.cancel_scope.cancel()
+        after = await house.manifest()
+        assert of_versioned_keys(await everything(house, after)) == of_versioned_keys(await everything(house, before))
+        await assert_both_read(house, versioned())
+
+    run(test, tmp_path)
+
+
+async def write_l0s(house: House, db: Any) -> None:
+    """Four L0s of keys with many versions among keys with one each."""
+    for l0 in range(4):
+        for version in range(10):
+            batch = [(b"%05d/versions" % number, b"%d.%d" % (l0, version) * 20) for number in range(0, 8000, 100)]
+            batch += [
+                (b"%05d/once" % number, house.rng.randbytes(500)) for number in range(l0 * 10 + version, 8000, 40)
+            ]
+            house.model.update(batch)
+            await put_all(db, batch)
+        await flush(db)
+
+
+@contextmanager
+def our_worker(folder: Path, name: str, *settings: str) -> Iterator[Daemon]:
+    """A worker daemon of ours."""
+    quick = ("compactions_poll_interval=100ms", "heartbeat_interval=500ms", "persist_every_sst=true", *settings)
+    options = [part for setting in quick for part in ("--set", f"compactor_options.worker.{setting}")]
+    with running("shale_compactor.worker", "--url", f"file://{folder}/{ROOT}", *options, log=folder / name) as daemon:
+        yield daemon
+
+
+SLOWLY = (
+    'compaction_filters=["tests.integration.soak.slow_filter:Crawling"]',
+    "max_sst_size=32KiB",
+    "max_subcompactions=1",
+    "memory_bytes=512KiB",
+)
+
+
+@pytest.mark.parametrize("successor", ["ours", "theirs"])
+def test_its_coordinator_takes_the_job_from_our_killed_worker(tmp_path, successor):
+    """It schedules, ours claims and is killed; then another of ours, or its own worker, goes on."""
+
+    async def test(house: House) -> None:
+        async with opened(house.rust, ROOT, Shape({"compactor_options": {**RUST_COMPACTS, "worker": None}})) as db:
+            await put_all(db, [(b"first", b"row")])
+            house.model[b"first"] = b"row"
+            snapshot = await db.snapshot()
+            await write_l0s(house, db)
+            before = await house.manifest()
+            job = await only_job(house)
+            with our_worker(tmp_path, "killed", *SLOWLY) as killed:
+                await until_published(house, job)
+                killed.process.kill()
+                killed.process.wait()
+            kept = published(await entry_of(house, job))
+            if successor == "ours":
+                with our_worker(tmp_path, "successor"):
+                    await until_status(house, job, S.COMPLETED)
+            del snapshot
+        if successor == "theirs":
+            async with opened(house.rust, ROOT, Shape({"compactor_options": RUST_COMPACTS})):
+                await until_status(house, job, S.COMPLETED)
+        after = await house.manifest()
+        (result,) = after.tree.compacted
+        assert [view.sst.id for view in result.ssts][: len(kept)] == kept
+        assert len(result.ssts) > len(kept)
+        assert await everything(house, after) == await everything(house, before)
+        await house.assert_all_read_everything()
 
     run(test, tmp_path)
