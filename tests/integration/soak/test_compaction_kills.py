@@ -46,7 +46,7 @@ SETTINGS = {
     "compactor_options.poll_interval": "200ms",
     "compactor_options.commit_compacted_interval": "100ms",
     "compactor_options.worker_heartbeat_timeout": "2s",
-    "compactor_options.worker.heartbeat_interval": "1s",
+    "compactor_options.worker.heartbeat_interval": "500ms",
     "compactor_options.worker.compactions_poll_interval": "200ms",
     "compactor_options.scheduler_options.max_compaction_sources": "4",
     "compactor_options.worker.max_concurrent_compactions": "1",
