@@ -170,7 +170,7 @@ def test_a_cancelled_job_comes_back_under_its_coordinator(tmp_path):
             stopped = worker(house)
             (claimed,) = await stopped.claim()
             await cancel(house, job)
-            await stopped.beat()
+            await stopped._ledger.beat()
             assert claimed.scope.cancel_called, "our worker stops what was cancelled"
             assert not stopped.jobs
             await submitted(house, tiered([l0(newest_first[0].id)], 9))  # whatever makes the coordinator write

@@ -147,7 +147,7 @@ def test_its_worker_goes_on_behind_what_ours_published(tmp_path):
             job.progress._on_sst = lambda _: scope.cancel() if len(job.progress.outputs()) == 2 else None
             await executor.run(job.plan, job.progress)
         published = [sst.id for sst in job.progress.outputs()]
-        await dead.beat()
+        await dead._ledger.beat()
 
         async with opened(house.rust, ROOT, Shape({"compactor_options": RUST_COMPACTS})) as db:
 
