@@ -242,3 +242,12 @@ async def test_finished_entries_that_others_leave_behind_are_forgotten_at_the_ne
     await house.edit(*(entry(NOW + number, spec((1,), to=0), S.FAILED) for number in range(3)))
     await coordinator.tick()
     assert statuses(await house.stored()) == {NOW + 2: S.FAILED}
+
+
+async def test_a_submission_is_judged_between_two_ticks():
+    house = await l0_house(1).create()
+    coordinator = await house.started()
+    await coordinator.tick()
+    await house.edit(entry(NOW, spec((1,), to=0)))
+    await coordinator.commit_tick()
+    assert statuses(await house.stored()) == {NOW: S.SCHEDULED}
