@@ -23,7 +23,7 @@ from shale.errors import (
 )
 from shale.format.names import deleting_key
 from shale.types import Compactions
-from tests.unit.compactor.house import House
+from tests.unit.compactor.house import House, eventually
 from tests.unit.compactor.values import S, drain, entry, manifest, spec, statuses, tree, ulid
 
 pytestmark = pytest.mark.anyio
@@ -292,3 +292,33 @@ async def test_a_coordinator_that_does_not_know_of_cancelling_is_noticed():
             with pytest.raises(CancelIgnored, match="is scheduled again"):
                 await admin.cancel_compaction(mine.id, confirm_s=30, poll_interval_s=0)
         assert statuses(await house.stored()) == {mine.id.ms: S.SCHEDULED}
+
+
+async def test_a_cancelled_job_stops_and_stays_cancelled():
+    """The worker finds out at its next heartbeat; the coordinator takes the edit over and never brings it back."""
+    async with house_and_admin() as (house, admin):
+        house.executor.gate = anyio.Event()
+        coordinator = await house.started(scheduler=Idle(), poll_interval_s=0.02, commit_compacted_interval_s=0.02)
+        worker = house.worker(heartbeat_interval_s=0.02, compactions_poll_interval_s=0.02)
+        house.clock.advance(1)
+        (job,) = await admin.submit_compaction(FULL_ROOT)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(coordinator.run)
+            tasks.start_soon(worker.run)
+
+            async def is_running():
+                house.clock.advance(1)
+                return len(house.executor.jobs) == 1
+
+            async def has_stopped():
+                house.clock.advance(1)
+                return house.executor.cancelled == 1
+
+            await eventually(is_running)
+            told = await admin.cancel_compaction(job.id)
+            assert (told.phase, told.error) == (Phase.FAILED, "cancelled")
+            await eventually(has_stopped)
+            tasks.cancel_scope.cancel()
+        await coordinator.tick()
+        assert statuses(await house.stored()) == {job.id.ms: S.FAILED}
+        assert [run.id for run in (await house.manifest()).tree.compacted] == [3, 2, 1]
