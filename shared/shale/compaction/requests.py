@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shale.compaction.specs import next_run_id
+from shale.compaction.specs import fresh_run_id, name_of_segment
 from shale.errors import InvalidCompaction, InvalidRequestError
-from shale.types import CompactionSpec, DrainSpec, Manifest, RunId, TieredSpec, Tree, Ulid
+from shale.types import Compactions, CompactionSpec, DrainSpec, Manifest, RunId, TieredSpec, Tree, Ulid
 
 _RUN_ID_MAX = 2**32 - 1
 
@@ -47,8 +47,11 @@ class Sources:
 CompactionRequest = Full | FullSegment | Spec | Sources
 
 
-def resolve(request: CompactionRequest, manifest: Manifest) -> tuple[CompactionSpec, ...]:
+def resolve(request: CompactionRequest, manifest: Manifest, compactions: Compactions) -> tuple[CompactionSpec, ...]:
     """The specs of a request, the root tree first; none if no tree has runs.
+
+    Args:
+        compactions: what is going on: a destination that the request leaves open stays clear of it.
 
     Raises:
         InvalidCompaction: the segment does not exist (V3), or has nothing that a full compaction could take (V1).
@@ -60,18 +63,19 @@ def resolve(request: CompactionRequest, manifest: Manifest) -> tuple[CompactionS
         case FullSegment(segment):
             tree = manifest.tree_of(segment)
             if tree is None:
-                raise InvalidCompaction("V3", f"segment {segment!r} does not exist{_segments(manifest)}")
+                raise InvalidCompaction(
+                    "V3", f"segment {name_of_segment(segment)} does not exist; {segments_of(manifest)}"
+                )
             spec = _all_runs(segment, tree)
             if spec is None:
-                where = f"segment {segment!r}" if segment else "the root tree"
-                raise InvalidCompaction(
-                    "V1", f"{where} has no sorted runs; its {len(tree.l0)} L0s are compacted by the scheduler"
-                )
+                where = f"segment {name_of_segment(segment)}" if segment else "the root tree"
+                message = f"{where} has no sorted runs; its {len(tree.l0)} L0s are compacted by the scheduler"
+                raise InvalidCompaction("V1", message)
             return (spec,)
         case Spec(spec):
             return (spec,)
         case Sources():
-            return (_of_sources(request, manifest),)
+            return (_of_sources(request, manifest, compactions),)
 
 
 def parse_request(value: object) -> CompactionRequest:
@@ -137,7 +141,7 @@ def _all_runs(segment: bytes, tree: Tree) -> TieredSpec | None:
     return TieredSpec(segment=segment, sorted_runs=runs, destination=min(runs)) if runs else None
 
 
-def _of_sources(request: Sources, manifest: Manifest) -> TieredSpec:
+def _of_sources(request: Sources, manifest: Manifest, compactions: Compactions) -> TieredSpec:
     """Sources in the order of the tree; those that it does not have come last, for V4 to name."""
     tree = manifest.tree_of(request.segment) or Tree()
     places = {view.id: index for index, view in enumerate(tree.l0)}
@@ -145,13 +149,14 @@ def _of_sources(request: Sources, manifest: Manifest) -> TieredSpec:
     runs = tuple(sorted(set(request.sorted_runs), reverse=True))
     destination = request.destination
     if destination is None:
-        destination = min(runs) if runs else next_run_id(manifest)
+        destination = min(runs) if runs else fresh_run_id(manifest, compactions)
     return TieredSpec(segment=request.segment, l0_view_ids=views, sorted_runs=runs, destination=destination)
 
 
-def _segments(manifest: Manifest) -> str:
-    names = [repr(segment.prefix) for segment in manifest.segments]
-    return f"; there are {', '.join(names)}" if names else "; the database has no segments"
+def segments_of(manifest: Manifest) -> str:
+    """Which segments there are, as the end of a sentence."""
+    names = [name_of_segment(segment.prefix) for segment in manifest.segments]
+    return f"there are {', '.join(names)} (in hex)" if names else "the database has no segments"
 
 
 def _parse_spec(content: object) -> CompactionRequest:

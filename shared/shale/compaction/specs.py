@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from shale.types import CompactionSpec, DrainSpec, Manifest, RunId, Segment, SstView, TieredSpec, Tree, Ulid
+from shale.types import (
+    Compactions,
+    CompactionSpec,
+    DrainSpec,
+    Manifest,
+    RunId,
+    Segment,
+    SstView,
+    TieredSpec,
+    Tree,
+    Ulid,
+)
 
 _NAMES_MAX = 12
 _PREFIX_BYTES_MAX = 16
@@ -80,6 +91,12 @@ def max_run_id(tree: Tree) -> RunId | None:
 def next_run_id(manifest: Manifest) -> RunId:
     """One above the highest run id over all trees, 0 without runs."""
     return RunId(max((run.id + 1 for _, tree in manifest.trees() for run in tree.compacted), default=0))
+
+
+def fresh_run_id(manifest: Manifest, compactions: Compactions) -> RunId:
+    """Above every run, and above every run that an active compaction is going to make."""
+    active = [destination_of(entry.spec) for entry in compactions.entries if entry.is_active]
+    return RunId(max([next_run_id(manifest), *(run_id + 1 for run_id in active if run_id is not None)]))
 
 
 def has_duplicate_l0(tree: Tree) -> bool:

@@ -30,7 +30,7 @@ def plan_submission(
     """
     entries: list[Compaction] = []
     state = compactions
-    for index, spec in enumerate(resolve(request, manifest)):
+    for index, spec in enumerate(resolve(request, manifest, compactions)):
         entry = Compaction(id=id_of(index), spec=spec)
         check_entry(manifest, state, entry)
         entries.append(entry)

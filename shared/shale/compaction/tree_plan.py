@@ -12,9 +12,8 @@ from shale.compaction.specs import (
     L0Source,
     RunSource,
     Source,
-    destination_of,
+    fresh_run_id,
     has_duplicate_l0,
-    next_run_id,
     touched_by,
 )
 from shale.types import Compactions, Manifest, RunId, TieredSpec, Tree
@@ -52,7 +51,7 @@ Pick = Callable[[TreePlan, RunId], TieredSpec | None]
 def propose(manifest: Manifest, compactions: Compactions, pick: Pick) -> list[TieredSpec]:
     """All merges that ``pick`` wants, the tree with the most L0s first, one per tree and pass."""
     active = [entry.spec for entry in compactions.entries if entry.is_active]
-    fresh = max([next_run_id(manifest), *(d + 1 for spec in active if (d := destination_of(spec)) is not None)])
+    fresh: int = fresh_run_id(manifest, compactions)
     trees = [_tree_plan(prefix, tree) for prefix, tree in manifest.trees()]
     trees.sort(key=lambda tree: -len(tree.l0))
     for tree in trees:

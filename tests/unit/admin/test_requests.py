@@ -94,28 +94,40 @@ def test_sources_as_people_write_them():
 
 
 def test_full_takes_every_tree_with_runs_and_no_l0():
-    assert resolve(Full(), STATE) == (spec(runs=(3, 2, 1), to=1), spec(runs=(8, 6), to=6, segment=b"log"))
-    assert resolve(Full(), manifest(tree((2, 1)))) == ()
-    assert resolve(FullSegment(b"log"), STATE) == (spec(runs=(8, 6), to=6, segment=b"log"),)
-    assert resolve(FullSegment(b""), STATE) == (spec(runs=(3, 2, 1), to=1),)
+    assert resolve(Full(), STATE, compactions()) == (
+        spec(runs=(3, 2, 1), to=1),
+        spec(runs=(8, 6), to=6, segment=b"log"),
+    )
+    assert resolve(Full(), manifest(tree((2, 1))), compactions()) == ()
+    assert resolve(FullSegment(b"log"), STATE, compactions()) == (spec(runs=(8, 6), to=6, segment=b"log"),)
+    assert resolve(FullSegment(b""), STATE, compactions()) == (spec(runs=(3, 2, 1), to=1),)
 
 
 def test_a_segment_that_cannot_be_compacted():
-    with pytest.raises(InvalidCompaction, match=r"b'x' does not exist; there are b'log', b'new'") as refused:
-        resolve(FullSegment(b"x"), STATE)
+    with pytest.raises(
+        InvalidCompaction, match=r"segment 78 does not exist; there are 6c6f67, 6e6577 \(in hex\)"
+    ) as refused:
+        resolve(FullSegment(b"x"), STATE, compactions())
     assert refused.value.rule == "V3"
     with pytest.raises(InvalidCompaction, match="no sorted runs; its 1 L0s"):
-        resolve(FullSegment(b"new"), STATE)
+        resolve(FullSegment(b"new"), STATE, compactions())
 
 
 def test_sources_are_put_in_order_and_get_a_destination():
     def only(**fields):
-        return resolve(Sources(**fields), STATE)[0]
+        return resolve(Sources(**fields), STATE, compactions())[0]
 
     assert only(sorted_runs=(RunId(1), RunId(2), RunId(3))) == spec(runs=(3, 2, 1), to=1)
     assert only(l0_view_ids=(ulid(1), ulid(2))) == spec((2, 1), to=9)
     assert only(l0_view_ids=(ulid(1),), destination=RunId(11)) == spec((1,), to=11)
     assert only(sorted_runs=(RunId(6), RunId(8)), segment=b"log") == spec(runs=(8, 6), to=6, segment=b"log")
+
+
+def test_an_open_destination_stays_clear_of_what_is_going_on():
+    other = entry(50, spec((14, 13), to=9, segment=b"log"), S.RUNNING)
+    request = Sources(l0_view_ids=(ulid(2), ulid(1)))
+    (planned,) = plan_submission(STATE, compactions(other), request, lambda _: ulid(60))
+    assert planned.spec == spec((2, 1), to=10)
 
 
 def refusal(request, *others):
@@ -128,12 +140,16 @@ def refusal(request, *others):
     ("what", "rule", "told"),
     [
         (spec((4, 3), to=9), "V7", f"the oldest 2 are {L0_2}, {L0_1}, newest first"),
-        (spec(runs=(3, 1), to=1), "V10", "SR3, SR2, SR1; leave none out"),
+        (spec(runs=(3, 1), to=1), "V10", "leave out SR2, which is between them"),
         (spec(runs=(3, 2), to=3), "V11", "use destination 2"),
         (spec((2, 1), to=3), "V5", "use destination 9"),
-        (spec((4, 3, 2, 1), (3,), to=2), "V6", "name SR2 as a source too, or use destination 9"),
+        (
+            spec((4, 3, 2, 1), (3,), to=2),
+            "V6",
+            "; name it as a source too, or use destination 3",
+        ),
         (spec(runs=(9,), to=9), "V4", "SR3, SR2, SR1"),
-        (drain(b"log", (14,), (8, 6)), "V8", f"that is {ulid(14)}, {ulid(13)}, SR8, SR6"),
+        (drain(b"log", (14,), (8, 6)), "V8", f"drain {ulid(14)}, {ulid(13)}, SR8, SR6"),
         (drain(b""), "V1", "SR3, SR2, SR1"),
     ],
 )
