@@ -157,7 +157,7 @@ async def wait_for_all(session: Session, admin: "Admin", compaction_ids: list[st
     from shale.service.exit_codes import ExitCode
     from shale_cli.compaction_progress import watching
 
-    with watching(session.output) as on_progress:
+    with watching(session.output, session.env.clock) as on_progress:
         ended = [await admin.wait_for_compaction(compaction_id, on_progress) for compaction_id in compaction_ids]
     _show_all(session, ended)
     failed = [info for info in ended if info.error is not None]

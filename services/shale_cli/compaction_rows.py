@@ -7,6 +7,7 @@ from shale.admin.compaction_json import compaction_json
 from shale.admin.json_values import rfc3339
 from shale.compaction.specs import describe
 from shale.compaction.status import CompactionInfo
+from shale.types import CompactionSpec
 from shale_cli.output import Format, Output
 
 COLUMNS = ("id", "phase", "progress", "created", "spec", "error")
@@ -22,9 +23,17 @@ def item(info: CompactionInfo, output: Output) -> dict[str, Any]:
         "phase": info.phase.value,
         "progress": percent(info),
         "created": rfc3339(info.created_ms),
-        "spec": describe(info.spec),
+        "spec": brief(info.spec),
         "error": info.error,
     }
+
+
+def brief(spec: CompactionSpec) -> str:
+    """A spec for one column of a list: several L0s are counted, not named."""
+    if len(spec.l0_view_ids) <= 1:
+        return describe(spec)
+    views = ", ".join(str(view_id) for view_id in spec.l0_view_ids)
+    return describe(spec).replace(views, f"{len(spec.l0_view_ids)} L0s", 1)
 
 
 def rows(info: CompactionInfo) -> list[tuple[str, object]]:

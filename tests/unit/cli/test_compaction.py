@@ -1,12 +1,15 @@
 """``shale compaction`` on a database in memory: what it prints, and how it ends."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
 from shale.compaction.entries import with_entries
+from shale.compaction.history import Life
+from shale.compaction.status import compaction_info
 from shale.env import Env
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -16,7 +19,7 @@ from shale.types import Compaction, CompactionContext, Compactions, KeyRange, Se
 from shale_cli.__main__ import main
 from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines
 from shale_cli.compaction_request import build_request
-from shale_cli.compaction_rows import size
+from shale_cli.compaction_rows import brief, size
 from shale_cli.output import Format, KeyFormat, Output
 from tests.unit.compactor.values import S, entry, manifest, spec, sst, tree, ulid
 
@@ -285,11 +288,6 @@ def test_options_that_contradict_each_other(options):
 
 
 def test_a_line_for_every_phase_and_every_ten_seconds(capsys):
-    from dataclasses import replace
-
-    from shale.compaction.history import Life
-    from shale.compaction.status import compaction_info
-
     now = [0.0]
     lines = Lines(Output(Format.JSON, KeyFormat.UTF8), lambda: now[0])
     writing = compaction_info(RUNNING, inputs=None, life=Life(), now_ms=MS)
@@ -299,6 +297,22 @@ def test_a_line_for_every_phase_and_every_ten_seconds(capsys):
         lines(info)
     told = capsys.readouterr().err.splitlines()
     assert [line.split()[1] for line in told] == ["reading", "writing", "writing"]
+    assert not any("compactor running" in line for line in told)
+
+
+def test_who_waits_in_vain_is_asked_for_a_compactor(capsys):
+    now = [0.0]
+    lines = Lines(Output(Format.JSON, KeyFormat.UTF8), lambda: now[0])
+    submitted = compaction_info(entry(MS, spec(runs=(3,), to=3)), inputs=None, life=Life(), now_ms=MS)
+    for now[0] in (0, 10, 20):
+        lines(submitted)
+    told = capsys.readouterr().err.splitlines()
+    assert ["is a compactor running?" in line for line in told] == [False, False, True]
+
+
+def test_a_list_counts_l0s():
+    assert brief(spec((4, 3, 2), (9,), to=9)) == "[3 L0s, SR9] -> SR9"
+    assert brief(spec(runs=(3, 2), to=2)) == "[SR3, SR2] -> SR2"
 
 
 def test_sizes():
