@@ -15,7 +15,7 @@ from shale_compactor.coordinator.options import CoordinatorOptions
 _S = CompactionStatus
 _POLLS = 3
 _ATTENDED_WITHIN_S = 30.0
-"""SlateDB looks every 5 s for submissions and every second for results, unless its settings say otherwise."""
+"""Coordinators look for results every second, unless their settings say otherwise."""
 
 
 class LiveCoordinator(ConflictError):
@@ -59,9 +59,11 @@ def shortest_silence_s(compactions: Compactions, now_ms: int) -> float | None:
 
 
 def waits_still(then: Compactions, now: Compactions) -> bool:
-    """Whether something that only a coordinator can settle was waiting then, and waits unchanged now."""
-    waiting = [entry for entry in then.entries if entry.status in (_S.SUBMITTED, _S.COMPACTED)]
-    return any(entry == now.get(entry.id) for entry in waiting)
+    """Whether a result that only a coordinator can commit was waiting then, and waits unchanged now.
+
+    Submissions do not count: how often they are looked at is a setting that may well be minutes.
+    """
+    return any(entry == now.get(entry.id) for entry in with_status(then, _S.COMPACTED))
 
 
 def _sign_of_life(newest: VersionMeta, latest: Compactions, now_ms: int, options: CoordinatorOptions) -> str | None:

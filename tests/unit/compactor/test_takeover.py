@@ -73,8 +73,11 @@ async def test_workers_do_not_keep_a_dead_coordinator_alive_for_ever():
 async def test_what_was_waiting_and_is_settled_now_shows_a_coordinator():
     house = await House(manifest(tree((3, 2, 1)))).create()
     await house.started()
-    running, waiting = entry(START_MS, spec((1,), to=0), S.RUNNING), entry(START_MS + 1, spec((3, 2), to=1))
-    await house.edit(running, waiting)
+    running, waiting = (
+        entry(START_MS, spec((1,), to=0), S.RUNNING),
+        entry(START_MS + 1, spec((3, 2), to=1), S.COMPACTED),
+    )
+    await house.edit(running, waiting, entry(START_MS + 2, spec((3,), to=2)))
     house.clock.advance(36)
     await house.edit(replace(waiting, status=S.FAILED))
     await beat(house, running)
