@@ -36,11 +36,14 @@ from shale.types import (
     Sst,
     SstView,
     Tree,
+    Ulid,
     WalId,
 )
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.job import Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
@@ -251,8 +254,28 @@ async def worker(
     transforms: Transforms = NO_TRANSFORMS,
 ) -> None:
     """On its own."""
-    merging = Executor(process.store, ROOT, process.env, executor, transforms=transforms)
+    merging = OneRunOfAJob(process, Executor(process.store, ROOT, process.env, executor, transforms=transforms))
     await Worker(manifests_of(process), compactions_of(process), merging, process.env, options).run()
+
+
+class OneRunOfAJob(JobExecutor):
+    """The real executor, and the rule that a worker never runs a job twice at the same time."""
+
+    def __init__(self, process: SimProcess, executor: Executor) -> None:
+        self._process = process
+        self._executor = executor
+        self._active: set[Ulid] = set()
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        """See ``JobExecutor``."""
+        if job.id in self._active:
+            error = AssertionError(f"{self._process.name} runs {job.id} twice at the same time")
+            self._process.sim.note_failure("two runs of one job", error)
+        self._active.add(job.id)
+        try:
+            return await self._executor.run(job, progress)
+        finally:
+            self._active.discard(job.id)
 
 
 async def metadata_collector(process: SimProcess, *, interval_s: float = 60.0, min_age_s: float = 300.0) -> None:

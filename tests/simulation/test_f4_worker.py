@@ -134,6 +134,7 @@ def test_f4_4_a_frozen_worker_claims_its_own_job_again(seed: int, reached: Reach
         world = World(sim).filled(4, MANY)
         sim.start(coordinator, "boss", role="compactor")
         only = sim.start(worker, "only", role="worker", executor=SLOW)
+        only.network.delay("put", "/compacted/", 2.0)
         world.run_until(lambda: world.any_in(S.RUNNING))
         (job,) = (entry.id for entry in world.compactions.entries)
         only.network.hook(Moment.BEFORE, "*", "", lambda: only.freeze(45.0), skip=chance.randrange(20))

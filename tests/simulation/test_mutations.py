@@ -18,20 +18,9 @@ from shale.types import Manifest, Tree
 from shale_gc.database import Database
 from shale_gc.passes import Pass
 from tests.simulation import toy
+from tests.simulation.mutants import first_seed_that_fails
 from tests.simulation.test_manifest_updates import everybody
 from tests.simulation.test_whole_system import everything
-
-SEEDS_MAX = 1000
-
-
-def first_seed_that_fails(scenario: Callable[[int], object]) -> int:
-    """The number of the seed that found the mistake."""
-    for seed in range(SEEDS_MAX):
-        try:
-            scenario(seed)
-        except AssertionError:  # a SimulationError is one, too
-            return seed
-    pytest.fail(f"{SEEDS_MAX} seeds found nothing")
 
 
 def sleepers(seed: int) -> None:

@@ -82,6 +82,7 @@ class SimStore:
         self._hooks: list[Hook] = []
         self._faults: list[Hook] = []
         self._next_fault: Fault | None = None
+        self._delays: list[tuple[str, str, float]] = []
 
     @property
     def url(self) -> str:
@@ -104,6 +105,10 @@ class SimStore:
             self._next_fault = fault
 
         self._faults.append(Hook(Moment.BEFORE, op, key_part, skip, chosen))
+
+    def delay(self, op: str, key_part: str, seconds: float) -> None:
+        """From now on every matching request takes so much longer to arrive."""
+        self._delays.append((op, key_part, seconds))
 
     @property
     def has_faults(self) -> bool:
@@ -169,7 +174,7 @@ class SimStore:
         request.fault = self._fault(request)
         loop = self._sim.loop
         answer: asyncio.Future[T] = loop.create_future()
-        self._later(self._way_s(), self._arrive, request, answer)
+        self._later(self._way_s() + self._delay_s(request), self._arrive, request, answer)
         return await answer
 
     def _arrive(self, request: _Request[Any], answer: "asyncio.Future[Any]") -> None:
@@ -225,6 +230,9 @@ class SimStore:
         if self._rng.random() < self.options.slow:
             return self._rng.uniform(0.0, self.options.slow_s)
         return self._rng.uniform(0.0, self.options.latency_s)
+
+    def _delay_s(self, request: _Request[Any]) -> float:
+        return sum(s for op, part, s in self._delays if op in {request.op, "*"} and part in request.key)
 
     def _fault(self, request: _Request[Any]) -> Fault | None:
         for hook in self._faults:
