@@ -69,7 +69,7 @@ class Executor(JobExecutor):
         self._metrics = ExecutorMetrics(metrics if metrics is not None else Metrics())
         self._operator: MergeOperator | None = None
         if transforms.operator is not None:
-            self._operator = checked_operator(transforms.operator, transforms.operator_name, self._metrics.folded)
+            self._operator = checked_operator(transforms.operator, transforms.operator_name)
         self._slots = anyio.Semaphore(options.max_active_ranges)
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
@@ -219,6 +219,7 @@ class Executor(JobExecutor):
             operator=self._operator,
             env=self._env,
             on_expired=self._metrics.expired,
+            on_folded=self._metrics.folded,
         )
         return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 

@@ -1,6 +1,6 @@
 """Everything between the inputs of a compaction (or flush) and its SST builder (docs/protocol.md 6.11, 7)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shale.env import Env
 from shale.iter.fused import Fused
@@ -18,6 +18,7 @@ def compaction_source(
     operator: MergeOperator | None,
     env: Env,
     on_expired: OnExpired | None = None,
+    on_folded: Callable[[int], None] = lambda _count: None,
 ) -> RowSource:
     """Merge ``sources`` (in order of precedence) and keep what retention keeps, in one pass if there is no operator.
 
@@ -26,5 +27,5 @@ def compaction_source(
     """
     if operator is None:
         return Fused(sources, retention.rules(), env, on_expired)
-    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq, env)
+    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq, env, on_folded=on_folded)
     return RetentionSource(folded, retention, env, on_expired)

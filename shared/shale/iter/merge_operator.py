@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from shale.compaction.filters import BoolMask
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource
@@ -26,13 +27,12 @@ _STRETCH_GAP_MAX = 8
 """Rows between two operands that are cheaper handled one by one with them than kept as columns."""
 
 
-def checked_operator(operator: MergeOperator, name: str, on_folded: Callable[[int], None]) -> MergeOperator:
+def checked_operator(operator: MergeOperator, name: str) -> MergeOperator:
     """The operator, with errors that name it and the key.
 
     Args:
         operator: code of the user's.
         name: as settings call it.
-        on_folded: told how many operands each call folded; may be called from a thread.
     """
 
     def call(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
@@ -46,7 +46,6 @@ def checked_operator(operator: MergeOperator, name: str, on_folded: Callable[[in
             raise MergeOperatorFailed(
                 f"merge operator {name!r} returned no bytes of a possible length for key {format_key(key)}"
             )
-        on_folded(len(operands))
         return bytes(value)
 
     return call
@@ -60,16 +59,26 @@ class MergeOperandSource:
         operator: folds operands.
         barrier: operands with a higher sequence number stay as they are, since a snapshot may separate them;
             ``None``: there is no snapshot.
-        mix_expiry: fold operands with different expiry too, as reads do.
+        mix_expiry: fold as reads do: operands with different expiry too, and single ones, so that values come out.
+        on_folded: told how many operands the operator got.
     """
 
     def __init__(
-        self, source: RowSource, operator: MergeOperator, barrier: int | None, env: Env, *, mix_expiry: bool = False
+        self,
+        source: RowSource,
+        operator: MergeOperator,
+        barrier: int | None,
+        env: Env,
+        *,
+        mix_expiry: bool = False,
+        on_folded: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self._source = source
         self._barrier = barrier
         self._env = env
+        self._folds_all = mix_expiry
         self._folder = _Folder(operator, mix_expiry=mix_expiry)
+        self._on_folded = on_folded
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
@@ -79,13 +88,19 @@ class MergeOperandSource:
                 return rows
             fold = partial(self._fold, rows, operands)
             folded = fold() if len(operands) <= INLINE_OPERANDS_MAX else await self._env.cpu.run(fold)
+            self._on_folded(self._folder.take_count())
             if len(folded):
                 return folded
         rest = rows_from_entries(list(self._folder.finish()))
+        self._on_folded(self._folder.take_count())
         return rest if len(rest) else None
 
     def _fold(self, rows: Rows, operands: I64) -> Rows:
         """Fold where operands are; the stretches between them stay columns."""
+        if not self._folds_all:
+            operands = operands[_are_followed(rows, operands)]
+        begins = np.zeros(len(rows), np.bool_)
+        begins[operands] = True
         parts = []
         at = 0
         while at < len(rows):
@@ -95,8 +110,10 @@ class MergeOperandSource:
                 parts.append(rows.slice(at, start))
                 at = start
             end = self._stretch_end(operands, at, len(rows))
-            entries = entries_from_rows(rows.slice(at, end))
-            parts.append(rows_from_entries([out for each in entries for out in self._folder.feed(each, self._barrier)]))
+            out: list[Entry] = []
+            for entry, may_begin in zip(entries_from_rows(rows.slice(at, end)), begins[at:end].tolist(), strict=True):
+                out += self._folder.feed(entry, self._barrier, may_begin=may_begin)
+            parts.append(rows_from_entries(out))
             at = end
         return concat_rows(parts)
 
@@ -155,12 +172,18 @@ class _Folder:
         self._operator = operator
         self._mix_expiry = mix_expiry
         self._group: _Group | None = None
+        self._count = 0
 
     @property
     def is_open(self) -> bool:
         return self._group is not None
 
-    def feed(self, entry: Entry, barrier: int | None) -> Iterator[Entry]:
+    def take_count(self) -> int:
+        """Operands that the operator got since the last call."""
+        count, self._count = self._count, 0
+        return count
+
+    def feed(self, entry: Entry, barrier: int | None, *, may_begin: bool = True) -> Iterator[Entry]:
         group = self._group
         if group is not None:
             if not self._matches(group.first, entry):
@@ -171,7 +194,7 @@ class _Folder:
             else:
                 yield self._close(group, base=entry)
                 return
-        if not entry.is_merge or (barrier is not None and entry.seq > barrier):
+        if not may_begin or not entry.is_merge or (barrier is not None and entry.seq > barrier):
             yield entry
             return
         self._group = _Group(entry)
@@ -190,10 +213,14 @@ class _Folder:
         group.note_times(entry)
         group.operands.append(entry.value)
         if len(group.operands) >= BATCH_MAX:
-            group.folded.append(self._operator(group.first.key, None, group.operands[::-1]))
+            group.folded.append(self._apply(group.first.key, None, group.operands[::-1]))
             group.operands.clear()
         if len(group.folded) >= BATCH_MAX:
-            group.folded = [self._operator(group.first.key, None, group.folded[::-1])]
+            group.folded = [self._apply(group.first.key, None, group.folded[::-1])]
+
+    def _apply(self, key: bytes, existing: bytes | None, operands: list[bytes]) -> bytes:
+        self._count += len(operands)
+        return self._operator(key, existing, operands)
 
     def _close(self, group: _Group, base: Entry | None) -> Entry:
         self._group = None
@@ -202,13 +229,33 @@ class _Folder:
         if base is not None:
             group.note_times(base)
             existing = None if base.is_tombstone else base.value
-        value = self._operator(key, existing, [*group.operands[::-1], *group.folded[::-1]])
+        value = self._apply(key, existing, [*group.operands[::-1], *group.folded[::-1]])
         flags = 0 if base is not None else FLAG_MERGE
         if group.create_ts is not None:
             flags |= FLAG_CREATE_TS
         if group.expire_ts is not None:
             flags |= FLAG_EXPIRE_TS
         return Entry(key, value, group.first.seq, flags, group.create_ts or 0, group.expire_ts or 0)
+
+
+def _are_followed(rows: Rows, places: I64) -> BoolMask:
+    """Which rows have an older one of their key behind them, as far as this chunk tells.
+
+    Of the others each is all there is of its operands, and folding it would gain nothing.
+    """
+    followed: BoolMask = places == len(rows) - 1
+    ahead = places[~followed]
+    sizes = np.diff(rows.key_offsets)
+    if (sizes == sizes[0]).all():
+        keys = rows.key_bytes[rows.key_offsets[0] : rows.key_offsets[-1]].reshape(len(rows), -1)
+        followed[: len(ahead)] = (keys[ahead] == keys[ahead + 1]).all(axis=1)
+    else:
+        alike = sizes[ahead] == sizes[ahead + 1]
+        followed[: len(ahead)] = [
+            same and rows.key(place) == rows.key(place + 1)
+            for place, same in zip(ahead.tolist(), alike.tolist(), strict=True)
+        ]
+    return followed
 
 
 def fold_versions(
