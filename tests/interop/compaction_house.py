@@ -63,12 +63,13 @@ def executor_options(compression: Compression = Compression.NONE) -> ExecutorOpt
 class House:
     """One local directory, seen by both libraries."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: str = ROOT) -> None:
+        self.root = root
         self.env = Env.system()
         self.rust = open_folder(folder)
         self.store: ObjectStore = connect(f"file://{folder}", self.env)
-        self.manifests = ManifestStore(self.store, ROOT, self.env)
-        self.compactions = CompactionsStore(self.store, ROOT, self.env)
+        self.manifests = ManifestStore(self.store, root, self.env)
+        self.compactions = CompactionsStore(self.store, root, self.env)
         self.rng = random.Random(7)
         self.model: Model = {}
 
@@ -127,9 +128,9 @@ class House:
         await self.assert_rust_reads_everything()
 
 
-def run(test: Callable[[House], Awaitable[None]], tmp_path: Path) -> None:
+def run(test: Callable[[House], Awaitable[None]], tmp_path: Path, root: str = ROOT) -> None:
     async def main() -> None:
-        house = House(tmp_path)
+        house = House(tmp_path, root)
         try:
             await test(house)
         finally:

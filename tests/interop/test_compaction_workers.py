@@ -104,7 +104,7 @@ async def until_status(house: House, job: Ulid, *statuses: CompactionStatus) -> 
 
 async def everything(house: House, manifest: Manifest) -> Versions:
     """All rows of all SSTs of a manifest, as they lie there: key and sequence number."""
-    reader = SstReader(house.store, SstPaths.of(ROOT, manifest), BlockCache(1 << 20), house.env)
+    reader = SstReader(house.store, SstPaths.of(house.root, manifest), BlockCache(1 << 20), house.env)
     sources = [SstSource(reader, view) for view in manifest.tree.l0]
     sources += [RunSource(reader, run_) for run_ in manifest.tree.compacted]
     rows: Versions = Counter()

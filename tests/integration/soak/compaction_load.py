@@ -68,7 +68,7 @@ def rust_store(url: str, environment: dict[str, str]) -> Any:
         return open_folder(folder)
     builder = slate.ObjectStoreBuilder.from_url(url)
     for name, value in environment.items():
-        builder.with_config(name, value)
+        builder.with_config(name.lower(), value)
     return builder.build()
 
 

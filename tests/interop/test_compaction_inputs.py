@@ -1,0 +1,233 @@
+"""Whatever SlateDB wrote, compacted to one run per tree by us: both libraries find the rows that were there before.
+
+Inputs are the golden databases, runs in which SlateDB split keys between SSTs, segments, and blocks of the version that
+only old releases wrote.
+"""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shale
+from shale.compaction.requests import FullSegment, Sources
+from shale.compaction.status import Phase
+from shale.engine.db_reader import DbReader
+from shale.sst.options import SstOptions
+from shale.types import (
+    FLAG_CREATE_TS,
+    CompactionStatus,
+    Compression,
+    Entry,
+    Manifest,
+    Row,
+    RunId,
+    Seq,
+    SortedRun,
+    SstView,
+    TieredSpec,
+    Tree,
+)
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.process import Compactor, CompactorOptions
+from tests.interop.compaction_house import CALM, ROOT, RUST_COMPACTS, House, run, submit
+from tests.interop.files import FIXTURES
+from tests.interop.slatedb_writes import Concatenate, FirstBytes, Shape, flush, opened, put_all, scanned, until
+from tests.interop.test_compaction_workers import everything, splits_a_key
+from tests.interop.test_read_fixtures import DATABASES, as_json, concatenate
+from tests.unit.compactor.ssts import write_sst_v1
+
+S = CompactionStatus
+COMPACTED = [case for case in DATABASES if case[0] not in ("empty_db", "wal_only", "wal_multi_block")]
+SHAPES = {
+    "merge_operands": Shape(merge_operator=Concatenate()),
+    "segments": Shape(extractor=FirstBytes("first3", 3)),
+    "segments_compacted": Shape(extractor=FirstBytes("first3", 3)),
+}
+
+
+async def compact_everything(house: House, compression: Compression = Compression.NONE) -> Manifest:
+    """One job per tree: all its L0s and runs, into small SSTs."""
+    executor = ExecutorOptions(
+        sst=SstOptions(block_size_bytes=1024, compression=compression, min_filter_keys=5),
+        max_sst_size_bytes=2048,
+        max_subcompactions=3,
+    )
+    compactor = Compactor(house.store, house.root, house.env, CompactorOptions(executor=executor, take_over=True))
+    await compactor.start()
+    specs = list(whole_trees(await house.manifest()))
+    assert specs, "there is something to compact"
+    for spec in specs:
+        await submit(house, spec)
+    assert compactor.worker is not None
+    await compactor.coordinator.tick()
+    while jobs := await compactor.worker.claim():
+        for job in jobs:
+            await compactor.worker._execute(job)
+        await compactor.coordinator.tick()
+    after = await house.manifest()
+    assert all(not tree.l0 and len(tree.compacted) <= 1 for _, tree in after.trees())
+    return after
+
+
+def whole_trees(manifest: Manifest) -> Iterator[TieredSpec]:
+    """Everything that a tree holds, for each tree that holds something."""
+    fresh = max((run_.id for _, tree in manifest.trees() for run_ in tree.compacted), default=-1)
+    for prefix, tree in manifest.trees():
+        if tree.l0 or tree.compacted:
+            fresh += 1
+            yield TieredSpec(
+                segment=prefix,
+                l0_view_ids=tuple(view.id for view in tree.l0),
+                sorted_runs=tuple(run_.id for run_ in tree.compacted),
+                destination=tree.compacted[-1].id if tree.compacted else RunId(fresh),
+            )
+
+
+@pytest.mark.parametrize(("case", "name"), COMPACTED)
+def test_every_golden_database(case, name, tmp_path):
+    """Codecs, merge operands, large keys and values, prefix filters, clones, segments, checkpoints, runs."""
+    shutil.copytree(FIXTURES / case, tmp_path / "store")
+    live = json.loads((FIXTURES / case / "contents.json").read_text())["dbs"][name]["live"]
+
+    async def test(house: House) -> None:
+        await compact_everything(house, Compression(len(live) % len(Compression)))
+        options: dict[str, Any] = {"merge_operator": concatenate} if case == "merge_operands" else {}
+        if case == "separate_wal_store":
+            options["wal_store"] = f"file://{tmp_path}/store/walstore"
+        async with DbReader.open(name, store=house.store, env=house.env, **options) as reader:
+            assert [as_json(row) async for row in reader.scan()] == live
+        if case == "separate_wal_store":
+            return  # its package names one store for everything
+        async with opened(house.rust, name, SHAPES.get(case, Shape())) as db:
+            theirs = await scanned(db)
+            assert [as_json(Row(*row)) for row in theirs] == live
+            for key, value, *_ in theirs[::7]:
+                assert await db.get(key) == value
+
+    run(test, tmp_path / "store", name)
+
+
+def test_a_run_in_which_keys_span_ssts(tmp_path):
+    """Every version above the snapshot's barrier is there once, and no key spans two SSTs any more."""
+    eager = {**RUST_COMPACTS, "worker": {**RUST_COMPACTS["worker"], "max_sst_size": 4096}}
+
+    async def test(house: House) -> None:
+        async with opened(house.rust, ROOT, Shape({"compactor_options": eager})) as db:
+            await put_all(db, [(b"first", b"row")])
+            house.model[b"first"] = b"row"
+            snapshot = await db.snapshot()
+            for l0 in range(4):
+                for version in range(40):
+                    rows = [(b"key%02d" % number, b"%d.%d" % (l0, version) * 30) for number in range(20)]
+                    house.model.update(rows)
+                    await put_all(db, rows)
+                await flush(db)
+            await until(house.settled)
+            before = await house.manifest()
+            assert splits_a_key(before.tree.compacted[0].ssts)
+            after = await compact_everything(house)
+            assert not splits_a_key(after.tree.compacted[0].ssts)
+            assert await everything(house, after) == await everything(house, before)
+            del snapshot
+        await house.assert_all_read_everything()
+
+    run(test, tmp_path)
+
+
+def test_blocks_of_old_releases(tmp_path):
+    """L0s and a run in format version 1, beside an L0 in version 2: one run, which SlateDB reads."""
+    rng = random.Random(3)
+
+    def rows(first_seq: int) -> list[Entry]:
+        keys = sorted(rng.sample(range(400), 150))
+        return [
+            Entry(b"key%04d" % key, rng.randbytes(30), first_seq + at, FLAG_CREATE_TS, 5) for at, key in enumerate(keys)
+        ]
+
+    async def test(house: House) -> None:
+        views = []
+        for number in range(3):
+            entries = rows(1 + number * 1000)
+            house.model.update((entry.key, entry.value) for entry in entries)
+            sst = await write_sst_v1(house.store, ROOT, house.env.ids.ulid(), entries, rows_per_block=7)
+            views.append(SstView.identity(sst))
+        oldest, *l0 = views
+        tree = Tree(l0=tuple(reversed(l0)), compacted=(SortedRun(id=RunId(0), ssts=(oldest,)),))
+        await house.manifests.create_new(Manifest(tree=tree, last_l0_seq=Seq(2999), last_l0_clock_tick=10))
+        async with opened(house.rust, ROOT, Shape()) as db:
+            assert {row[0]: row[1] for row in await scanned(db)} == house.model
+            await put_all(db, house.next_rows(50))
+            await flush(db)
+        after = await compact_everything(house)
+        assert {view.sst.format_version for view in after.tree.compacted[0].ssts} == {2}
+        await house.assert_all_read_everything()
+
+    run(test, tmp_path)
+
+
+def test_it_runs_what_we_submit_for_one_segment(tmp_path):
+    """I7 for segments: the L0s of one into a run, then that segment as a whole; the others stay as they are."""
+
+    async def test(house: House) -> None:
+        shape = Shape({"compactor_options": CALM}, extractor=FirstBytes("first3", 3))
+        async with (
+            opened(house.rust, ROOT, shape) as db,
+            shale.Admin(ROOT, store=house.store, env=house.env) as admin,
+        ):
+            for number in range(4):
+                rows = [(b"%s%03d" % (name, key), b"%d" % number) for name in (b"aaa", b"bbb") for key in range(30)]
+                house.model.update(rows)
+                await put_all(db, rows)
+                await flush(db)
+            before = await house.manifest()
+            l0 = before.tree_of(b"aaa").l0
+            for oldest_first in (l0[2:], l0[:2]):
+                source = Sources(segment=b"aaa", l0_view_ids=tuple(view.id for view in oldest_first))
+                (job,) = await admin.submit_compaction(source)
+                assert (await admin.wait_for_compaction(job.id, poll_interval_s=0.02)).phase is Phase.COMPLETED
+            (job,) = await admin.submit_compaction(FullSegment(b"aaa"))
+            assert (await admin.wait_for_compaction(job.id, poll_interval_s=0.02)).phase is Phase.COMPLETED
+            after = await house.manifest()
+            assert len(after.tree_of(b"aaa").compacted) == 1
+            assert after.tree_of(b"bbb") == before.tree_of(b"bbb")
+            assert {row[0]: row[1] for row in await scanned(db)} == house.model
+        await house.assert_we_read_everything()
+
+    run(test, tmp_path)
+
+
+def test_segments_are_compacted_by_turns(tmp_path):
+    """Its coordinator and ours on the same segments, while its writer goes on."""
+
+    async def test(house: House) -> None:
+        shape = Shape({"compactor_options": None}, extractor=FirstBytes("first3", 3))
+        busy = Shape({"compactor_options": RUST_COMPACTS}, extractor=FirstBytes("first3", 3))
+
+        async def few_l0s() -> bool:
+            trees = [tree for _, tree in (await house.manifest()).trees()]
+            return await house.settled() and all(len(tree.l0) < 4 for tree in trees)
+
+        for number in range(6):
+            async with opened(house.rust, ROOT, busy if number % 2 else shape) as db:
+                for part in range(4):
+                    rows = [
+                        (b"%s%03d" % (name, key), b"%d.%d" % (number, part))
+                        for name in (b"aaa", b"bbb", b"ccc")
+                        for key in range(part, 90, 3)
+                    ]
+                    house.model.update(rows)
+                    await put_all(db, rows)
+                    await flush(db)
+                if number % 2:
+                    await until(few_l0s)
+            if not number % 2:
+                await compact_everything(house, Compression(number // 2))
+        async with opened(house.rust, ROOT, shape) as db:
+            assert {row[0]: row[1] for row in await scanned(db)} == house.model
+        await house.assert_we_read_everything()
+
+    run(test, tmp_path)
