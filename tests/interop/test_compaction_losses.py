@@ -10,9 +10,8 @@ from typing import Any
 import anyio
 from slatedb import uniffi as slate
 
-from shale.compaction.entries import finished, with_entry
-from shale.protocol.versioned import Versioned
-from shale.types import Compactions, CompactionStatus, Tree, Ulid
+from shale.compaction.cancel import with_cancelled
+from shale.types import CompactionStatus, Tree, Ulid
 from shale_compactor.execution.executor import Executor
 from shale_compactor.process import Compactor
 from shale_compactor.states.admission import admit_submitted
@@ -198,13 +197,7 @@ async def refused(house: House) -> dict[Ulid, str]:
 
 async def cancel(house: House, job: Ulid) -> None:
     """What ``shale compaction cancel`` writes."""
-
-    def change(current: Versioned[Compactions]) -> Compactions:
-        entry = current.value.get(job)
-        assert entry is not None
-        return with_entry(current.value, finished(entry, S.FAILED))
-
-    await (await house.compactions.load()).apply(change)
+    await (await house.compactions.load()).apply(lambda current: with_cancelled(current.value, job))
 
 
 def worker(house: House) -> Worker:
