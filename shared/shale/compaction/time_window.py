@@ -121,7 +121,7 @@ class TimeWindow:
             chain = runs[start : start + similar_count(runs, start, self.include_size_threshold)]
             if len(chain) >= fewest and (spec := _merge_if_free(tree, chain[-self.max_compaction_sources :])):
                 return spec
-        if len(runs) <= self.max_compaction_sources:
+        if sum(tree.is_free((run,), run_id(run)) for run in runs) <= self.max_compaction_sources:
             return None
         stretches = [runs[start : start + fewest] for start in range(len(runs) - fewest + 1)]
         stretches.sort(key=lambda stretch: sum(run.size_bytes for run in stretch))

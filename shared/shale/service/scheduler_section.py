@@ -1,4 +1,4 @@
-"""``scheduler_options``: which policy decides what is compacted, and its options (docs/operations.md 15).
+"""``scheduler_options``: which policy decides what is compacted, and its options (docs/operations.md 16).
 
 The options lie beside each other under SlateDB's names where it has one, so that a file written for SlateDB is read as
 it is.  One that the chosen policy does not take is refused: it would be a wish that nobody hears.

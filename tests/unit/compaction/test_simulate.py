@@ -1,4 +1,4 @@
-"""The simulator against arithmetic: what is known beforehand has to come out (docs/operations.md 15)."""
+"""The simulator against arithmetic: what is known beforehand has to come out (docs/operations.md 16)."""
 
 import math
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from shale.compaction.option_checks import positive_problems, refuse
 from shale.compaction.simulate.rows import NEVER, RowSet, newest_of_each_key
 
-ROW_OVERHEAD_BYTES = 27
-"""Of a row in a block beside key and value: lengths, sequence number, flags, creation time, its offset."""
+ROW_OVERHEAD_BYTES = 20
+"""Of a row in an SST beside key and value: lengths, sequence number, flags, its offset, its share of the index."""
 
 _MIB = 1024 * 1024
 
