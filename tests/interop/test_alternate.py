@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from slatedb import uniffi as slate
 
 import shale
+from shale.compaction.leveled import Leveled
+from shale.compaction.scheduler import CompactionScheduler
 from shale.compaction.size_tiered import SizeTiered
+from shale.compaction.time_window import TimeWindow
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
@@ -93,9 +97,9 @@ async def l0_count(folder: Path) -> int:
 
 
 @asynccontextmanager
-async def shale_compactor(folder: Path) -> AsyncIterator[None]:
+async def shale_compactor(folder: Path, policy: CompactionScheduler) -> AsyncIterator[None]:
     options = CompactorOptions(
-        coordinator=CoordinatorOptions(poll_interval_s=0.05, scheduler=SizeTiered(**EAGER)),
+        coordinator=CoordinatorOptions(poll_interval_s=0.05, scheduler=policy),
         worker=WorkerOptions(compactions_poll_interval_s=0.05),
         executor=ExecutorOptions(max_sst_size_bytes=20_000),
         take_over=True,
@@ -119,14 +123,14 @@ async def slate_compactor(store: Any) -> AsyncIterator[None]:
         yield
 
 
-async def take_turns(folder: Path) -> None:
+async def take_turns(folder: Path, policy: CompactionScheduler, rounds: int) -> None:
     rng, model = random.Random(1), Model()
     store = open_folder(folder)
-    for number in range(ROUNDS):
+    for number in range(rounds):
         ours = number % 2 == 0
         await (shale_writes(folder, model, rng, number) if ours else slate_writes(store, model, rng, number))
         # The compactor of the other side meets what this side has just written, in every second round.
-        async with shale_compactor(folder) if number % 4 in (0, 3) else slate_compactor(store):
+        async with shale_compactor(folder, policy) if number % 4 in (0, 3) else slate_compactor(store):
 
             async def few_l0() -> bool:
                 return await l0_count(folder) < EAGER["min_compaction_sources"]
@@ -139,4 +143,15 @@ async def take_turns(folder: Path) -> None:
 
 
 def test_ten_turns_on_one_directory(tmp_path: Path) -> None:
-    asyncio.run(take_turns(tmp_path))
+    asyncio.run(take_turns(tmp_path, SizeTiered(**EAGER), ROUNDS))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        pytest.param(Leveled(**EAGER, level_base_bytes=20_000, level_size_multiplier=2.0), id="leveled"),
+        pytest.param(TimeWindow(**EAGER, window_s=60.0, default_ttl_s=60.0), id="time windows: run ids are seconds"),
+    ],
+)
+def test_slatedb_reads_and_compacts_what_our_own_policies_leave(tmp_path: Path, policy: CompactionScheduler) -> None:
+    asyncio.run(take_turns(tmp_path, policy, 4))

@@ -113,6 +113,13 @@ def test_runs_of_other_policies_are_older_than_all_windows():
     assert POLICY.plan(at(tree, 200), compactions()) == []
 
 
+def test_a_crowd_does_not_wait_for_an_l0_that_waits_for_the_crowd():
+    """Nine runs of a window that is over hold its last L0 back, so they are merged without it."""
+    runs = [(40 - index, 5**index) for index in range(9)]
+    (picked,) = POLICY.plan(at(with_runs(l0(61, 50), *runs), 61), compactions())
+    assert picked == merge((), tuple(range(39, 31, -1)), 32)
+
+
 def test_ids_follow_times_and_never_use_up():
     assert run_id_at(T, RunId(3)) == T
     assert run_id_at(T, RunId(T + 9)) == T + 9
