@@ -4,14 +4,19 @@ import json
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
+import shale
 from shale.compaction.leveled import Leveled
 from shale.compaction.time_window import TimeWindow
+from shale.env import Env
 from shale.errors import InvalidRequestError
+from shale.store.connect import open_store
 from shale_cli.__main__ import main
 from shale_cli.simulated_plot import plot_target
 from shale_cli.simulated_policy import parse_policies
+from shale_compactor.process import Compactor, CompactorOptions
 
 SMALL = ("--duration", "2h", "--rows", "5000", "-o", "json")
 
@@ -130,3 +135,37 @@ def test_without_matplotlib_the_command_that_installs_it_is_named(monkeypatch, t
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InvalidRequestError, match=r"pip install 'shale\[plot\]'"):
         plot_target(str(tmp_path / "a.png"))
+
+
+def test_the_history_of_a_database(capsys, tmp_path: Path):
+    """Eight flushes; the compactor has taken half of them away, and old manifests still tell of them."""
+    url = f"file://{tmp_path}/db"
+
+    async def write() -> int:
+        sizes = 0
+        async with shale.Db.open(url, flush_interval=0) as db:
+            for number in range(8):
+                if number == 4:
+                    await compact(tmp_path)
+                async with db.batch() as batch:
+                    for key in range(200):
+                        batch.put(b"%d/%d" % (number, key), b"x" * 100)
+                await db.flush("memtable")
+                sizes += db.manifest.tree.l0[0].sst.estimated_size_bytes
+        return sizes
+
+    async def compact(folder: Path) -> None:
+        options = CompactorOptions(take_over=True)
+        compactor = Compactor(open_store(f"file://{folder}"), "db", Env.system(), options)
+        await compactor.start()
+        await compactor.coordinator.tick()
+        for job in await compactor.worker.claim():
+            await compactor.worker._execute(job)
+        await compactor.coordinator.tick()
+        assert not compactor.coordinator.manifest.value.tree.l0
+
+    flushed = anyio.run(write)
+    found = simulated(capsys, "--from-database", "-u", url, "--overwrites", "0", "--policy", "leveled")
+    assert found[0]["written_bytes"] == flushed
+    assert call("--from-database", "-u", f"file://{tmp_path}/nothing") == 3
+    assert "choose one" in refused(capsys, "--from-database", "-u", url, "--load", "x")
