@@ -7,9 +7,9 @@ import pytest
 
 from shale.store.metered import MeteredStore
 from shale.telemetry.metrics import Metrics
-from shale.types import WorkerClaim
+from shale.types import CompactionContext, KeyRange, Seq, Subcompaction, WorkerClaim
 from tests.unit.compactor.house import START_MS, House
-from tests.unit.compactor.values import S, entry, manifest, spec, sst, statuses, tree, ulid
+from tests.unit.compactor.values import S, drain, entry, manifest, spec, sst, statuses, tree, ulid
 
 pytestmark = pytest.mark.anyio
 
@@ -114,3 +114,31 @@ async def test_all_that_a_tick_decides_is_one_write():
     (proposal,) = (job.id.ms for job in value.entries if job.id.ms > 4)
     assert statuses(await house.stored()) == {1: S.SCHEDULED, 3: S.FAILED, 4: S.SCHEDULED, proposal: S.SCHEDULED}
     assert [run.id for run in (await house.manifest()).tree_of(b"s").compacted] == [9]
+
+
+async def test_nothing_is_written_twice_whatever_the_entries_hold():
+    """A value that does not survive its bytes as it is would be written again at every tick."""
+    house = await House(manifest(tree((8, 7), (6, 5, 4)), s=tree((12,), (3,)))).create()
+    costs = Costs(house)
+    coordinator = await costs.start()
+    halves = (KeyRange.half_open(None, b"m"), KeyRange.half_open(b"m", None))
+    outputs = (sst(START_MS, keys=(b"a", b"b")), sst(START_MS + 1, keys=(b"c", b"\xff")))
+    ranges = tuple(Subcompaction(range=half, output_ssts=outputs[:1]) for half in halves)
+    ctx = CompactionContext(subcompactions=ranges, retention_min_seq=Seq(7))
+    claim = WorkerClaim(worker_id="w", last_heartbeat_ms=1)
+    await house.edit(
+        entry(START_MS, spec((8, 7), (6,), to=6), S.COMPACTED, output_ssts=outputs, worker=claim),
+        entry(START_MS + 1, spec(runs=(5,), to=5)),
+        entry(START_MS + 2, drain(b"s", (12,), (3,)), ctx=ctx),
+        entry(START_MS + 3, spec(runs=(4,), to=4), S.FAILED, output_ssts=outputs, ctx=ctx, worker=claim),
+    )
+    await coordinator.tick()
+    (waiting,) = (job for job in (await house.stored()).entries if job.status is S.SCHEDULED)
+    await house.edit(replace(waiting, status=S.RUNNING, ctx=ctx, worker=claim))
+    for seconds in (0, 31):
+        house.clock.advance(seconds)
+        await coordinator.tick()
+        costs.spent()
+        await coordinator.tick()
+        assert "put" not in costs.spent()
+    assert (await house.stored()).get(waiting.id) == replace(waiting, ctx=ctx)
