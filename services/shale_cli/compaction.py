@@ -155,10 +155,11 @@ async def show_status(session: Session, compaction_id: str, file_id: int | None 
 async def wait_for_all(session: Session, admin: "Admin", compaction_ids: list[str]) -> int:
     """Wait with progress on stderr; returns the exit code of the worst."""
     from shale.service.exit_codes import ExitCode
-    from shale_cli.compaction_progress import watching
+    from shale_cli.compaction_progress import wait_patiently, watching
 
-    with watching(session.output, session.env.clock) as on_progress:
-        ended = [await admin.wait_for_compaction(compaction_id, on_progress) for compaction_id in compaction_ids]
+    output = session.output
+    with watching(output, session.env.clock) as on_progress:
+        ended = [await wait_patiently(admin, each, on_progress, output) for each in compaction_ids]
     _show_all(session, ended)
     failed = [info for info in ended if info.error is not None]
     for info in failed:

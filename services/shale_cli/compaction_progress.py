@@ -5,18 +5,49 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import anyio
+
 from shale.compaction.status import CompactionInfo, Phase
 from shale.env import Clock
+from shale.errors import UnavailableError
 from shale_cli.compaction_rows import line
 from shale_cli.output import Output
 
 if TYPE_CHECKING:
+    from shale.admin.admin import Admin
     from shale.types import Ulid
 
 LINE_INTERVAL_S = 10.0
 PATIENCE_S = 15.0
 """Coordinators look every five seconds."""
+
+PAUSE_S = 5.0
 OnProgress = Callable[[CompactionInfo], None]
+
+
+async def wait_patiently(
+    admin: "Admin", compaction_id: str, on_progress: OnProgress, output: Output, *, pause_s: float = PAUSE_S
+) -> CompactionInfo:
+    """Wait on although the store goes away in between: compactions take hours, and their daemons wait as well.
+
+    Raises:
+        UnavailableError: the store could not be reached from the start.
+    """
+    looked = False
+
+    def note(info: CompactionInfo) -> None:
+        nonlocal looked
+        looked = True
+        on_progress(info)
+
+    while True:
+        try:
+            return await admin.wait_for_compaction(compaction_id, note)
+        except UnavailableError as error:
+            if not looked:
+                raise
+            output.note(f"{compaction_id}: {error}; still waiting")
+        await anyio.sleep(pause_s)
 
 
 @contextmanager

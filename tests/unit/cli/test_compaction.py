@@ -11,13 +11,14 @@ from shale.compaction.entries import with_entries
 from shale.compaction.history import Life
 from shale.compaction.status import compaction_info
 from shale.env import Env
+from shale.errors import UnavailableError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionContext, Compactions, KeyRange, Seq, Subcompaction, WorkerClaim
 from shale_cli.__main__ import main
-from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines
+from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines, wait_patiently
 from shale_cli.compaction_request import build_request
 from shale_cli.compaction_rows import brief, size
 from shale_cli.output import Format, KeyFormat, Output
@@ -308,6 +309,39 @@ def test_who_waits_in_vain_is_asked_for_a_compactor(capsys):
         lines(submitted)
     told = capsys.readouterr().err.splitlines()
     assert ["is a compactor running?" in line for line in told] == [False, False, True]
+
+
+class AwayInBetween:
+    """An administrator's front over a store that is gone at some of the calls."""
+
+    def __init__(self, *calls: str) -> None:
+        self.calls = list(calls)
+
+    async def wait_for_compaction(self, compaction_id: str, on_progress):
+        info = compaction_info(RUNNING, inputs=None, life=Life(), now_ms=MS)
+        for step in self.calls.pop(0).split():
+            if step == "away":
+                raise UnavailableError("no answer")
+            on_progress(info)
+        return info
+
+
+def test_a_store_that_goes_away_does_not_end_the_waiting(capsys):
+    def wait(*calls: str) -> list[str]:
+        seen: list[str] = []
+        output = Output(Format.JSON, KeyFormat.UTF8)
+
+        async def patiently() -> None:
+            front: Any = AwayInBetween(*calls)
+            await wait_patiently(front, "01J", lambda info: seen.append(info.phase.value), output, pause_s=0)
+
+        anyio.run(patiently)
+        return seen
+
+    assert wait("look away", "away", "look") == ["writing", "writing"]
+    assert capsys.readouterr().err == "01J: no answer; still waiting\n" * 2
+    with pytest.raises(UnavailableError):
+        wait("away", "look")
 
 
 def test_a_list_counts_l0s():
