@@ -8,7 +8,7 @@ import anyio
 from shale.admin.retained import CompactionsHistory, ManifestHistory
 from shale.admin.submission import load_compactions, read_manifest, submit
 from shale.compaction.cancel import TooLateToCancel, with_cancelled
-from shale.compaction.history import Life, Snapshot, all_ids, life_of
+from shale.compaction.history import History, Life, Snapshot, all_ids, life_of
 from shale.compaction.outcome import outcome, why_failed
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.specs import inputs_of
@@ -58,8 +58,8 @@ class CompactionAdmin:
 
     async def status(self, compaction_id: Ulid) -> CompactionInfo:
         """See ``Admin.compaction_status``."""
-        snapshots = await self._snapshots(since_ms=compaction_id.ms)
-        return await self._info(compaction_id, snapshots, await read_manifest(self._manifests))
+        history = await self._read_history(compaction_id.ms)
+        return await self._info(compaction_id, history, await read_manifest(self._manifests))
 
     async def status_in(self, compaction_id: Ulid, file_id: int) -> CompactionInfo:
         """One compaction as one version of the file has it, without times and attempts."""
@@ -73,17 +73,12 @@ class CompactionAdmin:
 
     async def list(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
         """See ``Admin.compactions``."""
-        latest = await self._compactions.try_read_latest()
+        since_ms = 0 if all_retained else await self._oldest_listed_ms()
+        history = await self._read_history(since_ms)
+        # The manifest is read after the compactions, so that it contains every result which they call finished.
         manifest = await read_manifest(self._manifests)
-        if latest is None:
-            return ()
-        ids = tuple(entry.id for entry in latest.value.entries)
-        if not all_retained and not ids:
-            return ()
-        snapshots = await self._snapshots(since_ms=0 if all_retained else min(id_.ms for id_ in ids))
-        if all_retained:
-            ids = all_ids(snapshots)
-        return tuple([await self._info(id_, snapshots, manifest) for id_ in ids])
+        ids = all_ids(history.snapshots) if all_retained else tuple(entry.id for entry in history.latest.entries)
+        return tuple([await self._info(compaction_id, history, manifest) for compaction_id in ids])
 
     async def wait(
         self,
@@ -153,26 +148,32 @@ class CompactionAdmin:
                 )
             await anyio.sleep(poll_interval_s)
 
-    async def _snapshots(self, *, since_ms: int) -> tuple[Snapshot, ...]:
-        """What is retained since then; the newest version, which was checked against the boundary, is the last."""
+    async def _oldest_listed_ms(self) -> int:
+        """When the oldest compaction of the newest version was submitted."""
+        latest = await self._compactions.try_read_latest()
+        now_ms = self._env.clock.now_ms()
+        return now_ms if latest is None else min([entry.id.ms for entry in latest.value.entries], default=now_ms)
+
+    async def _read_history(self, since_ms: int) -> History:
+        """The newest version, which was checked against the boundary, and what is retained since then.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+        """
         latest = await self._compactions.try_read_latest()
         if latest is None:
             await self._manifests.read_latest()
-            return ()
-        history = await self._history.since(since_ms)
-        earlier = tuple(snapshot for snapshot in history if snapshot.file_id < latest.id)
-        written_ms = next((each.written_ms for each in history if each.file_id == latest.id), None)
-        now_ms = self._env.clock.now_ms()
-        return (*earlier, Snapshot(latest.id, now_ms if written_ms is None else written_ms, latest.value))
+            return History()
+        retained = await self._history.since(since_ms)
+        earlier = [snapshot for snapshot in retained if snapshot.file_id < latest.id]
+        written_ms = next((each.written_ms for each in retained if each.file_id == latest.id), None)
+        newest_ms = self._env.clock.now_ms() if written_ms is None else written_ms
+        return History(latest.value, (*earlier, Snapshot.of(latest.id, newest_ms, latest.value)))
 
-    async def _info(self, compaction_id: Ulid, snapshots: tuple[Snapshot, ...], manifest: Manifest) -> CompactionInfo:
+    async def _info(self, compaction_id: Ulid, history: History, manifest: Manifest) -> CompactionInfo:
         """Raises ``NotFoundError`` if no version knows the compaction, or none tells how it ended."""
-        life = life_of(compaction_id, snapshots)
-        if life.last is None:
-            raise NotFoundError(f"compaction {compaction_id}: none of the stored versions knows it")
-        entry = life.last.entry
-        if life.vanished_in is not None:
-            entry = await self._ended(compaction_id, life)
+        life = life_of(compaction_id, history.snapshots)
+        entry = history.latest.get(compaction_id) or await self._ended(compaction_id, life)
         error = await self._error(life) if entry.status is CompactionStatus.FAILED else None
         return compaction_info(
             entry,
@@ -184,7 +185,8 @@ class CompactionAdmin:
 
     async def _ended(self, compaction_id: Ulid, life: Life) -> Compaction:
         """The end of a compaction that the newest version does not list any more."""
-        assert life.last is not None
+        if life.last is None:
+            raise NotFoundError(f"compaction {compaction_id}: none of the stored versions knows it")
         if life.last.entry.status.is_finished:
             return life.last.entry
         ended = outcome(life, await self._old_manifests.since(life.last.written_ms))

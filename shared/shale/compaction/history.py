@@ -4,8 +4,9 @@ Every step of a compaction is a version of its own, and the store knows when it 
 collected, so the beginning of a life may be missing; what was not seen is ``None``.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from shale.compaction.progress import outputs_of
 from shale.types import Compaction, Compactions, CompactionStatus, Ulid
@@ -15,25 +16,42 @@ _STARTED = (CompactionStatus.RUNNING, CompactionStatus.COMPACTED)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One stored version; ``written_ms`` is the store's clock."""
+    """One stored version; ``written_ms`` is the store's clock.
+
+    Running entries come without their progress, which is large and in every version; ``output_bytes`` sums it up.
+    """
 
     file_id: int
     written_ms: int
     compactions: Compactions
+    output_bytes: Mapping[Ulid, int]
+
+    @classmethod
+    def of(cls, file_id: int, written_ms: int, compactions: Compactions) -> Self:
+        """What is worth keeping of a version."""
+        entries = tuple(entry if entry.ctx is None else replace(entry, ctx=None) for entry in compactions.entries)
+        written = {
+            entry.id: sum(sst.estimated_size_bytes for sst in outputs_of(entry)) for entry in compactions.entries
+        }
+        return cls(file_id, written_ms, replace(compactions, entries=entries), written)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The newest version as it is, and the versions up to it, ascending."""
+
+    latest: Compactions = field(default_factory=Compactions)
+    snapshots: tuple[Snapshot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """An entry as one version shows it."""
+    """An entry as one version shows it; ``output_bytes`` is what it had written by then, as far as it was published."""
 
     file_id: int
     written_ms: int
     entry: Compaction
-
-    @property
-    def output_bytes(self) -> int:
-        """What it had written by then, as far as it was published."""
-        return sum(sst.estimated_size_bytes for sst in outputs_of(self.entry))
+    output_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +90,7 @@ class Life:
 def life_of(compaction_id: Ulid, snapshots: Sequence[Snapshot]) -> Life:
     """Follow one compaction through the versions, which ascend by file id."""
     seen = [
-        Sighting(snapshot.file_id, snapshot.written_ms, entry)
+        Sighting(snapshot.file_id, snapshot.written_ms, entry, snapshot.output_bytes.get(entry.id, 0))
         for snapshot in snapshots
         if (entry := snapshot.compactions.get(compaction_id)) is not None
     ]

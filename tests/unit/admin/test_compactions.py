@@ -9,6 +9,7 @@ import pytest
 
 import shale
 from shale.admin.compactions import CancelIgnored, CompactionAdmin
+from shale.admin.retained import CompactionsHistory
 from shale.compaction.cancel import TooLateToCancel
 from shale.compaction.requests import Full, FullSegment, Spec
 from shale.compaction.status import Phase
@@ -24,7 +25,7 @@ from shale.errors import (
 from shale.format.names import deleting_key
 from shale.types import Compactions
 from tests.unit.compactor.house import House, eventually
-from tests.unit.compactor.values import S, drain, entry, manifest, spec, statuses, tree, ulid
+from tests.unit.compactor.values import S, drain, entry, manifest, spec, sst, statuses, tree, ulid
 
 pytestmark = pytest.mark.anyio
 STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14, 13), (8, 6)))
@@ -322,3 +323,16 @@ async def test_a_cancelled_job_stops_and_stays_cancelled():
         await coordinator.tick()
         assert statuses(await house.stored()) == {job.id.ms: S.FAILED}
         assert [run.id for run in (await house.manifest()).tree.compacted] == [3, 2, 1]
+
+
+async def test_a_result_that_is_listed_for_long_is_in_memory_once():
+    async with house_and_admin() as (house, _):
+        done = entry(house.clock.ms, FULL_ROOT.spec, S.COMPLETED, output_ssts=(sst(30), sst(31)))
+        await house.edit(replace(done, status=S.RUNNING, output_ssts=()))
+        for number in range(3):
+            await house.edit(done, entry(house.clock.ms + 1 + number, spec((4, 3), to=9), S.SCHEDULED))
+        snapshots = await CompactionsHistory(house.compactions).since(0)
+        outputs = [each.compactions.entries[0].output_ssts for each in snapshots[2:]]
+        assert len(outputs) == 3
+        assert outputs[0] == done.output_ssts
+        assert len({id(each) for each in outputs}) == 1

@@ -2,10 +2,12 @@
 
 import pytest
 
+from shale.admin.retained import VERSIONS_BYTES_MAX, from_both_ends
 from shale.compaction.history import Snapshot, life_of
 from shale.compaction.outcome import UNEXPLAINED, outcome, why_failed
 from shale.compaction.progress import progress_of
 from shale.compaction.status import Phase, compaction_info, phase_of
+from shale.protocol.versioned import VersionMeta
 from shale.types import (
     CompactionContext,
     KeyRange,
@@ -44,7 +46,7 @@ def running(*ranges, worker="w", beat_ms=0):
 def versions(*entries, ms=1000, first_id=1):
     """One version per second; ``None``: the entry is not there."""
     return tuple(
-        Snapshot(first_id + index, ms * (index + 1), compactions(*([] if each is None else [each])))
+        Snapshot.of(first_id + index, ms * (index + 1), compactions(*([] if each is None else [each])))
         for index, each in enumerate(entries)
     )
 
@@ -159,15 +161,15 @@ STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14,), (8,)))
 )
 def test_why_it_failed(before, others, told):
     ended = entry(9, before.spec, S.FAILED)
-    seen = (Snapshot(1, 1000, compactions(before)), Snapshot(2, 2000, compactions(ended, *others)))
+    seen = (Snapshot.of(1, 1000, compactions(before)), Snapshot.of(2, 2000, compactions(ended, *others)))
     assert why_failed(life_of(ulid(9), seen), STATE).startswith(told)
     assert why_failed(life_of(ulid(9), seen), None) == UNEXPLAINED
     assert why_failed(life_of(ulid(9), seen[1:]), STATE) == UNEXPLAINED
 
 
 def ended_status(mine, *manifests, gap=0):
-    gone = Snapshot(2 + gap, 3000, compactions())
-    ended = outcome(life_of(mine.id, (Snapshot(1, 1000, compactions(mine)), gone)), manifests)
+    gone = Snapshot.of(2 + gap, 3000, compactions())
+    ended = outcome(life_of(mine.id, (Snapshot.of(1, 1000, compactions(mine)), gone)), manifests)
     return None if ended is None else ended.status
 
 
@@ -192,3 +194,20 @@ def test_a_vanished_trivial_move_is_recognised_by_its_views():
     moved = Tree(compacted=(SortedRun(id=RunId(1), ssts=(view(1001), view(1002))),))
     assert ended_status(entry(9, WHAT), before, manifest(moved)) is S.COMPLETED
     assert ended_status(entry(9, WHAT), manifest(moved)) is S.FAILED, "without its inputs nobody can tell"
+
+
+def test_of_very_many_versions_the_first_and_the_last_are_read():
+    metas = [VersionMeta(id=number, last_modified_ms=number, size=1) for number in range(1, 2001)]
+    chosen = sorted(meta.id for meta in from_both_ends(metas))
+    assert chosen == [*range(1, 257), *range(1745, 2001)]
+    assert [meta.id for meta in from_both_ends(metas[:3])] == [3, 1, 2]
+    large = [VersionMeta(id=number, last_modified_ms=number, size=VERSIONS_BYTES_MAX // 3) for number in range(1, 9)]
+    assert sorted(meta.id for meta in from_both_ends(large)) == [1, 7, 8]
+    assert from_both_ends([]) == []
+
+
+def test_a_snapshot_keeps_no_progress_but_its_size():
+    half = running((None, None, [sst(20, 50), sst(21, 30)]))
+    (kept,) = (snapshot := Snapshot.of(1, 1000, compactions(half))).compactions.entries
+    assert (kept.ctx, kept.worker, kept.status) == (None, half.worker, S.RUNNING)
+    assert snapshot.output_bytes == {half.id: 80}
