@@ -1,10 +1,12 @@
-"""CPU and wall time of a compaction of four L0s with 1 M rows in all, on the directory store.
+"""CPU, wall time, memory and requests of compactions of four L0s, on the directory store.
 
-Ours runs through the executor of the compactor service; the reference is the core of SlateDB 0.17, compacting a copy
-of the same database in a process of its own (``compaction_peer``).
+Ours runs through the executor of the compactor service.  The references compact the same rows in processes of their
+own: the core of SlateDB 0.17 (``compaction_wheel``) in a copy of the same database, RocksDB (``compaction_rocks``) in
+one with four L0 files.  Rounds are interleaved, and every output is deleted before the next.
 """
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -16,37 +18,18 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 
-import numpy as np
-
-from shale.env import Env
-from shale.format.names import sst_key
 from shale.kernels.choice import load_kernels
-from shale.protocol.manifest_store import ManifestStore
-from shale.sst.builder import build_sst
-from shale.sst.options import SstOptions
-from shale.store.connect import connect
-from shale.types import (
-    Compaction,
-    CompactionStatus,
-    Manifest,
-    RunId,
-    Seq,
-    Sst,
-    SstView,
-    TieredSpec,
-    Tree,
-)
-from shale_compactor.execution.executor import Executor
-from shale_compactor.execution.job import plan_job
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.progress import JobProgress
+from tests.bench.compaction_load import ROOT, SOURCES, Load, compact, ssts, write_load
+from tests.bench.compaction_state import state_write_lines
 from tests.bench.line import BenchLine
-from tests.bench.rows import bench_rows
 
-SOURCES = 4
-ROWS = 1_000_000
-ROUNDS = 5
-ROOT = "db"
+ROUNDS = {Load(1_000_000, 100): 5, Load(1_000_000, 1024): 5, Load(10_000_000, 100): 3}
+LARGE = {Load(10_000_000, 1024): 1}
+"""10 GB of rows: 20 minutes, and 42 GB of disk at the most."""
+WARM_UP = Load(100_000, 100)
+_MIB = 1 << 20
+_STEP = 4 * _MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,96 +41,120 @@ class Cost:
 
 
 @contextmanager
-def prepared() -> Iterator[Path]:
-    """A directory with a database of four L0s whose keys interleave at random."""
+def prepared(load: Load) -> Iterator[Path]:
+    """A directory with the database, which goes afterwards."""
     with tempfile.TemporaryDirectory(prefix="shale-bench-") as name:
         directory = Path(name)
-        asyncio.run(_write(directory))
+        asyncio.run(write_load(directory, load))
         yield directory
 
 
-async def _write(directory: Path) -> None:
-    env = Env.system()
-    store = connect(f"file://{directory}", env)
-    owner = np.random.default_rng(7).integers(0, SOURCES, ROWS)
-    views = []
-    for number in range(SOURCES):
-        rows = bench_rows(np.flatnonzero(owner == number), 1 + number * ROWS, number)
-        data, info = build_sst(rows, SstOptions())
-        sst = Sst(id=env.ids.ulid(), info=info)
-        await store.put(sst_key(ROOT, sst.id), data)
-        views.append(SstView.identity(sst))
-        await asyncio.sleep(0.002)  # the time in the next id must be later
-    last_seq = Seq(SOURCES * ROWS)
-    manifest = Manifest(
-        tree=Tree(l0=tuple(reversed(views))),
-        last_l0_seq=last_seq,
-        recent_snapshot_min_seq=last_seq,
-        last_l0_clock_tick=0,
-    )
-    await ManifestStore(store, ROOT, env).create_new(manifest)
-    await store.aclose()
+def child(module: str, *arguments: object) -> list[float]:
+    """What a process of its own prints."""
+    command = [sys.executable, "-m", f"tests.bench.{module}", *map(str, arguments)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [float(word) for word in answer.split()]
 
 
-async def _compact(directory: Path) -> int:
-    env = Env.system()
-    store = connect(f"file://{directory}", env)
-    latest = await ManifestStore(store, ROOT, env).try_read_latest()
-    assert latest is not None
-    manifest = latest.value
-    entry = Compaction(
-        id=env.ids.ulid(),
-        spec=TieredSpec(l0_view_ids=tuple(view.id for view in manifest.tree.l0), destination=RunId(0)),
-        status=CompactionStatus.RUNNING,
-    )
-    progress = JobProgress(retention_min_seq=manifest.recent_snapshot_min_seq)
-    outputs = await Executor(store, ROOT, env, ExecutorOptions()).run(plan_job(entry, manifest), progress)
-    await store.aclose()
-    return sum(sst.info.data_len for sst in outputs)
-
-
-def ours(directory: Path) -> Cost:
+def ours(directory: Path, load: Load) -> Cost:
     """One compaction in this process; its outputs go, so that the next one meets the same disk."""
-    compacted = directory / ROOT / "compacted"
-    before = set(compacted.iterdir())
+    before = ssts(directory)
     cpu, wall = process_time(), perf_counter()
-    assert asyncio.run(_compact(directory)) > ROWS * 116
+    assert asyncio.run(compact(directory, ExecutorOptions())) > load.raw_bytes
     cost = Cost(process_time() - cpu, perf_counter() - wall)
-    for path in set(compacted.iterdir()) - before:
+    for path in ssts(directory) - before:
         path.unlink()
     return cost
 
 
-def peer(directory: Path) -> Cost:
+def wheel(directory: Path) -> Cost:
     """One compaction by SlateDB, in a copy of the database."""
-    with tempfile.TemporaryDirectory(prefix="shale-bench-peer-") as name:
+    with tempfile.TemporaryDirectory(prefix="shale-bench-wheel-") as name:
         shutil.copytree(directory / ROOT, Path(name) / ROOT)
-        command = [sys.executable, "-m", "tests.bench.compaction_peer", name, ROOT]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    cpu_s, wall_s = map(float, answer.split())
-    return Cost(cpu_s, wall_s)
+        return Cost(*child("compaction_wheel", name, ROOT))
 
 
-def compaction_lines(rounds: int = ROUNDS) -> list[BenchLine]:
-    """Medians of interleaved rounds."""
+def rocks(template: Path, load: Load) -> Cost:
+    """One compaction by RocksDB, in a copy of the database; files that never change are linked."""
+    with tempfile.TemporaryDirectory(prefix="shale-bench-rocks-") as name:
+        directory = Path(name) / "db"
+        shutil.copytree(template, directory, copy_function=_link_tables)
+        return Cost(*child("compaction_rocks", "compact", directory, load.rows, load.value_bytes))
+
+
+def _link_tables(source: str, target: str) -> None:
+    if source.endswith(".sst"):
+        os.link(source, target)
+    else:
+        shutil.copy2(source, target)
+
+
+def io_floor(directory: Path) -> float:
+    """Seconds of reading all inputs and of writing as much again in plain files, synced as the store does."""
+    start = perf_counter()
+    buffer = memoryview(bytearray(_STEP))
+    target = directory / "floor"
+    for source in sorted(ssts(directory)):
+        with source.open("rb", buffering=0) as reading, target.open("wb", buffering=0) as writing:
+            while size := reading.readinto(buffer):
+                writing.write(buffer[:size])
+            os.fsync(writing.fileno())
+    seconds = perf_counter() - start
+    target.unlink()
+    return seconds
+
+
+def memory_growth(directory: Path) -> float:
+    """MiB by which a fresh process grows over the compaction."""
+    with prepared(WARM_UP) as warm_up:
+        return child("compaction_memory", directory, warm_up)[0] / _MIB
+
+
+def load_lines(load: Load, rounds: int) -> Iterator[BenchLine]:
+    """Everything about one load."""
+    with prepared(load) as directory, tempfile.TemporaryDirectory(prefix="shale-bench-rocks-") as template:
+        child("compaction_rocks", "prepare", template, load.rows, load.value_bytes)
+        ours(directory, load)
+        costs = [
+            (ours(directory, load), wheel(directory), rocks(Path(template), load), io_floor(directory))
+            for _ in range(rounds)
+        ]
+        growth = memory_growth(directory) if 2**30 <= load.raw_bytes < 2**32 else None
+    mine, core, rocksdb = ([costs_of_all[side] for costs_of_all in costs] for side in range(3))
+    floor = median(costs_of_all[3] for costs_of_all in costs)
+    yield from _against(load, mine, "core", core, ">= 8x core (moonshot 12x)")
+    yield from _against(load, mine, "RocksDB", rocksdb, ">= 1.5x RocksDB (moonshot 2x)")
+    wall_s = median(cost.wall_s for cost in mine)
+    yield BenchLine(
+        name=f"compaction, {load}: wall | I/O floor", ours=wall_s, reference=floor, unit="s", target="<= 3x"
+    )
+    yield BenchLine(name=f"compaction, {load}: rate", ours=load.raw_bytes / wall_s / 1e6, unit="MB/s", target="-")
+    if growth is not None:
+        limit = 64 + 8 * SOURCES
+        name = f"compaction, {load}: memory"
+        yield BenchLine(name=name, ours=growth, unit="MiB", target=f"<= {limit} MiB, whatever the size")
+
+
+def _against(load: Load, mine: list[Cost], peer: str, theirs: list[Cost], target: str) -> Iterator[BenchLine]:
+    yield BenchLine(
+        name=f"compaction, {load}: CPU per row | {peer}",
+        ours=median(cost.cpu_s for cost in mine) / load.rows * 1e6,
+        reference=median(cost.cpu_s for cost in theirs) / load.rows * 1e6,
+        unit="us",
+        target=target,
+    )
+    yield BenchLine(
+        name=f"compaction, {load}: wall | {peer}",
+        ours=median(cost.wall_s for cost in mine),
+        reference=median(cost.wall_s for cost in theirs),
+        unit="s",
+        target=target,
+    )
+
+
+def compaction_lines(*, large: bool = False) -> Iterator[BenchLine]:
+    """Medians of interleaved rounds, load by load."""
     load_kernels()
-    with prepared() as directory:
-        ours(directory)
-        costs = [(ours(directory), peer(directory)) for _ in range(rounds)]
-    mine, theirs = ([pair[side] for pair in costs] for side in (0, 1))
-    return [
-        BenchLine(
-            name="compaction of 4 L0s, 1 M rows: CPU per row",
-            ours=median(cost.cpu_s for cost in mine) / ROWS * 1e6,
-            reference=median(cost.cpu_s for cost in theirs) / ROWS * 1e6,
-            unit="us",
-            target=">= 4x core (8x later)",
-        ),
-        BenchLine(
-            name="compaction of 4 L0s, 1 M rows: wall",
-            ours=median(cost.wall_s for cost in mine),
-            reference=median(cost.wall_s for cost in theirs),
-            unit="s",
-            target=">= 4x core (8x later)",
-        ),
-    ]
+    yield from state_write_lines()
+    for load, rounds in {**ROUNDS, **(LARGE if large else {})}.items():
+        yield from load_lines(load, rounds)

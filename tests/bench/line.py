@@ -18,7 +18,7 @@ class BenchLine:
 
     def __str__(self) -> str:
         beside = "" if self.reference is None else f"  reference {self.reference:10.2f}  ratio {self._ratio():6.2f}"
-        return f"{self.name:<44} {self.ours:10.2f} {self.unit:<8}{beside}  target: {self.target}"
+        return f"{self.name:<58} {self.ours:10.2f} {self.unit:<8}{beside}  target: {self.target}"
 
     def _ratio(self) -> float:
         """How many times better ours is; rates grow, times shrink."""

@@ -1,4 +1,4 @@
-"""Rows for benchmarks: 16-byte keys, 100-byte values."""
+"""Rows for benchmarks: 16-byte keys, values of random bytes."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ KEY_BYTES = 16
 VALUE_BYTES = 100
 
 
-def bench_rows(numbers: np.ndarray, first_seq: int = 1, seed: int = 1) -> Rows:
+def bench_rows(numbers: np.ndarray, first_seq: int = 1, seed: int = 1, value_bytes: int = VALUE_BYTES) -> Rows:
     """One row per number, in the order given; the key is ``key-`` and twelve digits."""
     count = len(numbers)
     digits = numbers[:, None] // 10 ** np.arange(11, -1, -1) % 10 + ord("0")
@@ -18,8 +18,8 @@ def bench_rows(numbers: np.ndarray, first_seq: int = 1, seed: int = 1) -> Rows:
     return Rows(
         key_bytes=keys,
         key_offsets=np.arange(count + 1, dtype=np.int64) * KEY_BYTES,
-        val_bytes=np.random.default_rng(seed).integers(0, 256, count * VALUE_BYTES, dtype=np.uint8),
-        val_offsets=np.arange(count + 1, dtype=np.int64) * VALUE_BYTES,
+        val_bytes=np.random.default_rng(seed).integers(0, 256, count * value_bytes, dtype=np.uint8),
+        val_offsets=np.arange(count + 1, dtype=np.int64) * value_bytes,
         seq=np.arange(first_seq, first_seq + count, dtype=np.uint64),
         flags=np.full(count, FLAG_CREATE_TS, np.uint8),
         create_ts=np.full(count, 1_795_254_691_041, np.int64),

@@ -1,7 +1,7 @@
 """Lets SlateDB 0.17 compact a database of four L0s and prints its seconds of CPU and of wall time.
 
-Usage: ``python -m tests.bench.compaction_peer DIRECTORY PATH``.  The wall time begins when the database is open, so the
-time that its coordinator waits for its timers, here 100 ms each, is in it.
+Usage: ``python -m tests.bench.compaction_wheel DIRECTORY PATH``.  The wall time begins when the database is open, so
+the time that its coordinator waits for its timers, here 100 ms each, is in it.
 """
 
 import asyncio
