@@ -44,7 +44,7 @@ _MIB = 1024 * 1024
 _READ_MIN_BYTES = 64 * 1024
 _READ_MAX_BYTES = 4 * _MIB
 _COPIES_OF_BLOCKS = 2  # the chunk at hand and the one read ahead
-_COPIES_OF_ROWS = 4  # each of them stored and decoded
+_COPIES_OF_ROWS = 8  # each of them stored and decoded, and as much for what stages make of them
 _PLANNING_READS_MAX = 16
 
 

@@ -26,6 +26,7 @@ def compaction_source(
     7.4), so nothing is lost.
     """
     if operator is None:
-        return Fused(sources, retention.rules(), env, on_expired)
-    folded = MergeOperandSource(MergeSource(sources, env), operator, retention.min_seq, env, on_folded=on_folded)
+        return Fused(sources, retention.rules(), env, on_expired, is_frugal=True)
+    merged = MergeSource(sources, env, is_frugal=True)
+    folded = MergeOperandSource(merged, operator, retention.min_seq, env, on_folded=on_folded)
     return RetentionSource(folded, retention, env, on_expired)

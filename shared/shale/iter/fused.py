@@ -29,12 +29,19 @@ class Fused:
     """
 
     def __init__(
-        self, sources: Sequence[RowSource], rules: Rules, env: Env, on_expired: OnExpired | None = None
+        self,
+        sources: Sequence[RowSource],
+        rules: Rules,
+        env: Env,
+        on_expired: OnExpired | None = None,
+        *,
+        is_frugal: bool = False,
     ) -> None:
         self._inputs = [_Input(source) for source in sources]
         self._rules = rules
         self._env = env
         self._on_expired = on_expired
+        self._is_frugal = is_frugal
         self._begun = False
         self._kernel: KernelFuse | None = None
         self._plain: Rows | None = None
@@ -63,7 +70,7 @@ class Fused:
             await _fetch_all(unfinished)
         from shale.iter.fused_kernel import KernelFuse
 
-        self._kernel = KernelFuse(len(self._inputs), self._rules)
+        self._kernel = KernelFuse(len(self._inputs), self._rules, is_frugal=self._is_frugal)
         for number, source in enumerate(self._inputs):
             if source.queue:
                 self._kernel.begin(number, source.queue.popleft())

@@ -32,41 +32,41 @@ class Room:
         """More of everything."""
         return Room(self.rows * factor, self.key_bytes * factor, self.value_bytes * factor)
 
-    def grown(self) -> "Room":
-        """More of everything, up to ``ROOM_MAX``; never less, since what is not final yet must still fit."""
+    def grown(self, limit: "Room") -> "Room":
+        """More of everything, up to ``limit``; never less, since what is not final yet must still fit."""
         more = self.times(_GROWTH)
         return Room(
-            max(self.rows, min(more.rows, ROOM_MAX.rows)),
-            max(self.key_bytes, min(more.key_bytes, ROOM_MAX.key_bytes)),
-            max(self.value_bytes, min(more.value_bytes, ROOM_MAX.value_bytes)),
+            max(self.rows, min(more.rows, limit.rows)),
+            max(self.key_bytes, min(more.key_bytes, limit.key_bytes)),
+            max(self.value_bytes, min(more.value_bytes, limit.value_bytes)),
         )
 
-    def shrunk(self, rest: Rows) -> "Room":
-        """No more than ``ROOM_MAX``, but enough for what is not final yet."""
+    def shrunk(self, limit: "Room", rest: Rows) -> "Room":
+        """No more than ``limit``, but enough for what is not final yet."""
         return Room(
-            max(min(self.rows, ROOM_MAX.rows), 2 * len(rest)),
-            max(min(self.key_bytes, ROOM_MAX.key_bytes), 2 * int(rest.key_offsets[-1] - rest.key_offsets[0])),
-            max(min(self.value_bytes, ROOM_MAX.value_bytes), 2 * int(rest.val_offsets[-1] - rest.val_offsets[0])),
+            max(min(self.rows, limit.rows), 2 * len(rest)),
+            max(min(self.key_bytes, limit.key_bytes), 2 * int(rest.key_offsets[-1] - rest.key_offsets[0])),
+            max(min(self.value_bytes, limit.value_bytes), 2 * int(rest.val_offsets[-1] - rest.val_offsets[0])),
         )
 
-    @property
-    def is_unusual(self) -> bool:
-        """Whether a large row, or many tombstones of one key, needed more than ``ROOM_MAX``."""
-        room = ROOM_MAX
-        return self.rows > room.rows or self.key_bytes > room.key_bytes or self.value_bytes > room.value_bytes
+    def exceeds(self, limit: "Room") -> bool:
+        """Whether a large row, or many tombstones of one key, needed more than ``limit``."""
+        return self.rows > limit.rows or self.key_bytes > limit.key_bytes or self.value_bytes > limit.value_bytes
 
 
 ROOM_FIRST = Room(512, 32 << 10, 128 << 10)
 """Little at first, since a scan may want no more."""
 ROOM_MAX = Room(32 << 10, 2 << 20, 4 << 20)
 """Fewer rows would cost more hops between threads, more rows more memory."""
+ROOM_FRUGAL = Room(8 << 10, 512 << 10, 1 << 20)
+"""Where several stages follow each other, each with output of its own, in several ranges side by side."""
 _GROWTH = 4
 
 
 class KernelFuse:
     """The state of one merge of ``source_count`` sources, in order of precedence."""
 
-    def __init__(self, source_count: int, rules: Rules) -> None:
+    def __init__(self, source_count: int, rules: Rules, *, is_frugal: bool = False) -> None:
         self._sources = np.zeros((max(source_count, 1), kernel.SOURCE_WORDS), np.int64)
         self._order = np.zeros(max(source_count, 1), np.int64)
         self._state = np.zeros(kernel.STATE_WORDS, np.int64)
@@ -74,6 +74,7 @@ class KernelFuse:
         self._chunks: list[Rows | None] = [None] * source_count
         self._key = np.zeros(0, np.uint8)
         self._room = ROOM_FIRST
+        self._room_max = ROOM_FRUGAL if is_frugal else ROOM_MAX
         self._out = self._buffers(ROOM_FIRST)
 
     @property
@@ -144,10 +145,10 @@ class KernelFuse:
         final, rest = self._out.rows(0, settled), self._out.rows(settled, total)
         if not settled:
             self._room = self._room.times(2)
-        elif self._room.is_unusual:
-            self._room = self._room.shrunk(rest)
-        elif self._room.rows < ROOM_MAX.rows:
-            self._room = self._room.grown()
+        elif self._room.exceeds(self._room_max):
+            self._room = self._room.shrunk(self._room_max, rest)
+        elif self._room.rows < self._room_max.rows:
+            self._room = self._room.grown(self._room_max)
         self._out = self._buffers(self._room)
         self._out.put(rest)
         state[kernel.ROWS] = len(rest)

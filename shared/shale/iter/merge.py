@@ -12,8 +12,8 @@ from shale.kernels.rules import KEEP_ALL
 class MergeSource:
     """All rows of all sources; of two with equal key and sequence number, the one of the earlier source."""
 
-    def __init__(self, sources: Sequence[RowSource], env: Env) -> None:
-        self._fused = Fused(sources, KEEP_ALL, env)
+    def __init__(self, sources: Sequence[RowSource], env: Env, *, is_frugal: bool = False) -> None:
+        self._fused = Fused(sources, KEEP_ALL, env, is_frugal=is_frugal)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""

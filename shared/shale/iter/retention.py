@@ -36,7 +36,7 @@ class RetentionSource:
     """The rows of one source that survive."""
 
     def __init__(self, source: RowSource, retention: Retention, env: Env, on_expired: OnExpired | None = None) -> None:
-        self._fused = Fused([source], retention.rules(), env, on_expired)
+        self._fused = Fused([source], retention.rules(), env, on_expired, is_frugal=True)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
@@ -45,4 +45,4 @@ class RetentionSource:
 
 def without_old_tombstones(source: RowSource, env: Env) -> RowSource:
     """Rows without the tombstones at the old end of each key, for what comes after retention."""
-    return Fused([source], Rules(drop_tombstones=True), env)
+    return Fused([source], Rules(drop_tombstones=True), env, is_frugal=True)
