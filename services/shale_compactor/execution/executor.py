@@ -81,7 +81,7 @@ class Executor(JobExecutor):
             MergeOperatorFailed, CompactionFilterFailed: code of the user's did.
             UnavailableError: the store gave up.
         """
-        reader = self._reader(job)
+        reader = self._reader(job, progress)
         if not progress.is_planned:
             progress.plan(await self._plan(job, reader))
         try:
@@ -94,9 +94,10 @@ class Executor(JobExecutor):
         _check_ascending(outputs)
         return outputs
 
-    def _reader(self, job: Job) -> SstReader:
+    def _reader(self, job: Job, progress: JobProgress) -> SstReader:
         paths = SstPaths.of(self._root, job.manifest)
-        return SstReader(self._store, paths, BlockCache(self._options.metadata_cache_bytes), self._env)
+        cache = BlockCache(self._options.metadata_cache_bytes)
+        return SstReader(self._store, paths, cache, self._env, on_read=progress.note_read)
 
     async def _plan(self, job: Job, reader: SstReader) -> tuple[KeyRange, ...]:
         if self._options.max_subcompactions <= 1:

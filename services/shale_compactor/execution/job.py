@@ -36,7 +36,7 @@ def plan_job(entry: Compaction, manifest: Manifest) -> Job:
     """Look the sources up.
 
     Raises:
-        InvalidCompaction: the tree does not have exactly the sources of the spec.
+        InvalidCompaction: the spec has no sources, or the tree does not have exactly these.
     """
     spec = entry.spec
     assert isinstance(spec, TieredSpec), "drains are never claimed"
@@ -44,6 +44,8 @@ def plan_job(entry: Compaction, manifest: Manifest) -> Job:
     if tree is None:
         raise InvalidCompaction("V3", f"segment {spec.segment!r} does not exist")
     wanted = frozenset(sources_of(spec))
+    if not wanted:
+        raise InvalidCompaction("V1", "the spec has no sources")
     if tuple(source for source in order_of(spec.segment, tree) if source in wanted) != sources_of(spec):
         raise InvalidCompaction("V4", "the tree does not have the sources in this order")
     return Job(

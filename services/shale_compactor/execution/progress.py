@@ -14,18 +14,26 @@ class JobProgress:
         retention_min_seq: Seq,
         resumed: CompactionContext | None = None,
         on_sst: Callable[[Sst], None] = lambda _sst: None,
+        on_read: Callable[[int], None] = lambda _size_bytes: None,
     ) -> None:
         self.retention_min_seq = retention_min_seq if resumed is None else resumed.retention_min_seq
         self.ranges: tuple[KeyRange, ...] = ()
         self._outputs: list[list[Sst]] = []
+        self.read_bytes = 0
         self.merged_bytes = 0
         self.repeated_bytes = 0
         self._on_sst = on_sst
+        self._on_read = on_read
         self.on_first_row: Callable[[], None] = lambda: None
         if resumed is not None:
             self.plan([sub.range for sub in resumed.subcompactions])
             self._outputs = [list(sub.output_ssts) for sub in resumed.subcompactions]
         self.recovered_bytes = sum(sst.estimated_size_bytes for sst in self.outputs())
+
+    def note_read(self, size_bytes: int) -> None:
+        """Count stored bytes of the inputs that have arrived."""
+        self.read_bytes += size_bytes
+        self._on_read(size_bytes)
 
     def note_rows(self, size_bytes: int) -> None:
         """Count rows that left the merge."""

@@ -30,7 +30,7 @@ class WorkerMetrics:
         self._output_bytes = metrics.counter("slatedb_compactor_output_bytes_total", worker=worker).inc
         self._ssts_written = metrics.counter("slatedb_compactor_ssts_written_total", worker=worker).inc
         self._heartbeat = metrics.gauge("slatedb_compactor_worker_heartbeat_timestamp_seconds", worker=worker).set
-        self._input_bytes = metrics.counter("slatedb_compaction_input_bytes_total").inc
+        self.read = metrics.counter("slatedb_compaction_input_bytes_total").inc
         self._ssts_processed = metrics.counter("slatedb_compaction_ssts_processed_total").inc
         self._inflight_ssts = metrics.gauge("slatedb_compaction_inflight_input_ssts")
         self._recovered_jobs = metrics.counter("slatedb_compaction_recovered_jobs_total").inc
@@ -84,7 +84,6 @@ class WorkerMetrics:
     def completed(self, job: RunningJob) -> None:
         """A job ran to its end and its result was handed over."""
         self._observe(job, "completed")
-        self._input_bytes(job.plan.input_bytes)
         self._ssts_processed(len(job.plan.views))
 
     def failed(self, job: RunningJob, error: Exception) -> None:

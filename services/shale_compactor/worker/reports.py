@@ -99,6 +99,6 @@ class Reports:
                 Event.COMPACTION_PROGRESS,
                 compaction_id=str(job.plan.id),
                 phase=job.phase,
-                bytes=job.progress.merged_bytes,
+                bytes=job.progress.read_bytes,
                 ratio=round(job.ratio, 3),
             )

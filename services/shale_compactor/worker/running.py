@@ -27,8 +27,12 @@ class RunningJob:
 
     @property
     def ratio(self) -> float:
-        """Share of the input that is merged, by estimates: 0 to 1."""
-        done = self.progress.recovered_bytes + self.progress.merged_bytes
+        """Share of the input that has been read, by estimates: 0 to 1.
+
+        Output would say less: how much of the input is superseded or expired is known only afterwards.  Of what earlier
+        attempts did, only the output is known.
+        """
+        done = self.progress.recovered_bytes + self.progress.read_bytes
         return min(1.0, done / self.plan.input_bytes) if self.plan.input_bytes else 1.0
 
     @property

@@ -148,7 +148,10 @@ class Worker:
             await self._ledger.release({entry.id: None})
             return None
         progress = JobProgress(
-            retention_min_seq=manifest.recent_snapshot_min_seq, resumed=entry.ctx, on_sst=self._on_sst
+            retention_min_seq=manifest.recent_snapshot_min_seq,
+            resumed=entry.ctx,
+            on_sst=self._on_sst,
+            on_read=self._metrics.read,
         )
         job = RunningJob(
             plan=plan,

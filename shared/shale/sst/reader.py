@@ -3,7 +3,7 @@
 import contextlib
 import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -40,12 +40,15 @@ class SstReader:
         metrics: Metrics | None = None,
         *,
         filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
+        on_read: Callable[[int], None] | None = None,
     ) -> None:
+        """``on_read`` is told the bytes of every answer of the store."""
         self.cache = cache
         self.env = env
         self._extractors = [p.prefix_extractor for p in filter_policies if p.prefix_extractor is not None]
         self._store = store
         self._paths = paths
+        self._on_read = on_read
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
@@ -186,6 +189,8 @@ class SstReader:
         data = await self._store.get_range(path, start, end)
         if data is None:
             raise CorruptionError("the object is gone, and a manifest still names it", path=path)
+        if self._on_read is not None:
+            self._on_read(len(data))
         return data
 
 

@@ -114,6 +114,18 @@ async def test_rows_that_expired_are_counted(rows):
     assert metrics.registry.get_sample_value(name, {"db": "", "entry_type": "merge"}) == 1
 
 
+@pytest.mark.parametrize("rows", [40, 4000])
+async def test_what_is_read_adds_up_to_the_estimate_of_the_inputs(rows):
+    """However little of it is written: from this, people see how far a job is."""
+    store = MemoryStore()
+    old, new = [put(key(i), i + 1, b"old") for i in range(rows)], [delete(key(i), rows + i + 1) for i in range(rows)]
+    job = await job_of(store, [old, new])
+    read = []
+    progress = JobProgress(retention_min_seq=Seq(2**40), on_read=read.append)
+    assert await run(store, job, progress=progress) == ()
+    assert sum(read) == progress.read_bytes == pytest.approx(job.input_bytes, rel=0.15)
+
+
 async def test_a_result_without_rows_has_no_sst():
     store = MemoryStore()
     job = await job_of(store, [[delete(key(1), 1)]])

@@ -80,7 +80,9 @@ async def test_a_job_from_claim_to_finish():
         assert seen("slatedb_compaction_progress_ratio") == 0
         assert seen("slatedb_compaction_estimated_completion_timestamp_seconds") == 0
         house.clock.advance(10)
-        progress.note_rows(INPUT_BYTES // 4)
+        progress.note_read(INPUT_BYTES // 4)
+        assert [seen("slatedb_compaction_phase", phase=phase) for phase in ("read", "write")] == [1, 0]
+        progress.note_rows(10)
         assert (seen("slatedb_compaction_phase", phase="read"), seen("slatedb_compaction_phase", phase="write")) == (
             0,
             1,
@@ -88,6 +90,7 @@ async def test_a_job_from_claim_to_finish():
         assert seen("slatedb_compaction_progress_ratio") == 0.25
         left_s = seen("slatedb_compaction_estimated_completion_timestamp_seconds") - house.clock.ms / 1000
         assert left_s == pytest.approx(30)
+        assert seen("slatedb_compaction_input_bytes_total") == INPUT_BYTES // 4
         progress.add(0, sst(60, size=120))
         assert seen("slatedb_compactor_ssts_written_total", worker="w") == 1
         assert seen("slatedb_compaction_ssts_processed_total") == 0
@@ -95,7 +98,6 @@ async def test_a_job_from_claim_to_finish():
 
     seen = await execute(steps)
     assert seen("slatedb_compactor_output_bytes_total", worker="w") == 120
-    assert seen("slatedb_compaction_input_bytes_total") == INPUT_BYTES
     assert seen("slatedb_compaction_ssts_processed_total") == 2
     assert seen("slatedb_compaction_duration_seconds_sum", size_class="lt_64m", result="completed") == 15
     assert seen("slatedb_compaction_duration_seconds_count", size_class="lt_64m", result="completed") == 1

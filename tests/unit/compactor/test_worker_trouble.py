@@ -92,6 +92,23 @@ async def test_whatever_a_job_raises_fails_that_job_alone(error, counted):
     assert value("slatedb_compactor_running", {"db": "", "worker": "w"}) == 0
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [
+        pytest.param(spec(to=0), id="no sources"),
+        pytest.param(spec((1, 2), to=0), id="in another order"),
+        pytest.param(spec((2, 2), to=0), id="twice"),
+        pytest.param(spec((2, 1), to=0, segment=b"gone"), id="no such segment"),
+    ],
+)
+async def test_entries_that_cannot_be_planned_are_given_back(strange):
+    """No coordinator of ours schedules them; the other job goes on."""
+    house = await scheduled(entry(9, strange, S.SCHEDULED), OTHER)
+    worker = house.worker()
+    assert [job.plan.id for job in await worker.claim()] == [ulid(10)]
+    assert statuses(await house.stored()) == {9: S.SCHEDULED, 10: S.RUNNING}
+
+
 async def test_a_broken_invariant_ends_the_worker_all_the_same():
     house = await scheduled(JOB)
     worker = house.worker()
