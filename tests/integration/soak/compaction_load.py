@@ -19,6 +19,17 @@ VALUE_BYTES = 4000
 ROW_BYTES = VALUE_BYTES + 16
 ROWS_PER_BATCH = 250
 REWRITTEN_EACH = 16
+_FAR_AHEAD = slate.ScanOptions(
+    durability_filter=slate.DurabilityLevel.MEMORY,
+    dirty=False,
+    read_ahead_bytes=8 << 20,
+    cache_blocks=False,
+    max_fetch_tasks=2,
+    order=None,
+    filter_context=None,
+    tracing_options=None,
+)
+"""By default SlateDB asks for one block at a time, and a block here holds one row."""
 _KEY_STEP = 0x9E3779B97F4A7C15
 """Odd, so that multiplication by it is a permutation: each key once, in no order."""
 
@@ -89,7 +100,7 @@ async def check_with_slatedb(store: Any, root: str, load: Load) -> None:
     """Each row once, in its last version, through SlateDB."""
     async with opened(store, root, Shape({"garbage_collector_options": None})) as db:
         count, previous = 0, b""
-        iterator = await db.scan(EVERYTHING)
+        iterator = await db.scan_with_options(EVERYTHING, _FAR_AHEAD)
         while (row := await iterator.next()) is not None:
             assert previous < row.key
             previous = bytes(row.key)
