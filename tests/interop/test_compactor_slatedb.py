@@ -12,6 +12,7 @@ from shale_compactor.coordinator.takeover import LiveCoordinator
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.worker.worker import Worker
+from tests.integration.daemons.running import running
 from tests.interop.compaction_house import ROOT, RUST_COMPACTS, WORKS, House, executor_options, run, status_of, submit
 from tests.interop.slatedb_writes import Shape, flush, opened, put_all, scanned, until
 
@@ -175,18 +176,41 @@ def test_taking_over_closes_a_writer_with_its_own_coordinator(tmp_path):
             with pytest.raises(LiveCoordinator):
                 await house.compactor().start()
             async with house.compacting():
-
-                async def is_closed() -> bool:
-                    try:
-                        await db.get(b"k")
-                    except slate.Error.Closed as error:
-                        return error.reason is slate.CloseReason.FENCED
-                    return False
-
-                await until(is_closed)
+                await until(lambda: is_fenced(db))
         await house.assert_rust_reads_everything()
 
     run(test, tmp_path)
+
+
+def test_our_daemon_beside_a_writer_with_its_own_coordinator(tmp_path):
+    """I12 as an operator meets it: exit code 75 and the way out, or the whole ``Db`` is fenced."""
+
+    async def test(house: House) -> None:
+        async with opened(house.rust, ROOT, Shape({"compactor_options": RUST_COMPACTS})) as db:
+            for _ in range(4):
+                await put_all(db, house.next_rows())
+                await flush(db)
+            await until(house.settled)
+            url = f"file://{tmp_path}/{ROOT}"
+            with running("shale_compactor", "--url", url, log=tmp_path / "shy") as shy:
+                assert shy.process.wait(60) == 75
+                assert "--take-over" in shy.log.read_text()
+            assert {row[0]: row[1] for row in await scanned(db)} == house.model
+            with running("shale_compactor", "--url", url, "--take-over", log=tmp_path / "bold") as bold:
+                bold.wait_for("daemon.ready")
+                await until(lambda: is_fenced(db))
+                assert bold.stop() == 0
+        await house.assert_all_read_everything()
+
+    run(test, tmp_path)
+
+
+async def is_fenced(db):
+    try:
+        await db.get(b"k")
+    except slate.Error.Closed as error:
+        return error.reason is slate.CloseReason.FENCED
+    return False
 
 
 def test_a_database_of_both_is_read_alike_by_both(tmp_path):
