@@ -143,7 +143,7 @@ class CompactionAdmin:
                 return
             if entry.status is not CompactionStatus.FAILED:
                 raise CancelIgnored(
-                    f"compaction {compaction_id} is {entry.status.name.lower()} again: its coordinator "
+                    f"compaction {compaction_id} is {entry.status.name.lower()} after all: its coordinator "
                     "does not know of cancelling and goes on; no data is lost"
                 )
             await anyio.sleep(poll_interval_s)
