@@ -64,7 +64,10 @@ class FilterSource:
         return None
 
     def _make(self) -> CompactionFilter:
-        return self._named.make(self._context)
+        made = self._named.make(self._context)
+        if not all(callable(getattr(made, method, None)) for method in ("filter", "finish")):
+            self._refuse(EMPTY_ROWS, "is not a shale.CompactionFilter: it makes objects without filter() or finish()")
+        return made
 
     def _filtered(self, filter_: CompactionFilter, rows: Rows) -> Rows:
         places = np.flatnonzero(self._current(rows))

@@ -96,7 +96,7 @@ async def test_tombstones_go_only_where_nothing_older_exists(last_run, left):
     assert [e.key for e in await read_ssts(store, "db", ENV, await run(store, job))] == left
 
 
-@pytest.mark.parametrize("rows", [1, 5000])
+@pytest.mark.parametrize("rows", [1, 20_000])
 async def test_rows_that_expired_are_counted(rows):
     """F4.19: ``expire_ts == tick`` is expired."""
     store = MemoryStore()

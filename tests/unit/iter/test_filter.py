@@ -175,6 +175,21 @@ def test_failing_to_begin_is_told_too() -> None:
         asyncio.run(drain(source))
 
 
+def test_what_is_no_filter_is_told_before_any_work() -> None:
+    source = FilterSource(Chunks([value(b"a", 1)], 1), NamedFilter("list", lambda _context: []), CONTEXT, ENV)  # type: ignore[arg-type,return-value]
+    with pytest.raises(CompactionFilterFailed, match="'list', segment root is not a shale"):
+        asyncio.run(source.next())
+
+
+def test_a_filter_needs_one_method() -> None:
+    class Minimal(CompactionFilter):
+        def filter(self, batch: RowBatch) -> Decisions:
+            return Decisions(drop=[True] * len(batch))
+
+    source = FilterSource(Chunks([value(b"a", 1)], 1), NamedFilter("minimal", Minimal), CONTEXT, ENV)
+    assert asyncio.run(drain(source)) == []
+
+
 def test_a_batch_is_columns_that_cannot_be_written_to() -> None:
     batch = RowBatch(rows_from_entries([value(b"a", 1), Entry(b"bb", b"", 2, FLAG_MERGE)]), CONTEXT)
     assert batch.keys == [b"a", b"bb"]
