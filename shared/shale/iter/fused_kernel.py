@@ -124,8 +124,8 @@ class KernelFuse:
         room = self._room
         return Step(
             kernel.fuse(
-                self._sources,
-                self._order,
+                address_of(self._sources),
+                address_of(self._order),
                 self._rules,
                 self._state,
                 self._out.addresses,
@@ -167,7 +167,7 @@ class KernelFuse:
         row[kernel.AT] = 0
         row[kernel.COUNT] = len(rows)
         self._chunks[source] = rows
-        kernel.insert(self._sources, self._order, 0, int(self._state[kernel.LIVE]))
+        kernel.insert(address_of(self._sources), address_of(self._order), 0, int(self._state[kernel.LIVE]))
 
     def _keep_key(self) -> None:
         """The current key lies in the chunk that goes."""

@@ -24,16 +24,18 @@ from shale.kernels.columns import (
     VAL_OFFSETS,
 )
 from shale.kernels.compare import compare_bytes, word_of
-from shale.kernels.jit import helper, kernel
+from shale.kernels.jit import helper, kernel, part
 from shale.kernels.memory import (
     copy,
     copy_loose,
     load_i64,
     load_u8,
     load_u64,
+    set_word,
     store_i64,
     store_u8,
     store_u64,
+    word,
 )
 from shale.kernels.rows import I64
 from shale.kernels.rules import Rules
@@ -108,62 +110,64 @@ HEAD_HIGH = COLUMNS + 4
 HEAD_LOW = COLUMNS + 5
 """The next eight."""
 SOURCE_WORDS = COLUMNS + 6
+SOURCE_BYTES = 8 * SOURCE_WORDS
 
 
 @helper
-def _load_head(sources: Any, source: int) -> None:
-    place = sources[source, KEY_OFFSETS] + 8 * sources[source, AT]
+def _load_head(source_at: int) -> None:
+    place = word(source_at, KEY_OFFSETS) + 8 * word(source_at, AT)
     start = load_i64(place)
     size = load_i64(place + 8) - start
-    key = sources[source, KEY_BYTES] + start
-    sources[source, HEAD] = key
-    sources[source, HEAD_LEN] = size
-    sources[source, HEAD_HIGH] = np.int64(word_of(key, size))
-    sources[source, HEAD_LOW] = np.int64(word_of(key + 8, size - 8)) if size > 8 else 0
+    key = word(source_at, KEY_BYTES) + start
+    set_word(source_at, HEAD, key)
+    set_word(source_at, HEAD_LEN, size)
+    set_word(source_at, HEAD_HIGH, np.int64(word_of(key, size)))
+    set_word(source_at, HEAD_LOW, np.int64(word_of(key + 8, size - 8)) if size > 8 else 0)
 
 
-@helper
-def _comes_before(sources: Any, left: int, right: int) -> Any:
+@part
+def _comes_before(left: int, right: int) -> Any:
     """By key, then newest first, then the earlier source."""
-    one, other = np.uint64(sources[left, HEAD_HIGH]), np.uint64(sources[right, HEAD_HIGH])
+    one, other = np.uint64(word(left, HEAD_HIGH)), np.uint64(word(right, HEAD_HIGH))
     if one != other:
         return one < other
-    one, other = np.uint64(sources[left, HEAD_LOW]), np.uint64(sources[right, HEAD_LOW])
+    one, other = np.uint64(word(left, HEAD_LOW)), np.uint64(word(right, HEAD_LOW))
     if one != other:
         return one < other
-    left_len, right_len = sources[left, HEAD_LEN], sources[right, HEAD_LEN]
+    left_len, right_len = word(left, HEAD_LEN), word(right, HEAD_LEN)
     order = left_len - right_len
     if left_len > 16 and right_len > 16:
-        order = compare_bytes(sources[left, HEAD] + 16, left_len - 16, sources[right, HEAD] + 16, right_len - 16)
+        order = compare_bytes(word(left, HEAD) + 16, left_len - 16, word(right, HEAD) + 16, right_len - 16)
     if order != 0:
         return order < 0
-    one = load_u64(sources[left, SEQ] + 8 * sources[left, AT])
-    other = load_u64(sources[right, SEQ] + 8 * sources[right, AT])
+    one = load_u64(word(left, SEQ) + 8 * word(left, AT))
+    other = load_u64(word(right, SEQ) + 8 * word(right, AT))
     if one != other:
         return one > other
     return left < right
 
 
-@kernel("void(int64[:, ::1], int64[::1], int64, int64)")
-def insert(sources: Any, order: Any, place: int, live: int) -> None:
+@kernel("void(int64, int64, int64, int64)")
+def insert(sources: int, order: int, place: int, live: int) -> None:
     """Move the source at ``place``, whose head is new, behind all of the ``live`` ones that come before it."""
-    source = order[place]
-    _load_head(sources, source)
-    while place + 1 < live and _comes_before(sources, order[place + 1], source):
-        order[place] = order[place + 1]
+    source = word(order, place)
+    source_at = sources + SOURCE_BYTES * source
+    _load_head(source_at)
+    while place + 1 < live and _comes_before(sources + SOURCE_BYTES * word(order, place + 1), source_at):
+        set_word(order, place, word(order, place + 1))
         place += 1
-    order[place] = source
+    set_word(order, place, source)
 
 
-@kernel("int64(int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, int64, int64)")
+@kernel("int64(int64, int64, int64[::1], int64[::1], int64[::1], int64, int64, int64)")
 def fuse(
-    sources: Any, order: Any, rules: Any, state: Any, out: Any, rows_max: int, keys_max: int, values_max: int
+    sources: int, order: int, rules: Any, state: Any, out: Any, rows_max: int, keys_max: int, values_max: int
 ) -> int:
     """Merge until a chunk is used up or the output is full.
 
     Args:
-        sources: shape (k, SOURCE_WORDS); the heads of live ones are loaded.
-        order: shape (k,), the live sources by head.
+        sources: address of i64 (k, SOURCE_WORDS); the heads of live ones are loaded.
+        order: address of i64 (k,), the live sources by head.
         rules: see the words above.
         state: see the words above.
         out: addresses of the columns to write, with slack behind the byte columns.
@@ -188,15 +192,16 @@ def fuse(
     skipping = state[SKIPPING] != 0
     status = DONE
     while state[LIVE] > 0:
-        source = order[0]
-        head = sources[source, HEAD]
-        head_len = sources[source, HEAD_LEN]
-        row = sources[source, AT]
-        seq = load_u64(sources[source, SEQ] + 8 * row)
+        source = word(order, 0)
+        source_at = sources + SOURCE_BYTES * source
+        head = word(source_at, HEAD)
+        head_len = word(source_at, HEAD_LEN)
+        row = word(source_at, AT)
+        seq = load_u64(word(source_at, SEQ) + 8 * row)
         same = (
             has_key
             and head_len == key_len
-            and np.uint64(sources[source, HEAD_HIGH]) == key_high
+            and np.uint64(word(source_at, HEAD_HIGH)) == key_high
             and (key_len <= 8 or compare_bytes(head + 8, head_len - 8, key + 8, key_len - 8) == 0)
         )
         if not same:
@@ -208,9 +213,9 @@ def fuse(
             skipping = False
         keep = not skipping and seq <= max_seq and not (same and seq == last_seq)
         if keep:
-            flags = load_u8(sources[source, FLAGS] + row)
-            expires = load_i64(sources[source, EXPIRE_TS] + 8 * row)
-            place = sources[source, VAL_OFFSETS] + 8 * row
+            flags = load_u8(word(source_at, FLAGS) + row)
+            expires = load_i64(word(source_at, EXPIRE_TS) + 8 * row)
+            place = word(source_at, VAL_OFFSETS) + 8 * row
             start = load_i64(place)
             size = load_i64(place + 8) - start
             expired = 0
@@ -230,8 +235,8 @@ def fuse(
                     status = FULL
                     break
                 state[EXPIRED_VALUES] += expired
-                value = sources[source, VAL_BYTES] + start
-                ends = sources[source, VAL_BYTES] + load_i64(sources[source, VAL_OFFSETS] + 8 * sources[source, COUNT])
+                value = word(source_at, VAL_BYTES) + start
+                ends = word(source_at, VAL_BYTES) + load_i64(word(source_at, VAL_OFFSETS) + 8 * word(source_at, COUNT))
                 if value + size + SLACK <= ends:
                     copy_loose(out[VAL_BYTES] + values_at, value, size)
                 else:
@@ -244,7 +249,7 @@ def fuse(
                 keys_at += head_len
                 store_u64(out[SEQ] + 8 * rows, seq)
                 store_u8(out[FLAGS] + rows, flags)
-                store_i64(out[CREATE_TS] + 8 * rows, load_i64(sources[source, CREATE_TS] + 8 * row))
+                store_i64(out[CREATE_TS] + 8 * rows, load_i64(word(source_at, CREATE_TS) + 8 * row))
                 store_i64(out[EXPIRE_TS] + 8 * rows, expires)
                 rows += 1
                 store_i64(out[KEY_OFFSETS] + 8 * rows, keys_at)
@@ -256,10 +261,10 @@ def fuse(
         has_key = True
         key = head
         key_len = head_len
-        key_high = np.uint64(sources[source, HEAD_HIGH])
+        key_high = np.uint64(word(source_at, HEAD_HIGH))
         last_seq = seq
-        sources[source, AT] = row + 1
-        if row + 1 == sources[source, COUNT]:
+        set_word(source_at, AT, row + 1)
+        if row + 1 == word(source_at, COUNT):
             state[SOURCE] = source
             status = STARVED
             break
