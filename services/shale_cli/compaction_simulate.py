@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to the noun."""
     app.command(
         epilog="Examples:  shale compaction simulate --rate 5MiB --overwrites 0.9 --initial-keys 50000000  |  "
-        "shale compaction simulate --policy leveled --policy leveled:level_size_multiplier=4 --plot out.html  |  "
+        "shale compaction simulate --policy leveled --policy leveled:level_size_multiplier=10 --plot out.html  |  "
         "shale compaction simulate --from-database -u s3://bucket/db"
     )(simulate)
 

@@ -35,7 +35,8 @@ class Leveled:
         min_compaction_sources: so many L0s of a tree start a merge.
         max_compaction_sources: the most L0s, or runs, of one merge; at least 2.
         level_base_bytes: the largest run of level 1; about what the L0s of one merge hold.
-        level_size_multiplier: how much larger the runs of the next level may be; at least 2.
+        level_size_multiplier: how much larger the runs of the next level may be; at least 2.  The default is small,
+            because whole runs are merged, and an object store bills what is written.
         max_extra_runs: runs beyond the number of levels, at which L0s wait until runs have been merged.
 
     Raises:
@@ -45,7 +46,7 @@ class Leveled:
     min_compaction_sources: int = 4
     max_compaction_sources: int = 8
     level_base_bytes: int = 256 * _MIB
-    level_size_multiplier: float = 10.0
+    level_size_multiplier: float = 4.0
     max_extra_runs: int = 4
 
     def __post_init__(self) -> None:

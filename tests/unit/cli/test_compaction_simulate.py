@@ -111,9 +111,9 @@ def test_mistakes_are_told_before_anything_is_simulated(capsys, arguments, named
 
 
 def test_policies_take_the_lifetime_of_the_load():
-    named = parse_policies(["leveled:level_size_multiplier=4", "time_window:window=2h"], "1d")
+    named = parse_policies(["leveled:level_size_multiplier=8", "time_window:window=2h"], "1d")
     assert [each.policy for each in named] == [
-        Leveled(level_size_multiplier=4.0),
+        Leveled(level_size_multiplier=8.0),
         TimeWindow(window_s=7200.0, default_ttl_s=86400.0),
     ]
 

@@ -1,6 +1,7 @@
 """Settings become options, with SlateDB's names (docs/operations.md 13)."""
 
 from operator import concat
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from shale.compaction.leveled import Leveled
 from shale.compaction.size_tiered import SizeTiered
 from shale.compaction.time_window import TimeWindow
 from shale.errors import InvalidRequestError
+from shale.service.scheduler_section import POLICY_NAMES, SchedulerSection, takes
 from shale.service.settings import SettingsError, load
 from shale.types import Compression
 from shale_compactor.execution.transforms import NO_TRANSFORMS
@@ -84,8 +86,8 @@ SCHEDULER = "compactor_options.scheduler_options."
         pytest.param((), SizeTiered(), id="size-tiered unless told otherwise"),
         pytest.param(("policy=leveled",), Leveled(), id="leveled"),
         pytest.param(
-            ("policy=leveled", "level_base_bytes=64MiB", "level_size_multiplier=4", "max_compaction_sources=6"),
-            Leveled(level_base_bytes=64 * 1024 * 1024, level_size_multiplier=4.0, max_compaction_sources=6),
+            ("policy=leveled", "level_base_bytes=64MiB", "level_size_multiplier=8", "max_compaction_sources=6"),
+            Leveled(level_base_bytes=64 * 1024 * 1024, level_size_multiplier=8.0, max_compaction_sources=6),
             id="its options",
         ),
         pytest.param(
@@ -140,3 +142,13 @@ def test_boundary_files_are_not_switched_off_by_accident():
         options(*off)
     sure = load(CompactorSettings, [*URL, *off, "--set", "boundary_files_off_acknowledged=true"]).settings
     assert not sure.protocol().boundary_files_enabled
+
+
+def test_every_option_of_every_policy_is_told_to_operators():
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text().partition("## 16.")[2]
+    for name in set(SchedulerSection.model_fields) - {"policy"}:
+        takers = [policy for policy in POLICY_NAMES if takes(policy, name)]
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        told = row.split("|")[2]
+        assert all(f"`{policy}`" in told for policy in takers) or told.strip() == "all", name
+        assert (len(takers) == len(POLICY_NAMES)) == (told.strip() == "all"), name
