@@ -6,12 +6,15 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
-F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_SEEDS = 8
+SEEDS_PER_CASE = 50
+"""Of a deep run: pytest keeps some kilobytes about every case until the end."""
+
+Test = Callable[[int], object]
 
 
 def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
@@ -22,10 +25,29 @@ def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
     return list(range(int(os.environ.get("SHALE_SIM_SEEDS") or default)))
 
 
-def simulated(test: F) -> F:
-    """Parametrise ``seed``."""
-    marked: F = pytest.mark.parametrize("seed", seeds())(test)
+def simulated(test: Test) -> Callable[[int | range], None]:
+    """Parametrise ``seed``: a few seeds are a case each, many are run in blocks that stop at the first failure."""
+
+    def run(seed: int | range) -> None:
+        for each in seed if isinstance(seed, range) else (seed,):
+            try:
+                test(each)
+            except BaseException as error:
+                error.add_note(f"seed {each}: make sim SEED={each}")
+                raise
+
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    run.__module__ = test.__module__
+    marked: Callable[[int | range], None] = pytest.mark.parametrize("seed", _cases(seeds()))(run)
     return marked
+
+
+def _cases(chosen: list[int]) -> list[Any]:
+    if len(chosen) <= SEEDS_PER_CASE:
+        return list(chosen)
+    blocks = [chosen[start : start + SEEDS_PER_CASE] for start in range(0, len(chosen), SEEDS_PER_CASE)]
+    ranges = [range(block[0], block[-1] + 1) for block in blocks]
+    return [pytest.param(block, id=f"{block.start}-{block.stop - 1}") for block in ranges]
 
 
 @pytest.fixture(autouse=True)

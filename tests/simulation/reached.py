@@ -15,9 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-import pytest
-
-from tests.simulation.conftest import seeds
+from tests.simulation.conftest import simulated
 
 ENOUGH_SEEDS = 32
 """A situation that a quarter of the seeds produce is missed by that many once in ten thousand times."""
@@ -54,10 +52,10 @@ class Reached:
 Row = Callable[[int, Reached], None]
 
 
-def row(*situations: str, within: int = ENOUGH_SEEDS) -> Callable[[Row], Callable[[int], None]]:
+def row(*situations: str, within: int = ENOUGH_SEEDS) -> Callable[[Row], Callable[[int | range], None]]:
     """Parametrise ``seed``; ``within`` seeds together must meet every situation, fewer need not."""
 
-    def decorate(test: Row) -> Callable[[int], None]:
+    def decorate(test: Row) -> Callable[[int | range], None]:
         reached = Reached(test.__name__, situations, within)
 
         def run(seed: int) -> None:
@@ -66,8 +64,9 @@ def row(*situations: str, within: int = ENOUGH_SEEDS) -> Callable[[Row], Callabl
 
         run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
         run.__module__ = test.__module__
-        run.reached = reached  # type: ignore[attr-defined]
-        return pytest.mark.parametrize("seed", seeds())(run)
+        marked = simulated(run)
+        marked.reached = reached  # type: ignore[attr-defined]
+        return marked
 
     return decorate
 

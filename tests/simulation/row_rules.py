@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 from shale.format.block import decode_blocks
 from shale.format.index import decode_index
-from shale.format.manifest import decode_manifest
-from shale.format.names import parse_manifest_key, sst_key
+from shale.format.names import sst_key
 from shale.format.section import open_section
 from shale.kernels.rows import entries_from_rows
 from shale.testing.history import Mutation
+from shale.testing.sequenced_rules import SequencedRules
 from shale.testing.simulation import Simulation
 from shale.types import FLAG_EXPIRE_TS, Entry, Manifest, Sst, SstView, Tree
 
@@ -23,8 +23,9 @@ class RowRules:
     purpose: it is known by a compactor's step that removes sources and puts nothing in their place.
     """
 
-    def __init__(self, root: str = "db") -> None:
-        self.root = root
+    def __init__(self, manifests: SequencedRules[Manifest]) -> None:
+        """``manifests`` has decoded every version before this rule sees it."""
+        self._manifests = manifests
         self.latest_id = 0
         self.drained: set[bytes] = set()
         self._flushed: dict[bytes, dict[bytes, Versions]] = defaultdict(lambda: defaultdict(dict))
@@ -34,12 +35,10 @@ class RowRules:
 
     def after(self, mutation: Mutation, sim: Simulation) -> None:
         """See ``Rules``."""
-        manifest_id = parse_manifest_key(self.root, mutation.key)
-        if manifest_id is None or mutation.op == "delete" or manifest_id <= self.latest_id:
+        if self._manifests.latest_id == self.latest_id:
             return
-        self.latest_id = manifest_id
-        assert mutation.data is not None
-        manifest = decode_manifest(mutation.data)
+        self.latest_id = self._manifests.latest_id
+        manifest = self._manifests.latest
         for prefix, tree in manifest.trees():
             if mutation.role == "compactor" and self._is_drained(prefix, tree):
                 self.drained.add(prefix)

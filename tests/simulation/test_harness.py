@@ -1,8 +1,10 @@
 """The harness itself: time, freezing, killing, replay, and what it must notice."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import anyio
@@ -14,6 +16,7 @@ from shale.store.port import CREATE
 from shale.testing.sim_store import Fault
 from shale.testing.simulation import SimProcess, Simulation, SimulationError
 from shale.testing.swarm import SimOptions
+from tests.simulation.lsm import compactor, writer
 from tests.simulation.toy import Acknowledged, collector, contender, final_value, toy_rules
 
 INSTANT = SimOptions(latency_s=0.0)
@@ -171,3 +174,18 @@ def test_a_seed_replays_in_another_process_with_another_hash_seed() -> None:
         [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == one_history(5)
+
+
+def test_a_simulation_is_forgotten_once_it_is_closed() -> None:
+    """Thousands of seeds run in one process; what one of them had in its store must not stay."""
+
+    def run() -> "weakref.ref[Simulation]":
+        with Simulation(1) as sim:
+            sim.start(compactor, role="compactor")
+            sim.start(writer, role="writer", flushes=4)
+            sim.run(minutes=5)
+            return weakref.ref(sim)
+
+    forgotten = run()
+    gc.collect()
+    assert forgotten() is None

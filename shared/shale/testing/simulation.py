@@ -52,7 +52,16 @@ from shale.testing.virtual_loop import LivelockError, VirtualLoop, deterministic
 
 __all__ = ["Rules", "SimProcess", "Simulation", "SimulationError"]
 
-_SHARED_METRICS = Metrics()
+
+class _Unscraped(Metrics):
+    """Metrics that nobody scrapes: a hook would keep the whole simulation that it belongs to alive."""
+
+    def before_scrape(self, hook: Callable[[], None]) -> None:
+        """See ``Metrics``."""
+
+
+_SHARED_METRICS = _Unscraped()
+"""One for all simulations, because children are slow to make."""
 _CLOSING_S = 1e5
 _CLOSING_ROUNDS = 10
 
