@@ -4,7 +4,7 @@ A policy has no memory, so it would propose the same job again at the next tick.
 back: as soon as another L0 or run changes what should be merged, the tree is compacted again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from shale.compaction.specs import Source, sources_of
@@ -21,6 +21,6 @@ def withhold(
     return kept | {frozenset(sources_of(entry.spec)): now_s + hold_s for entry in cancelled}
 
 
-def without_withheld(specs: Iterable[CompactionSpec], withheld: Collection[Sources]) -> list[CompactionSpec]:
-    """The proposals that nobody has just cancelled."""
-    return [spec for spec in specs if frozenset(sources_of(spec)) not in withheld]
+def without_withheld(specs: Iterable[CompactionSpec], withheld: Collection[Sources]) -> Iterator[CompactionSpec]:
+    """The proposals that nobody has just cancelled, made as they are asked for."""
+    return (spec for spec in specs if frozenset(sources_of(spec)) not in withheld)

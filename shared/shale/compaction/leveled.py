@@ -16,7 +16,7 @@ So a tree has at most as many runs as levels and ``max_extra_runs`` more, a row 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -57,7 +57,7 @@ class Leveled:
             positive_problems("max_extra_runs", self.max_extra_runs),
         )
 
-    def plan(self, manifest: Manifest, compactions: Compactions) -> list[TieredSpec]:
+    def plan(self, manifest: Manifest, compactions: Compactions) -> Iterator[TieredSpec]:
         """See ``CompactionScheduler``."""
         return propose(manifest, compactions, self._pick)
 

@@ -4,7 +4,7 @@ A tree with enough L0s merges its oldest ones into a fresh run.  Otherwise neigh
 merged into the oldest of them.  A merge waits while its result would join a tier that is full already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shale.compaction.option_checks import positive_problems, refuse, source_count_problems
@@ -35,7 +35,7 @@ class SizeTiered:
             positive_problems("include_size_threshold", self.include_size_threshold),
         )
 
-    def plan(self, manifest: Manifest, compactions: Compactions) -> list[TieredSpec]:
+    def plan(self, manifest: Manifest, compactions: Compactions) -> Iterator[TieredSpec]:
         """See ``CompactionScheduler``."""
         return propose(manifest, compactions, self._pick)
 

@@ -17,13 +17,13 @@ policies, are no times; such runs are as old as their newest SST, and in windows
 **Now** is the newest time that the manifest knows: its clock tick, if that is in milliseconds since 1970, or an L0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from shale.compaction.option_checks import positive_problems, ratio_problems, refuse, source_count_problems
 from shale.compaction.size_tiered import similar_count
-from shale.compaction.time_window_ages import Ages, ages_of, run_id_at
+from shale.compaction.time_window_ages import Ages, ages_of, now_of, run_id_at
 from shale.compaction.tree_plan import Sized, TreePlan, merge_of, propose, run_id
 from shale.types import Compactions, Manifest, RunId, TieredSpec
 
@@ -73,10 +73,17 @@ class TimeWindow:
             f"after default_ttl {ttl_s:g} s: choose a longer window, or more of them",
         )
 
-    def plan(self, manifest: Manifest, compactions: Compactions) -> list[TieredSpec]:
+    def plan(self, manifest: Manifest, compactions: Compactions) -> Iterator[TieredSpec]:
         """See ``CompactionScheduler``."""
-        ages = {prefix: ages_of(manifest, tree, self.window_s) for prefix, tree in manifest.trees()}
-        return propose(manifest, compactions, lambda tree, fresh: self._pick(tree, ages[tree.segment], fresh))
+        now = now_of(manifest)
+        ages: dict[bytes, Ages] = {}
+
+        def pick(tree: TreePlan, fresh: RunId) -> TieredSpec | None:
+            if tree.segment not in ages:
+                ages[tree.segment] = ages_of(tree.tree, now, self.window_s)
+            return self._pick(tree, ages[tree.segment], fresh)
+
+        return propose(manifest, compactions, pick)
 
     def _pick(self, tree: TreePlan, ages: Ages, fresh: RunId) -> TieredSpec | None:
         groups = _groups(tree, ages)

@@ -6,6 +6,7 @@ Positions are those of the tree: newest first.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
+from typing import NamedTuple
 
 from shale.types import Manifest, RunId, SstView, Tree
 
@@ -54,19 +55,31 @@ class Ages:
         return (window + 1) * self.window_s
 
 
-def ages_of(manifest: Manifest, tree: Tree, window_s: float) -> Ages:
-    """Read the times of a tree; *now* is the newest time that the manifest knows of."""
+class Now(NamedTuple):
+    """The newest time that a manifest knows of, and its clock tick (0 if it is no time), in seconds since 1970."""
+
+    newest_s: int
+    tick_s: int
+
+
+def now_of(manifest: Manifest) -> Now:
+    """Read what time it is for a policy."""
     tick_s = manifest.last_l0_clock_tick // _MS
     if not _FIRST_TIME_S <= tick_s <= _LAST_TIME_S:
         tick_s = 0
+    newest_l0_s = max((_second(view) for _, tree in manifest.trees() for view in tree.l0), default=0)
+    return Now(max(tick_s, newest_l0_s), tick_s)
+
+
+def ages_of(tree: Tree, now: Now, window_s: float) -> Ages:
+    """Read the times of a tree."""
     written_s = tuple(max((_second(view) for view in run.ssts), default=None) for run in tree.compacted)
     l0_s = _falling(_second(view) for view in tree.l0)
     run_s = _falling(_run_seconds(tree, written_s, window_s))
-    newest_l0_s = max((_second(view) for _, each in manifest.trees() for view in each.l0), default=0)
     return Ages(
         window_s=window_s,
-        newest_window=int(max(tick_s, newest_l0_s, *run_s[:1]) // window_s),
-        tick_s=tick_s,
+        newest_window=int(max((now.newest_s, *run_s[:1])) // window_s),
+        tick_s=now.tick_s,
         l0_seconds=l0_s,
         l0_windows=tuple(int(second // window_s) for second in l0_s),
         run_windows=tuple(int(second // window_s) for second in run_s),

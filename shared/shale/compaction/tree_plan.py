@@ -4,7 +4,7 @@ Every policy is a ``Pick``: the next merge that it wants of one tree, or ``None`
 in turn until it wants nothing more, so that no tree waits for another one's whole list.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ Pick = Callable[[TreePlan, RunId], TieredSpec | None]
 """The next merge of a tree; the second argument is the lowest id that a new run may have."""
 
 
-def propose(manifest: Manifest, compactions: Compactions, pick: Pick) -> list[TieredSpec]:
+def propose(manifest: Manifest, compactions: Compactions, pick: Pick) -> Iterator[TieredSpec]:
     """All merges that ``pick`` wants, the tree with the most L0s first, one per tree and pass."""
     active = [entry.spec for entry in compactions.entries if entry.is_active]
     fresh: int = fresh_run_id(manifest, compactions)
@@ -56,7 +56,6 @@ def propose(manifest: Manifest, compactions: Compactions, pick: Pick) -> list[Ti
     trees.sort(key=lambda tree: -len(tree.l0))
     for tree in trees:
         tree.taken.update(*(touched_by(spec) for spec in active if spec.segment == tree.segment))
-    picked: list[TieredSpec] = []
     waiting = trees
     while waiting:
         wanting: list[TreePlan] = []
@@ -64,12 +63,11 @@ def propose(manifest: Manifest, compactions: Compactions, pick: Pick) -> list[Ti
             spec = pick(tree, RunId(fresh))
             if spec is None:
                 continue  # Picks take sources away from their own tree only, so this one will want nothing later.
-            picked.append(spec)
             wanting.append(tree)
             tree.taken |= touched_by(spec)
             fresh = max(fresh, spec.destination + 1)
+            yield spec
         waiting = wanting
-    return picked
 
 
 def run_id(sized: Sized) -> RunId:

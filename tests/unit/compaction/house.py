@@ -1,6 +1,7 @@
 """Trees of any shape, and a database that flushes and compacts in one breath, for properties of policies."""
 
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from hypothesis import strategies as st
 
@@ -118,7 +119,7 @@ class Database:
     def submit(self, capacity: int) -> list[Compaction]:
         """Take proposals up to the capacity; every one of them must be allowed beside all others."""
         active = len(self.active)
-        picked = self.policy.plan(self.manifest, self.compactions)[: max(0, capacity - active)]
+        picked = list(islice(self.policy.plan(self.manifest, self.compactions), max(0, capacity - active)))
         return [self._accept(spec) for spec in picked]
 
     def try_accept(self, spec: CompactionSpec) -> None:

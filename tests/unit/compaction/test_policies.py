@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from shale.compaction.scheduler import CompactionScheduler
 from shale.compaction.specs import L0Source, RunSource, order_of
+from shale.compaction.tree_plan import TreePlan, propose
 from shale.errors import InvalidCompaction
-from shale.types import Manifest, RunId, TieredSpec
+from shale.types import Compactions, Manifest, RunId, Segment, TieredSpec, Tree
 from tests.unit.compaction.house import Database, leveled_policies, manifests, policies, time_window_policies
 
 SEEDS = st.integers(0, 2**32)
@@ -61,7 +62,7 @@ def test_a_finite_load_ends(policy, manifest, seed):
             assert all(len(tree.l0) < policy.min_compaction_sources for _, tree in database.manifest.trees())
             return
         database.finish(rng.choice(database.active), kept=rng.choice((0.0, 0.5, 1.0)))
-    pytest.fail(f"still at work: {policy.plan(database.manifest, database.compactions)}")
+    pytest.fail(f"still at work: {list(policy.plan(database.manifest, database.compactions))}")
 
 
 @dataclass
@@ -103,3 +104,16 @@ def test_time_window_keeps_about_one_run_per_window(policy, seed):
     load = under_load(policy, random.Random(seed))
     archive = math.log(load.total_bytes, policy.include_size_threshold)
     assert load.most_runs <= policy.max_windows + 2 * policy.max_compaction_sources + archive
+
+
+def test_proposals_are_made_as_they_are_asked_for():
+    """With thousands of segments nobody may wait for what there is no capacity for."""
+    asked: list[bytes] = []
+
+    def pick(tree: TreePlan, fresh: RunId) -> TieredSpec:
+        asked.append(tree.segment)
+        return TieredSpec(segment=tree.segment, sorted_runs=(RunId(0),), destination=fresh)
+
+    segments = tuple(Segment(prefix=b"%03d" % number, tree=Tree()) for number in range(500))
+    assert next(propose(Manifest(segments=segments), Compactions(), pick)).destination == 0
+    assert asked == [b""]

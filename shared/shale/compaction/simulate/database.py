@@ -1,6 +1,7 @@
 """The simulated database: a real manifest and real compactions, whose SSTs have sizes and simulated rows."""
 
 from dataclasses import replace
+from itertools import islice
 
 from shale.compaction.apply import with_run
 from shale.compaction.entries import finished, with_entries, with_entry
@@ -73,8 +74,8 @@ class Database:
     def schedule(self, policy: CompactionScheduler, jobs: int, now_s: float) -> list[Compaction]:
         """Start what the policy proposes and there is capacity for."""
         started: list[Compaction] = []
-        room = jobs - self.active
-        for spec in policy.plan(self.manifest, self.compactions)[:room] if room > 0 else ():
+        room = max(0, jobs - self.active)
+        for spec in islice(policy.plan(self.manifest, self.compactions), room):
             entry = self._try_start(spec, now_s)
             if entry is not None:
                 started.append(entry)
