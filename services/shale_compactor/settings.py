@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.scheduler_section import SchedulerSection
-from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section
+from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section, Texts
 from shale.service.settings import DaemonSettings
 from shale.sst.options import SstOptions
 from shale.types import Compression
@@ -52,7 +52,7 @@ class WorkerSection(Section):
     merge_passthrough: bool = Field(
         default=True, description="Without an operator, keep merge operands as they are; off: jobs that meet one fail."
     )
-    compaction_filters: tuple[str, ...] = Field(
+    compaction_filters: Texts = Field(
         default=(), description="Registered names or module:attribute; each filter sees what the one before left."
     )
     name: str = Field(default_factory=gethostname, description="The label worker of metrics; stable over restarts.")

@@ -1,5 +1,6 @@
 """The sections of settings that all daemons share, and the types of their values."""
 
+import tomllib
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
@@ -23,6 +24,18 @@ def _bytes(value: Any) -> int:
         raise ValueError(str(error)) from error
 
 
+def _texts(value: Any) -> Any:
+    """A list from a variable: parts between commas, or written as in a file."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"is no list: {error}") from error
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
 def _positive(value: float) -> float:
     if value <= 0:
         raise ValueError("must be greater than 0")
@@ -36,6 +49,9 @@ PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
 
 Bytes = Annotated[int, BeforeValidator(_bytes, json_schema_input_type=str | int)]
 """A size such as ``64MiB`` or ``64MB``; plain numbers are bytes."""
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
+"""A list of texts; from the environment ``a,b``."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

@@ -152,3 +152,9 @@ def test_every_option_of_every_policy_is_told_to_operators():
         told = row.split("|")[2]
         assert all(f"`{policy}`" in told for policy in takers) or told.strip() == "all", name
         assert (len(takers) == len(POLICY_NAMES)) == (told.strip() == "all"), name
+
+
+@pytest.mark.parametrize("text", ["builtins:dict, builtins:list", '["builtins:dict", "builtins:list"]'])
+def test_a_list_of_filters_from_the_environment(monkeypatch, text):
+    monkeypatch.setenv("SHALE_COMPACTOR_OPTIONS__WORKER__COMPACTION_FILTERS", text)
+    assert [each.make for each in transforms().filters] == [dict, list]
