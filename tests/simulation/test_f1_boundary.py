@@ -10,7 +10,8 @@ from shale.errors import FencedError, InvalidObjectState, ObjectUpdateTimeout, P
 from shale.protocol.boundary import Boundary
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.transactional import Fenceable
-from shale.testing.sim_store import Fault, Moment
+from shale.testing.faults import Fault
+from shale.testing.sim_store import Moment
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.conftest import simulated

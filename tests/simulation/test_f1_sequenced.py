@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from shale.errors import CorruptionError, ObjectVersionBehindBoundary, ObjectVersionExists
-from shale.testing.sim_store import Fault
+from shale.testing.faults import Fault
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.conftest import seeds, simulated

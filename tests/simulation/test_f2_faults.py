@@ -10,8 +10,8 @@ from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestSto
 from shale.protocol.wal_store import WalStore
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.testing.database_rules import DatabaseRules
+from shale.testing.faults import Fault
 from shale.testing.sim_process import START_MS, SimProcess
-from shale.testing.sim_store import Fault
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.conftest import simulated

@@ -16,7 +16,7 @@ from shale.protocol.checkpoints import remove_expired_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.options import SstOptions
 from shale.testing.database_rules import DatabaseRules
-from shale.testing.sim_store import Fault
+from shale.testing.faults import Fault
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Row

@@ -9,8 +9,9 @@ import anyio
 
 from shale.errors import FencedError
 from shale.format.manifest import decode_manifest
+from shale.testing.faults import Fault
 from shale.testing.history import Mutation
-from shale.testing.sim_store import Fault, Moment
+from shale.testing.sim_store import Moment
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import CompactionStatus, RunId, TieredSpec

@@ -4,7 +4,8 @@ import random
 from dataclasses import replace
 
 from shale.compaction.entries import with_status
-from shale.testing.sim_store import Fault, Moment
+from shale.testing.faults import Fault
+from shale.testing.sim_store import Moment
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Compaction, CompactionStatus, RunId, TieredSpec, Ulid

@@ -13,9 +13,9 @@ from shale.format.names import boundary_key, compactions_key, manifest_key, sst_
 from shale.protocol.versioned_store import VersionedStore
 from shale.store.port import CREATE, OVERWRITE, ObjectStore
 from shale.testing.database_rules import DatabaseRules
+from shale.testing.faults import Fault
 from shale.testing.history import Mutation
 from shale.testing.sim_process import START_MS
-from shale.testing.sim_store import Fault
 from shale.testing.simulation import SimProcess, Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from shale.types import (

@@ -13,7 +13,7 @@ import pytest
 
 from shale.errors import ProtocolPanic
 from shale.store.port import CREATE
-from shale.testing.sim_store import Fault
+from shale.testing.faults import Fault
 from shale.testing.simulation import SimProcess, Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from tests.simulation.lsm import compactor, writer

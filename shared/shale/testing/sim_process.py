@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from shale.env import Env, InlineCpu
 from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore
-from shale.testing.sim_store import Fault, Moment, SimStore
+from shale.testing.faults import Fault
+from shale.testing.sim_store import Moment, SimStore
 from shale.testing.virtual_loop import PROCESS, VirtualLoop
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from shale.errors import ShaleError, UnavailableError
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, PutMode, Unchanged
+from shale.testing.faults import Fault, matches
 from shale.testing.swarm import SimOptions
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ class Moment(Enum):
     AFTER = "took effect, not answered yet"
 
 
-class Fault(Enum):
-    """How one request goes wrong."""
-
-    BEFORE = "fails, nothing happened"
-    AFTER = "happens, the answer is lost"
-    LATE = "fails, happens later"
-
-
 @dataclass(slots=True)
 class Hook:
     """Something to do, once, at a certain request of a process."""
@@ -50,7 +43,7 @@ class Hook:
 
     def takes(self, moment: Moment, op: str, key: str) -> bool:
         """Whether this is the request; counts the ones to skip."""
-        if moment is not self.moment or self.op not in {op, "*"} or self.key_part not in key:
+        if moment is not self.moment or not matches(self.op, self.key_part, op, key):
             return False
         self.skip -= 1
         return self.skip < 0
@@ -232,7 +225,7 @@ class SimStore:
         return self._rng.uniform(0.0, self.options.latency_s)
 
     def _delay_s(self, request: _Request[Any]) -> float:
-        return sum(s for op, part, s in self._delays if op in {request.op, "*"} and part in request.key)
+        return sum(seconds for op, part, seconds in self._delays if matches(op, part, request.op, request.key))
 
     def _fault(self, request: _Request[Any]) -> Fault | None:
         for hook in self._faults:

@@ -11,9 +11,10 @@ import pytest
 import shale
 from shale.engine.db_reader import DbReader
 from shale.errors import ClosedError, FencedError, InvalidCheckpointLifetime, InvalidRequestError, UnavailableError
-from shale.store.faults import Fault, FaultPlan, FaultyStore, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
+from shale.testing.faults import Fault
+from shale.testing.faulty_store import FaultPlan, FaultyStore, Rule
 
 Story = Callable[[MemoryStore], Awaitable[None]]
 

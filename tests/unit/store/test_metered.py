@@ -7,12 +7,13 @@ import pytest
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import AlreadyExists
 from shale.store.connect import connect
-from shale.store.faults import Fault, FaultyStore, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.port import CREATE
 from shale.store.preflight import require_safe_store
 from shale.telemetry.metrics import Metrics
+from shale.testing.faults import Fault
+from shale.testing.faulty_store import FaultyStore, Rule
 
 pytestmark = pytest.mark.anyio
 ENV = Env(SystemClock(), random.Random(3), InlineCpu())

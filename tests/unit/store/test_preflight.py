@@ -8,12 +8,13 @@ import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import AccessDenied, StoreUnsafe, UnavailableError
-from shale.store.faults import Fault, FaultPlan, FaultyStore, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
 from shale.store.port import OVERWRITE, Create, ObjectStore, Update
 from shale.store.preflight import check_store, require_safe_store
 from shale.store.retry import RetryingStore
+from shale.testing.faults import Fault
+from shale.testing.faulty_store import FaultPlan, FaultyStore, Rule
 
 pytestmark = pytest.mark.anyio
 ENV = Env(SystemClock(), random.Random(3), InlineCpu())

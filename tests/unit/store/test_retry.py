@@ -10,12 +10,13 @@ import pytest
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableError
 from shale.store import retry
-from shale.store.faults import Fault, FaultPlan, FaultyStore, Request, Rule
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
 from shale.store.port import CREATE, PUT_ID, Got, ObjectMeta, Update
 from shale.store.retry import RetryingStore
 from shale.telemetry.log import RateLimit
+from shale.testing.faults import Fault
+from shale.testing.faulty_store import FaultPlan, FaultyStore, Request, Rule
 
 pytestmark = pytest.mark.anyio
 

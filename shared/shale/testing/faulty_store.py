@@ -1,17 +1,16 @@
-"""A store that misbehaves on purpose: for tests and for the simulation.
+"""A store that misbehaves on purpose under real time, around any other store.
 
 Requests travel: there is a delay before the effect and another before the answer.  They fail before the effect
 (nothing happened), after it (the lost answer), or late (an error now, the effect some requests later, like a put that
 a proxy still held).  A whole process can freeze: it sends nothing and hears nothing, while what is on its way still
 arrives.  Every choice comes from the ``rng`` that was passed in, so one seed gives one history.
 
-Put it under ``RetryingStore``, one for each simulated process, all over one ``MemoryStore``.
+Put it under ``RetryingStore``.  Simulations have ``shale.testing.sim_store``.
 """
 
 import random  # noqa: TID251 - only the type; the instance is injected
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TypeVar
 
 import anyio
@@ -21,16 +20,9 @@ from shale.store.failures import RequestFailed
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
 from shale.telemetry.error_types import ErrorType
+from shale.testing.faults import Fault, matches
 
 T = TypeVar("T")
-
-
-class Fault(Enum):
-    """How one request goes wrong."""
-
-    BEFORE = "fails, and nothing happened"
-    AFTER = "happens, and the answer is lost"
-    LATE = "fails, and happens later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +67,7 @@ class Rule:
 
     def takes(self, request: Request) -> bool:
         """Whether this request is the rule's; counts it."""
-        if self.times <= 0 or (self.op is not None and self.op != request.op) or self.key_contains not in request.key:
+        if self.times <= 0 or not matches(self.op, self.key_contains, request.op, request.key):
             return False
         if self.skip > 0:
             self.skip -= 1
