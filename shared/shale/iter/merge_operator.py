@@ -144,7 +144,10 @@ class OperandRefusal:
             operands = np.flatnonzero(rows.flags & np.uint8(FLAG_MERGE))
             if len(operands):
                 key = format_key(rows.key(int(operands[0])))
-                raise MergeOperatorMissing(f"key {key} has merge operands, and there is no merge operator to fold them")
+                raise MergeOperatorMissing(
+                    f"key {key} has merge operands: give the compaction their merge_operator, or let them pass "
+                    "with merge_passthrough"
+                )
         return rows
 
 
