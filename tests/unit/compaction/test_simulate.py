@@ -8,6 +8,7 @@ import pytest
 from shale.compaction.leveled import Leveled
 from shale.compaction.simulate.load import Keys, Load, RecordedFlush, recorded_flushes
 from shale.compaction.simulate.machine import Machine
+from shale.compaction.simulate.requests import job_requests
 from shale.compaction.simulate.rows import NEVER, RowSet, merged
 from shale.compaction.simulate.simulation import simulate
 from shale.compaction.size_tiered import SizeTiered
@@ -105,6 +106,19 @@ def test_more_rows_change_little():
     )
     assert few.write_amplification == pytest.approx(many.write_amplification, rel=0.03)
     assert few.space_amplification == pytest.approx(many.space_amplification, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "requests"),
+    [
+        pytest.param([50_000] * 4, 200_000, 4 + 4 * 4 + 4 * 3, id="four small L0s in four ranges, as the engine does"),
+        pytest.param([400 * MIB, 40 * MIB], 440 * MIB, 3 + 110 + 2 * 2 + 55, id="one range beside a large run"),
+        pytest.param([64 * MIB] * 8, 0, 8 + 8 * 16, id="nothing is left"),
+        pytest.param([0, 0], 0, 2, id="runs without rows"),
+    ],
+)
+def test_requests_of_a_job(inputs, output, requests):
+    assert job_requests(inputs, output, 256 * MIB) == requests + 22
 
 
 def test_a_recorded_load_is_flushed_as_it_was():

@@ -75,8 +75,10 @@ class Simulation:
                 self._push_flush()
                 self._flush_waiting()
             case _Done(entry=entry, output=output):
+                sizes = self._database.input_bytes(entry)
                 size = self._database.commit(entry, output, self._now_s)
                 self._compacted += size
+                self._requests += job_requests(sizes, size, self._machine.max_sst_bytes)
                 self._flush_waiting()
                 self._schedule()
             case _:
@@ -98,8 +100,6 @@ class Simulation:
             sizes, output = self._database.input_bytes(entry), self._database.output_of(entry)
             self._jobs += 1
             self._read += sum(sizes)
-            # Rows that stay have the sizes that they had, so the output is at most the input.
-            self._requests += job_requests(sizes, sum(sizes), self._machine.max_sst_bytes)
             self._push(self._now_s + sum(sizes) / self._machine.throughput_bytes_s, _Done(entry, output))
 
     def _pass(self, until_s: float) -> None:
