@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -100,6 +101,14 @@ async def worker(process: SimProcess, *, options: WorkerOptions, job: Callable[[
     await Worker(manifests, compactions, job(process), process.env, options, metrics=process.metrics).run()
 
 
+async def stopping_worker(process: SimProcess) -> None:
+    """Stops as a daemon does after SIGTERM, in the middle of its job."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(worker, process, options=WorkerOptions(), job=LongJob))
+        await anyio.sleep(150)
+        tasks.cancel_scope.cancel()
+
+
 async def coordinator(process: SimProcess) -> None:
     store = RetryingStore(SlowStore(process.network), process.env)  # type: ignore[arg-type]
     options = replace(OPTIONS, embedded_worker=False)
@@ -175,6 +184,20 @@ def test_two_workers_do_not_crowd_each_other_out() -> None:
     assert len({job for _, job in heartbeats(sim)}) == 2
     assert max(gaps(sim)) < TIMEOUT_S
     assert reclaims(sim) == 0
+
+
+def test_a_stopping_worker_has_time_to_give_its_jobs_back() -> None:
+    """One write, also here: the next worker does not have to wait for the timeout."""
+    with Simulation(1) as sim:
+        sim.start(create, "admin", jobs=1)
+        sim.run(seconds=10)
+        sim.start(coordinator, "boss", role="compactor")
+        stopped = sim.start(stopping_worker, "slow", role="worker")
+        sim.run(seconds=200)
+    assert stopped.has_ended
+    last = decode_compactions(versions_of(sim)[-1].data or b"", path="")
+    assert [entry.status for entry in last.entries] == [CompactionStatus.SCHEDULED]
+    assert [sub.range for sub in last.entries[0].ctx.subcompactions] == [EVERYTHING]  # type: ignore[union-attr]
 
 
 def test_merges_cannot_hold_heartbeats_up() -> None:

@@ -16,7 +16,7 @@ from shale.service.process import Process
 from shale_compactor.execution.executor import Executor
 from shale_compactor.poll_check import poll_check
 from shale_compactor.worker.settings import WorkerSettings
-from shale_compactor.worker.worker import Worker
+from shale_compactor.worker.worker import LONGEST_POLL, Worker
 
 
 async def work(process: Process[WorkerSettings]) -> None:
@@ -57,7 +57,7 @@ async def work(process: Process[WorkerSettings]) -> None:
     )
     process.health.add_status(lambda: status(worker))
     process.on_reload.append(lambda new: worker.reconfigure(new.worker_options()))
-    interval_s = settings.compactor_options.worker.compactions_poll_interval
+    interval_s = LONGEST_POLL * settings.compactor_options.worker.compactions_poll_interval
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_run, worker, process.env, name="worker")

@@ -51,6 +51,7 @@ class Ledger:
         self.last_beat_s = -math.inf
         """Monotonic time at which the newest heartbeat was begun."""
         self._cautious_left = 0
+        self._is_in_doubt = False
 
     @property
     def is_open(self) -> bool:
@@ -121,6 +122,24 @@ class Ledger:
         """Give entries back with what they have finished."""
         return await self._write(lambda value: claims.release(value, progress, self._worker_id))
 
+    async def release_all(self) -> list[Ulid]:
+        """Give back whatever carries our name, also what an interrupted claim may have left; returns their ids.
+
+        Usually this is one write: whoever stops has little time, and a look at the newest version may take it all.
+        """
+        if self._stored is None:
+            return []
+        if self._is_in_doubt:
+            await self.refresh()
+        owned: list[Ulid] = []
+
+        def change(value: Compactions) -> Compactions | None:
+            owned[:] = claims.owned(value, self._worker_id)
+            return claims.release(value, dict.fromkeys(owned) | dict(self._progress()), self._worker_id)
+
+        await self._write(change)
+        return owned
+
     async def _write(self, change: claims.Edit, *, always: bool = False) -> Compactions:
         """Commit a change together with a heartbeat; a heartbeat alone only if that is what is asked for."""
         assert self._stored is not None, "refreshed before"
@@ -144,9 +163,11 @@ class Ledger:
 
         async with self._turn:
             started_s = self._env.clock.monotonic_s()
+            self._is_in_doubt = True  # and stays so, if this is cut short
             if self.is_contended:
                 await self._stored.catch_up()
             committed = await self._stored.apply(both)
+            self._is_in_doubt = False
         self._cautious_left = _CAUTIOUS_WRITES if tries > 1 else max(0, self._cautious_left - 1)
         if published is not None:
             self.last_beat_s, self._published = started_s, published

@@ -29,7 +29,7 @@ class WorkerOptions:
     retry_delay_s: float = 1.0
     retry_delay_max_s: float = 300.0
     max_job_attempts: int | None = None
-    release_timeout_s: float = 5.0
+    release_timeout_s: float = 10.0
 
 
 def check_heartbeats(options: WorkerOptions, timeout_s: float) -> None:

@@ -29,6 +29,8 @@ from shale_compactor.worker.reports import Reports
 from shale_compactor.worker.retries import Retries
 from shale_compactor.worker.running import RunningJob
 
+LONGEST_POLL = 1.5
+"""Looks for jobs are up to so many intervals apart, and one interval less at least."""
 _SECONDS_BETWEEN_PROGRESS_LINES = 10.0
 
 
@@ -94,13 +96,16 @@ class Worker:
         finally:
             # Whoever comes next goes on at once instead of waiting for our silence to be noticed.
             with anyio.move_on_after(self.options.release_timeout_s, shield=True):
-                await self._release_everything()
+                released = await self._ledger.release_all()
+                self._jobs.clear()
+                for job_id in released:
+                    self._reports.released(job_id)
 
     async def _polls(self, tasks: TaskGroup) -> None:
         while True:
             for job in await self.claim():
                 tasks.start_soon(self._execute, job, name=f"job.{job.plan.id}")
-            jitter = 0.5 + self._env.rng.random()
+            jitter = LONGEST_POLL - self._env.rng.random()
             await self._jobs_ready.wait(self.options.compactions_poll_interval_s * jitter)
 
     async def _heartbeats(self) -> None:
@@ -220,17 +225,6 @@ class Worker:
         self._reports.finished(job, outputs)
         self._results_ready.call()
         self._jobs_ready.call()
-
-    async def _release_everything(self) -> None:
-        """Give back whatever carries our name, also what a cancelled claim may have left."""
-        seen = await self._ledger.refresh() if self._ledger.is_open else None
-        if seen is None:
-            return
-        owned = claims.owned(seen, self.id)
-        await self._ledger.release(dict.fromkeys(owned) | self._progress())
-        self._jobs.clear()
-        for job_id in owned:
-            self._reports.released(job_id)
 
     def _progress(self) -> dict[Ulid, CompactionContext | None]:
         return {job_id: job.progress.context() for job_id, job in self._jobs.items()}

@@ -205,12 +205,34 @@ async def test_the_last_ssts_are_published_when_a_job_is_given_back():
     worker = house.worker()
     (job,) = await worker.claim()
     await house.executor.run(job.plan, job.progress)
-    await worker._release_everything()
+    assert await worker._ledger.release_all() == [ulid(9)]
     (free,) = (await house.stored()).entries
     assert (free.status, free.worker) == (S.SCHEDULED, None)
     assert [each.id for sub in free.ctx.subcompactions for each in sub.output_ssts] == [
         each.id for each in job.progress.outputs()
     ]
+
+
+async def test_a_claim_whose_answer_never_came_is_given_back(monkeypatch):
+    """The worker was stopped while its claim was on its way: it owns an entry that it does not know of."""
+    house = await scheduled(JOB)
+    worker = house.worker()
+    put = house.store.put
+
+    async def deaf(key, *args, **options):
+        await put(key, *args, **options)
+        await anyio.sleep_forever()
+
+    async def is_claimed():
+        return statuses(await house.stored()) == {9: S.RUNNING}
+
+    async with anyio.create_task_group() as tasks:
+        monkeypatch.setattr(house.store, "put", deaf)
+        tasks.start_soon(worker.run)
+        await eventually(is_claimed)
+        monkeypatch.setattr(house.store, "put", put)
+        tasks.cancel_scope.cancel()
+    assert statuses(await house.stored()) == {9: S.SCHEDULED}
 
 
 async def test_every_write_of_a_worker_is_a_heartbeat_for_all_its_jobs():
