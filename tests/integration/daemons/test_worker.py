@@ -50,14 +50,14 @@ def test_two_workers_execute_what_the_coordinator_schedules(tmp_path: Path) -> N
         running(WORKER, "--url", url, *QUICK, log=tmp_path / "second") as second,
     ):
         committed = other.wait_for("compaction.committed")
-        finished = [*first.lines("compaction.finished"), *second.lines("compaction.finished")]
-        assert committed["compaction_id"] in {line["compaction_id"] for line in finished}
         for worker in (first, second):
             assert worker.get("/readyz", port=worker.port("admin_port")) == (200, "ok\n")
             assert status(worker)["role"] == "worker"
             assert status(worker)["worker"] == worker.wait_for("daemon.ready")["worker"]
             assert worker.stop() == 0, worker.log.read_text()
         assert other.stop() == 0
+        finished = [*first.lines("compaction.finished"), *second.lines("compaction.finished")]
+        assert committed["compaction_id"] in {line["compaction_id"] for line in finished}
     assert read(url) == [(b"key%05d" % key, b"%d" % (L0S - 1)) for key in range(200)]
 
 
