@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from shale.compaction.filters import FilterContext
 from shale.env import Env
 from shale.errors import CorruptionError
+from shale.format.block_writer import MERGED_PART_BYTES
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
 from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
@@ -33,7 +34,7 @@ from shale_compactor.execution.inputs import JobInputs
 from shale_compactor.execution.instruments import ExecutorMetrics
 from shale_compactor.execution.job import Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.output import RunWriter
+from shale_compactor.execution.output import PARTS_MAX, RunWriter
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
@@ -97,7 +98,7 @@ class Executor(JobExecutor):
     def _reader(self, job: Job, progress: JobProgress) -> SstReader:
         paths = SstPaths.of(self._root, job.manifest)
         cache = BlockCache(self._options.metadata_cache_bytes)
-        return SstReader(self._store, paths, cache, self._env, on_read=progress.note_read)
+        return SstReader(self._store, paths, cache, self._env, with_filters=False, on_read=progress.note_read)
 
     async def _plan(self, job: Job, reader: SstReader) -> tuple[KeyRange, ...]:
         if self._options.max_subcompactions <= 1:
@@ -226,8 +227,10 @@ class Executor(JobExecutor):
 
     def _read_bytes(self, inputs: JobInputs, copies: int) -> int:
         """The size of one read, so that all buffers of all active ranges stay within the budget."""
-        buffers = max(1, self._options.max_active_ranges * inputs.source_count * copies)
-        return min(max(self._options.memory_bytes // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
+        ranges = self._options.max_active_ranges
+        buffers = max(1, ranges * inputs.source_count * copies)
+        for_reads = self._options.memory_bytes - ranges * PARTS_MAX * MERGED_PART_BYTES
+        return min(max(for_reads // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
 
 
 def _retention(job: Job, progress: JobProgress) -> Retention:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from shale_compactor.execution.block_feed import BlockFeed
 
-_PARTS_IN_FLIGHT = 2
+_PARTS_IN_FLIGHT = 1
+PARTS_MAX = _PARTS_IN_FLIGHT + 2
+"""Parts of one range in memory: the one that fills, those that wait, and the one on its way into the store."""
 
 
 class RunWriter:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 NO_LIMIT = 2**62
 UNSORTED = "rows out of order: an SST that they come from is not sorted"
 """Checksums do not notice that, and merging cannot: whoever wrote such an SST was wrong."""
+PART_BYTES = 1 << 20
+"""Output is handed out in parts of this size."""
+MERGED_PART_BYTES = 4 << 20
+"""Merges make larger ones: fewer requests and fewer hops between threads.  They rest when one is full, which is after
+some milliseconds."""
 _ROW_COST_BYTES = 128
 """In plain Python the number of rows counts, not their size; a row costs as much as so many bytes elsewhere."""
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shale.errors import CorruptionError
 from shale.format.block_merge import BlockMerge
-from shale.format.block_writer import UNSORTED, BlockOptions, WrittenBlocks
+from shale.format.block_writer import MERGED_PART_BYTES, PART_BYTES, UNSORTED, BlockOptions, WrittenBlocks
 from shale.format.section import seal_section
 from shale.kernels import block_encode as kernel
 from shale.kernels import merge_blocks as merging
@@ -15,10 +15,6 @@ from shale.kernels.merge_steps import Step
 from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import Compression
 
-PART_BYTES = 1 << 20
-MERGED_PART_BYTES = 4 << 20
-"""Merges write larger parts: fewer requests and fewer hops between threads.  They rest when one is full, which is
-after some milliseconds."""
 _BLOCKS_MAX = 1024
 _HASHES_MAX = 32 << 10
 _SEPARATORS_MAX = 64 << 10

@@ -110,25 +110,38 @@ def num_probes(bits_per_key: int) -> int:
 
 def encode_bloom(hashes: Sequence[int] | U64, bits_per_key: int) -> bytes:
     """A filter over hashes, each of which counts, whether or not it came before."""
-    column = np.asarray(hashes, np.uint64)
-    size = (len(column) * bits_per_key + 7) // 8
+    return encode_bloom_pieces([np.asarray(hashes, np.uint64)], bits_per_key)
+
+
+def encode_bloom_pieces(pieces: Sequence[U64], bits_per_key: int) -> bytes:
+    """The same over many arrays, without joining them: there are millions of hashes in a large SST."""
+    count = sum(map(len, pieces))
+    size = (count * bits_per_key + 7) // 8
     probes = num_probes(bits_per_key)
     header = probes.to_bytes(_HEADER_SIZE, "big")
     if not size:
         return header
-    if use_kernels(column.nbytes):
-        from shale.kernels.bloom import build_bits
+    if use_kernels(8 * count):
+        from shale.kernels.bloom import add_bits
 
-        return header + build_bits(column, probes, size).tobytes()
-    modulus = np.uint64(8 * size)
-    positions = (column & np.uint64(0xFFFFFFFF)) % modulus
-    deltas = (column >> np.uint64(32)) % modulus
+        bits = np.zeros(size, np.uint8)
+        for piece in pieces:
+            add_bits(bits, piece, probes)
+        return header + bits.tobytes()
     marks = np.zeros(8 * size, np.uint8)
+    for piece in pieces:
+        _mark(marks, piece, probes)
+    return header + np.packbits(marks, bitorder="little").tobytes()
+
+
+def _mark(marks: U8, hashes: U64, probes: int) -> None:
+    modulus = np.uint64(len(marks))
+    positions = (hashes & np.uint64(0xFFFFFFFF)) % modulus
+    deltas = (hashes >> np.uint64(32)) % modulus
     for probe in range(probes):
         deltas = (deltas + np.uint64(probe)) % modulus
         marks[positions] = 1
         positions = (positions + deltas) % modulus
-    return header + np.packbits(marks, bitorder="little").tobytes()
 
 
 def decode_bloom(data: Buffer) -> BloomFilter:

@@ -15,7 +15,7 @@ from struct import Struct
 import numpy as np
 
 from shale.errors import CorruptionError
-from shale.format.bloom import BloomFilter, BloomPolicy, PrefixExtractor, decode_bloom, encode_bloom
+from shale.format.bloom import BloomFilter, BloomPolicy, PrefixExtractor, decode_bloom, encode_bloom_pieces
 from shale.format.buffer import Buffer
 from shale.format.siphash import siphash13
 from shale.kernels.rows import U64, Rows
@@ -101,8 +101,7 @@ class FilterHashes:
 
     def encode(self) -> bytes:
         """The filter's data."""
-        hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
-        return encode_bloom(hashes, self.policy.bits_per_key)
+        return encode_bloom_pieces(self._hashes, self.policy.bits_per_key)
 
     def _with_prefixes(self, rows: Rows, key_hashes: U64, extractor: PrefixExtractor) -> U64:
         """A prefix is added when it differs from the row's before; rows without one do not interrupt."""

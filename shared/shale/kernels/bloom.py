@@ -46,9 +46,7 @@ def _build(hashes: int, count: int, probes: int, bits: int, size: int) -> None:
                 position -= modulus
 
 
-def build_bits(hashes: U64, probes: int, size: int) -> U8:
-    """The ``size`` bytes of a filter over hashes; ``size`` > 0."""
-    bits = np.zeros(size, np.uint8)
+def add_bits(bits: U8, hashes: U64, probes: int) -> None:
+    """Add hashes to the bits of a filter, which are not empty."""
     hashes = np.ascontiguousarray(hashes, np.uint64)
-    _build(address_of(hashes), len(hashes), probes, address_of(bits), size)
-    return bits
+    _build(address_of(hashes), len(hashes), probes, address_of(bits), len(bits))

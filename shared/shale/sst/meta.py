@@ -26,14 +26,14 @@ class SstMeta:
     size_bytes: int
 
 
-def meta_span(info: SstInfo, path: str) -> tuple[int, int]:
-    """The bytes ``[start, end)`` of the file that hold filter, index and stats.
+def meta_span(info: SstInfo, path: str, *, filters: bool = True) -> tuple[int, int]:
+    """The bytes ``[start, end)`` of the file that hold filter, index and stats, or without ``filters`` the latter two.
 
     Raises:
         CorruptionError: the manifest says that a section is too short for its checksum.
     """
     sections = [(info.index_offset, info.index_len)]
-    if info.filter_len:
+    if filters and info.filter_len:
         sections.append((info.filter_offset, info.filter_len))
     if info.stats_len:
         sections.append((info.stats_offset, info.stats_len))
@@ -44,9 +44,15 @@ def meta_span(info: SstInfo, path: str) -> tuple[int, int]:
 
 
 def decode_meta(
-    info: SstInfo, data: Buffer, start: int, *, extractors: Sequence[PrefixExtractor] = (), path: str
+    info: SstInfo,
+    data: Buffer,
+    start: int,
+    *,
+    filters: bool = True,
+    extractors: Sequence[PrefixExtractor] = (),
+    path: str,
 ) -> SstMeta:
-    """Decode the sections in ``data``, which begins at byte ``start`` of the file.
+    """Decode the sections in ``data``, which begins at byte ``start`` of the file; without ``filters`` those pass all.
 
     Raises:
         CorruptionError: a checksum fails or a section is malformed; with its place in the file.
@@ -59,12 +65,12 @@ def decode_meta(
     index = decode_index(
         section(info.index_offset, info.index_len), data_len=info.data_len, path=path, offset=info.index_offset
     )
-    filters = NO_FILTERS
-    if info.filter_len:
+    found = NO_FILTERS
+    if filters and info.filter_len:
         image = section(info.filter_offset, info.filter_len)
-        filters = decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
+        found = decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
     stats = None
     if info.stats_len:
         image = section(info.stats_offset, info.stats_len)
         stats = decode_stats(image, path=path, offset=info.stats_offset)
-    return SstMeta(index, filters, stats, len(view) + index.size_bytes + filters.size_bytes)
+    return SstMeta(index, found, stats, len(view) + index.size_bytes + found.size_bytes)

@@ -40,14 +40,26 @@ class SstReader:
         metrics: Metrics | None = None,
         *,
         filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
+        with_filters: bool = True,
         on_read: Callable[[int], None] | None = None,
     ) -> None:
-        """``on_read`` is told the bytes of every answer of the store."""
+        """Make no request yet.
+
+        Args:
+            store, paths: where SSTs are.
+            cache: for metadata and blocks.
+            env: decodes what is large.
+            metrics: counts what is corrupt.
+            filter_policies: with the extractors of their prefixes.
+            with_filters: read them; who only reads from end to end has no use for them.
+            on_read: told the bytes of every answer of the store.
+        """
         self.cache = cache
         self.env = env
         self._extractors = [p.prefix_extractor for p in filter_policies if p.prefix_extractor is not None]
         self._store = store
         self._paths = paths
+        self._with_filters = with_filters
         self._on_read = on_read
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
@@ -180,9 +192,11 @@ class SstReader:
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         info = slot.sst.info
-        start, end = meta_span(info, slot.path)
+        start, end = meta_span(info, slot.path, filters=self._with_filters)
         data = await self._read(slot.path, start, end)
-        decode = partial(decode_meta, info, data, start, extractors=self._extractors, path=slot.path)
+        decode = partial(
+            decode_meta, info, data, start, filters=self._with_filters, extractors=self._extractors, path=slot.path
+        )
         return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def _read(self, path: str, start: int, end: int) -> memoryview:
