@@ -92,8 +92,9 @@ class Compactor:
             )
 
     def reconfigure(self, options: CompactorOptions) -> None:
-        """Take over what may change while running: how many jobs at once, and how the worker finds and keeps them."""
-        self.coordinator.reconfigure(capacity=options.coordinator.max_concurrent_compactions)
+        """Take over what may change while running: the policy, how many jobs at once, how the worker keeps them."""
+        coordinator = options.coordinator
+        self.coordinator.reconfigure(capacity=coordinator.max_concurrent_compactions, scheduler=coordinator.scheduler)
         if self.worker is not None:
             self.worker.reconfigure(options.worker)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from shale.compaction.entries import with_status
+from shale.compaction.scheduler import CompactionScheduler
 from shale.env import Env
 from shale.errors import FencedError
 from shale.protocol.compactions_store import CompactionsStore, FenceableCompactions
@@ -58,9 +59,9 @@ class Coordinator:
         self._withheld_until_s: Mapping[Sources, float] = {}
         self.last_poll_s: float | None = None
 
-    def reconfigure(self, *, capacity: int) -> None:
-        """From the next round on, let so many jobs wait for a worker or run; those that do already go on."""
-        self._options = replace(self._options, max_concurrent_compactions=capacity)
+    def reconfigure(self, *, capacity: int, scheduler: CompactionScheduler) -> None:
+        """From the next round on, let so many jobs wait or run, and propose by this policy; active jobs go on."""
+        self._options = replace(self._options, max_concurrent_compactions=capacity, scheduler=scheduler)
 
     @property
     def view(self) -> StateView:

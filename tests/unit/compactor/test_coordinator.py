@@ -8,6 +8,8 @@ import pytest
 
 from shale.compaction.cancel import with_cancelled
 from shale.compaction.entries import finished
+from shale.compaction.leveled import Leveled
+from shale.compaction.size_tiered import SizeTiered
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
@@ -123,9 +125,21 @@ async def test_capacity_bounds_what_is_submitted():
     coordinator = await house.started(max_concurrent_compactions=2)
     await coordinator.tick()
     assert len((await house.stored()).entries) == 2
-    coordinator.reconfigure(capacity=3)
+    coordinator.reconfigure(capacity=3, scheduler=SizeTiered())
     await coordinator.tick()
     assert len((await house.stored()).entries) == 3
+
+
+async def test_another_policy_goes_on_from_what_it_finds():
+    """Two runs of one size are nothing to size-tiered; leveled has one run per level."""
+    house = await House(manifest(tree((), (1, 0)))).create()
+    coordinator = await house.started()
+    await coordinator.tick()
+    assert (await house.stored()).entries == ()
+    coordinator.reconfigure(capacity=4, scheduler=Leveled())
+    await coordinator.tick()
+    (job,) = (await house.stored()).entries
+    assert job.spec == spec(runs=(1, 0), to=0)
 
 
 async def test_a_sealed_database_stops_the_coordinator():
