@@ -48,7 +48,7 @@ sim: install ## SEEDS= how many per row, SEED= to replay one
 	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
 
 soak: install ## the long runs: ROUNDS= of SIGKILL under load, 1 GiB compacted, start and stop, ten million rows
-	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration $(TESTS)
+	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop $(TESTS)
 
 lint: install ## ruff, layer contracts, mypy strict, pyright
 	$(BIN)/ruff check .

@@ -38,8 +38,10 @@ class SlowConcatenate(Concatenate):
     """As slow as a merge of real size."""
 
     is_slow = False
+    calls = 0
 
     def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
+        self.calls += 1
         if self.is_slow:
             time.sleep(SECONDS_PER_MERGE)
         return super().merge(key, existing_value, operand)

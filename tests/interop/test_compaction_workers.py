@@ -16,19 +16,20 @@ from typing import Any
 import anyio
 import pytest
 
+from shale.compaction.cancel import with_cancelled
 from shale.engine.db_reader import DbReader
 from shale.iter.source import drain
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
 from shale.sst.source import RunSource, SstSource
-from shale.types import Compaction, CompactionStatus, Manifest, SstView, Ulid
+from shale.types import Compaction, CompactionStatus, Manifest, RunId, SstView, TieredSpec, Ulid
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.transforms import Transforms
 from shale_compactor.worker.worker import Worker
 from tests.integration.daemons.running import Daemon, running
-from tests.interop.compaction_house import ROOT, RUST_COMPACTS, WORKS, House, executor_options, run
-from tests.interop.slatedb_process import versioned
+from tests.interop.compaction_house import ROOT, RUST_COMPACTS, WORKS, House, executor_options, run, submit
+from tests.interop.slatedb_process import SECONDS_PER_MERGE, SlowConcatenate, versioned, write
 from tests.interop.slatedb_writes import Concatenate, Shape, flush, opened, put_all, scanned, until
 
 S = CompactionStatus
@@ -239,5 +240,47 @@ def test_its_coordinator_takes_the_job_from_our_killed_worker(tmp_path, successo
         assert len(result.ssts) > len(kept)
         assert await everything(house, after) == await everything(house, before)
         await house.assert_all_read_everything()
+
+    run(test, tmp_path)
+
+
+async def until_idle(operator: SlowConcatenate) -> None:
+    """Until nobody has merged for many times as long as a merge takes."""
+    calls = -1
+    while calls < operator.calls:
+        calls = operator.calls
+        await anyio.sleep(20 * SECONDS_PER_MERGE)
+
+
+@pytest.mark.soak
+def test_a_cancel_that_its_coordinator_ignores_costs_work_and_no_row(tmp_path):
+    """Its worker stops, its coordinator brings the job back, and every version is there once."""
+    small = {**RUST_COMPACTS["worker"], "max_sst_size": 8 * 1024, "max_subcompactions": 1}
+
+    async def test(house: House) -> None:
+        operator = SlowConcatenate()
+        shape = Shape({"compactor_options": {**RUST_COMPACTS, "worker": small}}, merge_operator=operator)
+        async with opened(house.rust, ROOT, shape) as db:
+            snapshot = await write(db)
+            operator.is_slow = True
+            before = await house.manifest()
+            assert len(before.tree.l0) == 4
+            job = await only_job(house)
+            await until_published(house, job)
+            running_entry = await entry_of(house, job)
+            await (await house.compactions.load()).apply(lambda current: with_cancelled(current.value, job))
+            await until_idle(operator)
+            operator.is_slow = False
+            # Whatever makes the coordinator write, here by a request that breaks rule V9.
+            await submit(house, TieredSpec(l0_view_ids=(before.tree.l0[0].id,), destination=RunId(9)))
+            await until_status(house, job, S.RUNNING)
+            assert (await entry_of(house, job)).worker == running_entry.worker
+            await until(house.settled, seconds=PATIENCE_S)
+            after = await house.manifest()
+            assert of_versioned_keys(await everything(house, after)) == of_versioned_keys(
+                await everything(house, before)
+            )
+            del snapshot
+        await assert_both_read(house, versioned())
 
     run(test, tmp_path)
