@@ -37,8 +37,8 @@ from tests.integration.store.servers import s3_server
 BYTES = int(os.environ.get("SHALE_SOAK_BYTES", str(1 << 30)))
 SEED = int(os.environ.get("SHALE_SOAK_SEED", "1"))
 ROOT = "db"
-OUTPUTS = 96
-"""SSTs of a run that holds everything."""
+OUTPUTS = 256
+"""SSTs of a run that holds everything.  A kill loses what is not in a finished SST, of every range that is merged."""
 COORDINATOR = "coordinator"
 WORKERS = ("worker-0", "worker-1")
 SETTINGS = {
@@ -73,12 +73,14 @@ class Plan:
 
 
 LONG = Plan(total_bytes=BYTES)
+SLOW = Plan(total_bytes=BYTES, pause=(2.0, 5.0))
+"""The S3 server of the tests takes ten megabytes a second."""
 SHORT = Plan(
     total_bytes=40 << 20,
     l0s=16,
     pause=(0.1, 0.5),
     kills=3,
-    repeated_max=0.25,
+    repeated_max=0.15,
     limit_s=120.0,
     worker_settings={"compactor_options.worker.compaction_filters": '["tests.integration.soak.slow_filter:Slowly"]'},
 )
@@ -108,7 +110,7 @@ class Stack:
         module = "shale_compactor" if role == COORDINATOR else "shale_compactor.worker"
         settings = SETTINGS | {"compactor_options.worker.max_sst_size": str(self.plan.total_bytes // OUTPUTS)}
         if role != COORDINATOR:
-            settings |= self.plan.worker_settings
+            settings |= {"cpu_threads": "1"} | dict(self.plan.worker_settings)
         options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         if role == COORDINATOR:
             options += ["--no-embedded-worker", "--take-over"]
@@ -241,6 +243,6 @@ def test_on_s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         environment = s3_environment(server)
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        figures = survive("s3://soak", tmp_path, environment, LONG)
+        figures = survive("s3://soak", tmp_path, environment, SLOW)
     with capsys.disabled():
         print("\n" + figures)
