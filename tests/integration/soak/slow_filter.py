@@ -6,9 +6,9 @@ from shale.compaction.filters import FilterContext, RowBatch
 
 
 class Slowly:
-    """Eight megabytes a second; for processes that tests start."""
+    """Sixteen megabytes a second; for processes that tests start."""
 
-    BYTES_PER_SECOND = 8 << 20
+    BYTES_PER_SECOND = 16 << 20
 
     def __init__(self, context: FilterContext) -> None:
         """Nothing depends on the job."""

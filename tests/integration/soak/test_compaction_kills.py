@@ -37,8 +37,6 @@ from tests.integration.store.servers import s3_server
 BYTES = int(os.environ.get("SHALE_SOAK_BYTES", str(1 << 30)))
 SEED = int(os.environ.get("SHALE_SOAK_SEED", "1"))
 ROOT = "db"
-OUTPUTS = 256
-"""SSTs of a run that holds everything.  A kill loses what is not in a finished SST, of every range that is merged."""
 COORDINATOR = "coordinator"
 WORKERS = ("worker-0", "worker-1")
 SETTINGS = {
@@ -58,12 +56,15 @@ SETTINGS = {
 class Plan:
     """How much there is to do, and how often a process dies meanwhile.
 
+    A run that holds everything has ``outputs`` SSTs: with a worker go the one or two that it is writing.
+
     ``pause`` lies between the return of one victim and the next kill, in seconds; after ``kills`` of them the
     processes may finish in peace.  ``repeated_max`` is the share of the work that may be done twice: a kill costs
     about as much as a worker does in a tenth of a second, so the less there is to do, the more that weighs.
     """
 
     total_bytes: int
+    outputs: int = 256
     l0s: int = 32
     pause: tuple[float, float] = (1.0, 3.0)
     kills: int = 1000
@@ -77,6 +78,7 @@ SLOW = Plan(total_bytes=BYTES, pause=(2.0, 5.0))
 """The S3 server of the tests takes ten megabytes a second."""
 SHORT = Plan(
     total_bytes=40 << 20,
+    outputs=64,
     l0s=16,
     pause=(0.1, 0.5),
     kills=3,
@@ -108,7 +110,7 @@ class Stack:
     def start(self, role: str) -> None:
         self.starts += 1
         module = "shale_compactor" if role == COORDINATOR else "shale_compactor.worker"
-        settings = SETTINGS | {"compactor_options.worker.max_sst_size": str(self.plan.total_bytes // OUTPUTS)}
+        settings = SETTINGS | {"compactor_options.worker.max_sst_size": str(self.plan.total_bytes // self.plan.outputs)}
         if role != COORDINATOR:
             settings |= {"cpu_threads": "1"} | dict(self.plan.worker_settings)
         options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
