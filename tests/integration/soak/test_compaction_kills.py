@@ -9,7 +9,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -52,6 +52,10 @@ SETTINGS = {
 }
 
 
+FRUGAL = {"cpu_threads": "1", "compactor_options.worker.memory_bytes": "16MiB"}
+"""A worker dies with what it has read ahead and merged of every range; there are two workers on two cores."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How much there is to do, and how often a process dies meanwhile.
@@ -70,7 +74,7 @@ class Plan:
     kills: int = 1000
     repeated_max: float = 0.1
     limit_s: float = 1800.0
-    worker_settings: Mapping[str, str] = field(default_factory=dict)
+    worker_settings: dict[str, str] = field(default_factory=dict)
 
 
 LONG = Plan(total_bytes=BYTES)
@@ -112,7 +116,7 @@ class Stack:
         module = "shale_compactor" if role == COORDINATOR else "shale_compactor.worker"
         settings = SETTINGS | {"compactor_options.worker.max_sst_size": str(self.plan.total_bytes // self.plan.outputs)}
         if role != COORDINATOR:
-            settings |= {"cpu_threads": "1"} | dict(self.plan.worker_settings)
+            settings |= FRUGAL | self.plan.worker_settings
         options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         if role == COORDINATOR:
             options += ["--no-embedded-worker", "--take-over"]
