@@ -204,7 +204,7 @@ def _problems(error: ValidationError, settings_cls: type[DaemonSettings], comman
             message = "is required"
             if names == ("database",):
                 message = "no database was named: give --url, SHALE_URL or [database] url"
-        yield f"{'.'.join(names)}: {message}{_place(names, all_layers)}"
+        yield f"{'.'.join(names)}: {message}{_place(names, all_layers)}" if names else message
 
 
 def _place(names: Names, all_layers: Sequence[Layer]) -> str:

@@ -15,6 +15,7 @@ from shale.types import Compression
 from shale_compactor.execution.transforms import NO_TRANSFORMS
 from shale_compactor.process import CompactorOptions
 from shale_compactor.settings import CompactorSettings
+from shale_compactor.worker.settings import WorkerSettings
 
 URL = ("--url", "memory:///db")
 
@@ -158,3 +159,33 @@ def test_every_option_of_every_policy_is_told_to_operators():
 def test_a_list_of_filters_from_the_environment(monkeypatch, text):
     monkeypatch.setenv("SHALE_COMPACTOR_OPTIONS__WORKER__COMPACTION_FILTERS", text)
     assert [each.make for each in transforms().filters] == [dict, list]
+
+
+def test_what_is_wrong_between_settings_is_said_without_a_place():
+    """It stands in no single one of them."""
+    with pytest.raises(SettingsError) as error:
+        load(WorkerSettings, [*URL, "--set", "compactor_options.worker.heartbeat_interval=20s"])
+    (problem,) = error.value.problems
+    assert problem.startswith("heartbeat_interval 20.0 s must be at most half")
+
+
+def test_a_worker_reads_the_file_of_a_compactor(tmp_path):
+    file = tmp_path / "shale.toml"
+    file.write_text(
+        """
+        [compactor_options]
+        poll_interval = "2s"
+        worker_heartbeat_timeout = "1m"
+        [compactor_options.scheduler_options]
+        min_compaction_sources = 2
+        [compactor_options.worker]
+        heartbeat_interval = "20s"
+        max_concurrent_compactions = 2
+        """
+    )
+    settings = load(WorkerSettings, [*URL, "--config", str(file)]).settings
+    assert settings.worker_options().heartbeat_interval_s == 20.0
+    assert settings.worker_options().max_concurrent_compactions == 2
+    assert settings.protocol().component == "worker"
+    with pytest.raises(SettingsError, match="pol_interval"):
+        load(WorkerSettings, [*URL, "--set", "compactor_options.pol_interval=1s"])
