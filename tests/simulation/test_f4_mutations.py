@@ -22,6 +22,7 @@ from shale_compactor.states import commit, merge_state, reclaim, startup
 from shale_compactor.states import round as rounds
 from shale_compactor.worker import claims
 from shale_compactor.worker.worker import Worker
+from tests.simulation import test_f4_cancel as cancelling
 from tests.simulation import test_f4_collector as collector
 from tests.simulation import test_f4_coordinator as coordination
 from tests.simulation import test_f4_execution as execution
@@ -216,6 +217,12 @@ def test_a_claim_that_was_given_back_is_not_noticed(monkeypatch: pytest.MonkeyPa
     known = merge_state._ADOPTED[S.SCHEDULED] - {S.SCHEDULED}
     monkeypatch.setitem(merge_state._ADOPTED, S.SCHEDULED, known)
     found_by(execution.test_f4_20_a_worker_without_the_operator)
+
+
+def test_a_cancellation_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status in (S.SUBMITTED, S.SCHEDULED, S.RUNNING):
+        monkeypatch.setitem(merge_state._ADOPTED, status, merge_state._ADOPTED[status] - {S.FAILED})
+    found_by(cancelling.test_a_job_is_cancelled_while_others_write)
 
 
 def test_sources_that_vanished_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
