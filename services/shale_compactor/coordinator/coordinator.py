@@ -190,6 +190,7 @@ class Coordinator:
             step.compactions,
             self._env,
             checkpoint_lifetime_s=self._options.checkpoint_lifetime_s,
+            reclaimed=step.reclaimed,
         )
         self._tell(step)
 

@@ -3,12 +3,12 @@
 Compactions are read before the manifest, always: what the compactions call finished is then in the manifest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shale.errors import InvalidDbState
 from shale.protocol.compactions_store import FenceableCompactions
 from shale.protocol.manifest_store import FenceableManifest
-from shale.types import Compactions
+from shale.types import Compaction, Compactions
 from shale_compactor.states.merge_state import MergedState, merge_remote
 
 
@@ -37,9 +37,9 @@ class StateView:
         """Whether any job is not finished."""
         return any(entry.is_active for entry in self.local.entries)
 
-    def merge(self) -> None:
-        """Adopt what workers and admins have stored."""
-        merged = merge_remote(self.local, self.compactions.value)
+    def merge(self, reclaimed: Iterable[Compaction] = ()) -> None:
+        """Adopt what workers and admins have stored; see ``merge_remote``."""
+        merged = merge_remote(self.local, self.compactions.value, reclaimed)
         self._on_merge(merged)
         self.local = merged.compactions
 

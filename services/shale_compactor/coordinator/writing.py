@@ -4,25 +4,33 @@ The manifest is written before the compactions, always: a job that the compactio
 manifest.  After a crash between the two the job is still Compacted, and the next coordinator recognises its result.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from shale.compaction.entries import retained
 from shale.env import Env
 from shale.errors import ObjectVersionExists
 from shale.protocol.versioned import Versioned
-from shale.types import Compactions, Manifest
+from shale.types import Compaction, Compactions, Manifest
 from shale_compactor.coordinator.manifest_commit import commit_manifest
 from shale_compactor.coordinator.state_view import StateView
 
 
 async def write_both(
-    view: StateView, manifest: Manifest, compactions: Compactions, env: Env, *, checkpoint_lifetime_s: float
+    view: StateView,
+    manifest: Manifest,
+    compactions: Compactions,
+    env: Env,
+    *,
+    checkpoint_lifetime_s: float,
+    reclaimed: Iterable[Compaction] = (),
 ) -> None:
     """Store a decision; nothing is written to a file that need not change.
 
     Args:
         manifest: the very object that ``view`` holds if the trees stay as they are.
         compactions: the new local state.
+        reclaimed: what it takes back from silent workers, as it was.
 
     Raises:
         FencedError: another coordinator has taken over.
@@ -30,10 +38,10 @@ async def write_both(
     view.local = compactions
     if manifest is not view.manifest.value:
         await commit_manifest(view.manifest, manifest, env, lifetime_s=checkpoint_lifetime_s)
-    await store_compactions(view)
+    await store_compactions(view, reclaimed)
 
 
-async def store_compactions(view: StateView) -> None:
+async def store_compactions(view: StateView, reclaimed: Iterable[Compaction] = ()) -> None:
     """Store the local state, after adopting whatever workers and admins have stored meanwhile."""
     conflicts = 0
     while True:
@@ -42,7 +50,7 @@ async def store_compactions(view: StateView) -> None:
         except ObjectVersionExists:
             conflicts += 1
             await view.compactions.recover(conflicts)
-            view.merge()
+            view.merge(reclaimed)
         else:
             return
 

@@ -5,6 +5,7 @@ Compacted; admins add Submitted ones.  So each side's news about the other's bus
 cancellation: an active entry that is stored as Failed becomes Failed here as well (docs/protocol.md 6.13).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shale.compaction.entries import with_entries
@@ -38,12 +39,20 @@ class MergedState:
     ignored: tuple[Compaction, ...] = ()
 
 
-def merge_remote(local: Compactions, remote: Compactions) -> MergedState:
-    """Merge the stored version into the local one; entries that only one side knows are kept."""
+def merge_remote(local: Compactions, remote: Compactions, reclaimed: Iterable[Compaction] = ()) -> MergedState:
+    """Merge the stored version into the local one; entries that only one side knows are kept.
+
+    Args:
+        reclaimed: entries as they were when they were taken back here, which is still to be stored.  One that is
+            stored as it was is as silent as it was: others write all the time, and would bring it back every time.
+    """
+    taken_back = {entry.id: entry for entry in reclaimed}
     adopted: list[Compaction] = []
     ignored: list[Compaction] = []
     for entry in remote.entries:
         known = local.get(entry.id)
+        if entry == taken_back.get(entry.id):
+            continue
         if known is None:
             (adopted if entry.status in _ACCEPTED_NEW else ignored).append(entry)
         elif entry.status in _ADOPTED[known.status]:

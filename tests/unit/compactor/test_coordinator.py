@@ -13,7 +13,7 @@ from shale.compaction.size_tiered import SizeTiered
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
-from shale.types import Checkpoint, Epoch, ManifestId
+from shale.types import Checkpoint, Epoch, ManifestId, WorkerClaim
 from shale_compactor.coordinator.state_view import refresh_view
 from shale_compactor.coordinator.writing import write_both
 from shale_compactor.process import Compactor, CompactorOptions
@@ -265,3 +265,39 @@ async def test_a_submission_is_judged_between_two_ticks():
     await house.edit(entry(NOW, spec((1,), to=0)))
     await coordinator.commit_tick()
     assert statuses(await house.stored()) == {NOW: S.SCHEDULED}
+
+
+class Crowded:
+    """Somebody else is always a moment faster: every second write of compactions meets a conflict."""
+
+    def __init__(self, house, rush):
+        self._house, self._rush, self._is_late = house, rush, False
+
+    def __getattr__(self, name):
+        return getattr(self._house.store, name)
+
+    async def put(self, key, data, **options):
+        self._is_late = "/compactions/" in key and not self._is_late
+        if self._is_late:
+            await self._rush()
+        return await self._house.store.put(key, data, **options)
+
+
+async def test_a_silent_worker_loses_its_job_although_others_write_in_between():
+    """What a conflict brings back is as old as it was; else nothing would be reclaimed while others are busy."""
+    house = await House(manifest(tree((), (4, 3, 2, 1)))).create()
+    silent, busy = (entry(NOW + at, spec(runs=runs, to=runs[1]), S.RUNNING) for at, runs in enumerate([(4, 3), (2, 1)]))
+
+    async def beat():
+        await house.edit(replace(busy, worker=WorkerClaim(worker_id="busy", last_heartbeat_ms=house.clock.ms)))
+
+    await house.compactions.load_or_create()
+    await house.edit(silent, busy)
+    coordinator = await house.started(store=Crowded(house, beat))
+    for _ in range(4):
+        await coordinator.tick()
+        assert statuses(await house.stored()) == {NOW: S.RUNNING, NOW + 1: S.RUNNING}
+        house.clock.advance(10)
+        await beat()
+    await coordinator.tick()
+    assert statuses(await house.stored()) == {NOW: S.SCHEDULED, NOW + 1: S.RUNNING}
