@@ -119,7 +119,7 @@ def load_lines(load: Load, rounds: int) -> Iterator[BenchLine]:
             (ours(directory, load), wheel(directory), rocks(Path(template), load), io_floor(directory))
             for _ in range(rounds)
         ]
-        growth = memory_growth(directory) if 2**30 <= load.raw_bytes < 2**32 else None
+        growth = memory_growth(directory) if 10**9 <= load.raw_bytes < 10**10 else None
     mine, core, rocksdb = ([costs_of_all[side] for costs_of_all in costs] for side in range(3))
     floor = median(costs_of_all[3] for costs_of_all in costs)
     yield from _against(load, mine, "core", core, ">= 8x core (moonshot 12x)")
