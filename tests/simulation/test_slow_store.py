@@ -186,6 +186,15 @@ def test_two_workers_do_not_crowd_each_other_out() -> None:
     assert reclaims(sim) == 0
 
 
+def test_conflicts_on_a_fast_store_keep_nobody_from_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not published is done again after a crash, so only a slow store is a reason to wait."""
+    monkeypatch.setattr("tests.simulation.test_slow_store.REQUEST_S", 0.02)
+    sim = run(LongJob, workers=2, options=WorkerOptions(persist_every_sst=True, max_concurrent_compactions=1))
+    found = gaps(sim)
+    assert len(found) > 2 * (JOB_S - 20) / SST_S
+    assert max(found) < SST_S + 0.5
+
+
 def test_a_stopping_worker_has_time_to_give_its_jobs_back() -> None:
     """One write, also here: the next worker does not have to wait for the timeout."""
     with Simulation(1) as sim:

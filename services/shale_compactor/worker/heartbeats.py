@@ -8,6 +8,7 @@ from shale_compactor.worker.ledger import Ledger
 from shale_compactor.worker.options import WorkerOptions
 
 _JITTER = 0.15
+_SLOW_SHARE = 0.2
 
 
 def next_beat_s(last_s: float, interval_s: float, chance: float) -> float:
@@ -26,8 +27,8 @@ def next_beat_s(last_s: float, interval_s: float, chance: float) -> float:
 async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable[[], WorkerOptions]) -> None:
     """Beat by the timer until cancelled; with ``persist_every_sst`` also after each SST, not too often.
 
-    While others write so often that ours have met conflicts, only the timer counts: more writes would only make more
-    conflicts, and somebody might be too late.
+    While writes take long and meet conflicts, only the timer counts: more of them would only make more conflicts, and
+    somebody's heartbeat might be too late.
     Nothing here waits for a CPU thread, so merges cannot hold it up.  A write that carried a heartbeat along counts as
     a beat.
 
@@ -41,7 +42,8 @@ async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable
             await nudge.wait(interval_s)
             continue
         due_s = next_beat_s(ledger.last_beat_s, interval_s, chance)
-        if options().persist_every_sst and ledger.has_news and not ledger.is_contended:
+        is_crowded = ledger.is_contended and ledger.write_took_s > interval_s * _SLOW_SHARE
+        if options().persist_every_sst and ledger.has_news and not is_crowded:
             due_s = min(due_s, ledger.last_beat_s + options().persist_interval_s)
         now_s = env.clock.monotonic_s()
         if due_s > now_s:

@@ -52,6 +52,8 @@ class Ledger:
         """Monotonic time at which the newest heartbeat was begun."""
         self._cautious_left = 0
         self._is_in_doubt = False
+        self.write_took_s = 0.0
+        """How long the last write was under way."""
 
     @property
     def is_open(self) -> bool:
@@ -168,6 +170,7 @@ class Ledger:
                 await self._stored.catch_up()
             committed = await self._stored.apply(both)
             self._is_in_doubt = False
+            self.write_took_s = self._env.clock.monotonic_s() - started_s
         self._cautious_left = _CAUTIOUS_WRITES if tries > 1 else max(0, self._cautious_left - 1)
         if published is not None:
             self.last_beat_s, self._published = started_s, published
