@@ -71,7 +71,7 @@ def test_f4_7_two_coordinators_take_turns(seed: int, reached: Reached) -> None:
         sim.start(writer, "second", role="writer", flushes=10, pause_s=30.0)
         for number in range(5):
             sim.at(number * chance.uniform(1, 40), lambda n=number: sim.start(compactor, f"c{n}", role="compactor"))
-        sim.run(minutes=12)
+        sim.run(minutes=6)
         coordinators = [process for process in sim.processes if process.name.startswith("c")]
         alive = [process for process in coordinators if process.is_running]
         assert len(alive) == 1
