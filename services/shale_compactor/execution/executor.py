@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from shale.compaction.filters import FilterContext
 from shale.env import Env
-from shale.errors import CorruptionError
+from shale.errors import CorruptionError, UnavailableError
 from shale.format.block_writer import MERGED_PART_BYTES
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
@@ -85,12 +85,16 @@ class Executor(JobExecutor):
         reader = self._reader(job, progress)
         if not progress.is_planned:
             progress.plan(await self._plan(job, reader))
+        ended: set[int] = set()
         try:
             async with anyio.create_task_group() as tasks:
                 for index in range(len(progress.ranges)):
-                    tasks.start_soon(self._run_range, job, progress, reader, index, name=f"range.{index}")
+                    tasks.start_soon(self._run_range, job, progress, reader, index, ended, name=f"range.{index}")
         except BaseExceptionGroup as group:
             raise first_error(group) from group
+        if len(ended) < len(progress.ranges):
+            # A cancellation that nobody asked for, from a client's library for instance, ends a task group in silence.
+            raise UnavailableError("a key range was cancelled before its last row")
         outputs = progress.outputs()
         _check_ascending(outputs)
         return outputs
@@ -125,13 +129,14 @@ class Executor(JobExecutor):
             largest_input_bytes=max((view.sst.estimated_size_bytes for view in job.views), default=0),
         )
 
-    async def _run_range(self, job: Job, progress: JobProgress, reader: SstReader, index: int) -> None:
+    async def _run_range(self, job: Job, progress: JobProgress, reader: SstReader, index: int, ended: set[int]) -> None:
         writer: RunWriter | None = None
         try:
             async with self._slots, anyio.create_task_group() as tasks:
                 writer = self._writer(job, progress, index, tasks)
                 await self._fill(writer, job, progress, JobInputs(job, reader, ReadAhead(tasks)), index)
                 await writer.close()
+                ended.add(index)
         finally:
             if writer is not None:
                 progress.repeated_bytes += writer.unfinished_bytes

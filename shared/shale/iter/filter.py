@@ -11,7 +11,7 @@ from shale.env import Env
 from shale.errors import CompactionFilterFailed
 from shale.iter.row_edit import rows_where, with_tombstones, with_values
 from shale.iter.source import RowSource
-from shale.iter.user_code import describe_error, is_value
+from shale.iter.user_code import RAISED, describe_error, is_value
 from shale.kernels.rows import EMPTY_ROWS, I64, Rows
 from shale.telemetry.log_output import format_key
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Entry
@@ -127,7 +127,7 @@ class FilterSource:
             return work()
         except CompactionFilterFailed:
             raise
-        except Exception as error:  # whatever code of the user's raises, it fails the job and not the worker
+        except RAISED as error:  # whatever code of the user's raises, it fails the job and not the worker
             raise CompactionFilterFailed(f"{self._place(rows)} raised {describe_error(error)}") from error
 
     def _place(self, rows: Rows) -> str:

@@ -10,7 +10,7 @@ from shale.compaction.filters import BoolMask
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource
-from shale.iter.user_code import describe_error, is_value
+from shale.iter.user_code import RAISED, describe_error, is_value
 from shale.kernels.rows import I64, Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.telemetry.log_output import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
@@ -38,7 +38,7 @@ def checked_operator(operator: MergeOperator, name: str) -> MergeOperator:
     def call(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
         try:
             value = operator(key, existing, operands)
-        except Exception as error:  # whatever code of the user's raises, it fails the job and not the worker
+        except RAISED as error:  # whatever code of the user's raises, it fails the job and not the worker
             raise MergeOperatorFailed(
                 f"merge operator {name!r} raised {describe_error(error)} for key {format_key(key)}"
             ) from error

@@ -1,6 +1,12 @@
 """What is said about code of the user's that failed, and what it may return."""
 
+import asyncio
+
 VALUE_BYTES_MAX = 2**32 - 1
+
+RAISED = (Exception, SystemExit, asyncio.CancelledError)
+"""What code of the user's may raise.  A cancellation that nobody asked for, as from an event loop inside a filter, must
+not end a task in silence, and ``sys.exit`` must not end the process."""
 
 
 def is_value(given: object) -> bool:

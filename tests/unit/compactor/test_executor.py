@@ -1,5 +1,6 @@
 """The executor on real SSTs: what it keeps, where it cuts, how it goes on (docs/protocol.md 6.11)."""
 
+import asyncio
 import itertools
 import random
 import zlib
@@ -12,7 +13,13 @@ import pytest
 from shale import CompactionFilter, Decisions
 from shale.compaction.filters import NamedFilter
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import CompactionFilterFailed, CorruptionError, MergeOperatorFailed, MergeOperatorMissing
+from shale.errors import (
+    CompactionFilterFailed,
+    CorruptionError,
+    MergeOperatorFailed,
+    MergeOperatorMissing,
+    UnavailableError,
+)
 from shale.format.index import decode_index
 from shale.format.names import sst_key
 from shale.format.section import open_section
@@ -414,3 +421,41 @@ async def test_the_first_range_that_fails_stops_the_others_and_their_outputs_sta
     resumed = JobProgress(retention_min_seq=Seq(0), resumed=progress.context())
     entries = await transformed(store, job, Transforms(), progress=resumed)
     assert [e.key for e in entries] == [key(i) for i in range(4000)]
+
+
+async def test_a_range_that_ends_without_a_word_is_no_result():
+    """A cancellation that nobody asked for, as a client's library may raise it, ends a task group in silence."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(4000)]])
+
+    async def gives_up(_key, parts):
+        async for _ in parts:
+            pass
+        raise asyncio.CancelledError
+
+    store.put_stream = gives_up
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    with pytest.raises(UnavailableError, match="cancelled before its last row"):
+        await run(store, job, progress=progress)
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, SystemExit])
+async def test_what_code_of_users_raises_fails_the_job_whatever_it_is(raised):
+    """A filter that runs an event loop of its own, or ends the process, must not end a range in silence."""
+    store = MemoryStore()
+    job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(4000)]])
+
+    class GivesUp(Shout):
+        def filter(self, batch):
+            raise raised
+
+    transforms = Transforms(filters=(NamedFilter("gives-up", GivesUp),))
+    with pytest.raises(CompactionFilterFailed, match=f"raised {raised.__name__} at"):
+        await transformed(store, job, transforms)
+    operands = await job_of(store, [[Entry(b"k", b"1", seq, FLAG_MERGE) for seq in (2, 1)]])
+
+    def operator(_key, _existing, _operands):
+        raise raised
+
+    with pytest.raises(MergeOperatorFailed, match=f"raised {raised.__name__} at"):
+        await transformed(store, operands, Transforms(operator=operator, operator_name="gives-up"))
