@@ -3,6 +3,7 @@
 Source: docs/protocol.md 1.1, 1.4, 1.6, 2.
 """
 
+from functools import partial
 from typing import Generic
 
 from shale.env import Env
@@ -19,6 +20,8 @@ from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 
 _SPINS_MAX = 10
+_INLINE_BYTES_MAX = 128 * 1024
+"""More takes some milliseconds to encode or decode, during which nothing else of the process would run."""
 log = get_logger("sequenced")
 
 
@@ -42,6 +45,7 @@ class VersionedStore(Generic[T]):
         self._boundary = Boundary(store, namespace, env, metrics, self.options)
         self._instruments = VersionInstruments(metrics, namespace.resource)
         self._decoded: tuple[Buffer, T] | None = None
+        self._is_large = False
 
     async def list_versions(self) -> list[VersionMeta]:
         """Every version, ascending by id, zombies behind the boundary included."""
@@ -50,7 +54,7 @@ class VersionedStore(Generic[T]):
     async def read(self, file_id: int) -> T | None:
         """One version, whatever the boundary says: a checkpoint may keep it alive.  ``None``: not there."""
         data = await self._files.read(file_id)
-        return None if data is None else self._decode(file_id, data)
+        return None if data is None else await self._decode(file_id, data)
 
     async def try_read_latest(self) -> Versioned[T] | None:
         """The newest committed version; ``None`` if there is none.
@@ -80,7 +84,7 @@ class VersionedStore(Generic[T]):
                     message = f"boundary {error.boundary} is at or above the latest id {found.id}"
                     raise InvalidObjectState(message, path=self.namespace.boundary_key) from error
             else:
-                return self._value_of(found)
+                return await self._value_of(found)
 
     async def read_base(self) -> Versioned[T] | None:
         """The newest version, to be built upon after a lost create; ``None`` if there is none.
@@ -89,7 +93,7 @@ class VersionedStore(Generic[T]):
         whoever then has nothing to write has to read again.
         """
         found = await self._files.read_latest_after_conflict()
-        return None if found is None else self._value_of(found)
+        return None if found is None else await self._value_of(found)
 
     async def read_latest(self) -> Versioned[T]:
         """Like ``try_read_latest``, where absence is an error.
@@ -125,7 +129,7 @@ class VersionedStore(Generic[T]):
             ObjectVersionExists: somebody else wrote that version.
             ObjectVersionBehindBoundary: the id was used and deleted while we slept.
         """
-        data = self.namespace.encode(value)
+        data = await self._encode(value)
         created = await self._files.create(base_id, data)
         file_id = created.id
         try:
@@ -173,21 +177,31 @@ class VersionedStore(Generic[T]):
         else:
             raise InvalidObjectState("not behind the boundary", path=self.namespace.key(file_id))
 
-    def _value_of(self, found: StoredBytes) -> Versioned[T]:
+    async def _value_of(self, found: StoredBytes) -> Versioned[T]:
         # Polls meet the same bytes again and again; they are decoded once.
-        if self._decoded is None or self._decoded[0] is not found.data:
+        decoded = self._decoded
+        if decoded is None or decoded[0] is not found.data:
             try:
-                self._decoded = (found.data, self._decode(found.id, found.data))
+                decoded = (found.data, await self._decode(found.id, found.data))
             except CorruptionError:
                 self._files.forget(found.id)  # whoever repairs the file must not have to wait for our cache
                 raise
+            self._decoded = decoded
             self._instruments.seen(found.id, len(found.data))
-        return Versioned(found.id, self._decoded[1])
+        return Versioned(found.id, decoded[1])
 
-    def _decode(self, file_id: int, data: Buffer) -> T:
+    async def _decode(self, file_id: int, data: Buffer) -> T:
         key = self.namespace.key(file_id)
+        decode = partial(self.namespace.decode, data, key)
+        self._is_large = len(data) > _INLINE_BYTES_MAX
         try:
-            return self.namespace.decode(data, key)
+            return await self._env.cpu.run(decode) if self._is_large else decode()
         except CorruptionError as error:
             self._instruments.corrupt()
             raise error.at(key) from None
+
+    async def _encode(self, value: T) -> bytes:
+        encode = partial(self.namespace.encode, value)
+        data = await self._env.cpu.run(encode) if self._is_large else encode()
+        self._is_large = len(data) > _INLINE_BYTES_MAX
+        return data

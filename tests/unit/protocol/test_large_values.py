@@ -1,0 +1,55 @@
+"""Large manifests and compactions are read and written beside the event loop, not on it."""
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+from shale.env import Env
+from shale.store.memory import MemoryStore
+from shale.types import Manifest, RunId, SortedRun, Tree
+from tests.unit.protocol.conftest import HandClock, Process, run
+from tests.unit.protocol.values import run_of, view
+
+T = TypeVar("T")
+
+
+class CountingCpu:
+    """Runs work on the spot and counts it."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self.calls += 1
+        return work()
+
+
+def world_of(cpu: CountingCpu) -> tuple[Process, Process]:
+    clock = HandClock()
+    store = MemoryStore(clock)
+    env = Env(clock, random.Random(1), cpu)
+    return Process(store, env), Process(store, env)
+
+
+def test_a_large_manifest_is_no_work_for_the_loop() -> None:
+    async def story() -> None:
+        cpu = CountingCpu()
+        writer, reader = world_of(cpu)
+        small = Manifest(tree=Tree(compacted=(run_of(1, 5),)))
+        large = Manifest(tree=Tree(compacted=(SortedRun(id=RunId(1), ssts=tuple(view(ms) for ms in range(5000))),)))
+
+        stored = await writer.manifests.create_new(small)
+        assert (await reader.manifests.read_latest()).value == small
+        assert cpu.calls == 0
+
+        await stored.apply(lambda _current: large)
+        cpu.calls = 0
+        assert (await reader.manifests.read_latest()).value == large
+        assert cpu.calls == 1, "decoded once"
+        assert (await reader.manifests.read_latest()).value == large
+        assert cpu.calls == 1, "what is known is not decoded again"
+
+        await stored.apply(lambda current: Manifest(tree=current.value.tree, last_l0_clock_tick=7))
+        assert cpu.calls == 2, "what follows a large value is large, probably, and encoded beside the loop"
+
+    run(story)
