@@ -17,7 +17,7 @@ from shale.protocol.compactions_store import CompactionsStore, FenceableCompacti
 from shale.protocol.manifest_store import FenceableManifest, ManifestStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, CompactionStatus, Ulid
-from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.options import CoordinatorOptions, longest_gap_s
 from shale_compactor.coordinator.reporting import Reporter
 from shale_compactor.coordinator.state_view import StateView, refresh_view
 from shale_compactor.coordinator.succession import resign, take_office
@@ -56,6 +56,7 @@ class Coordinator:
         self._results_ready = results_ready if results_ready is not None else Nudge()
         self._view: StateView | None = None
         self._seen: Mapping[Ulid, Sighting] = {}
+        self._looked_s: float | None = None
         self._withheld_until_s: Mapping[Sources, float] = {}
         self.last_poll_s: float | None = None
 
@@ -143,7 +144,6 @@ class Coordinator:
             await self._require_alive()
         now_s = self._env.clock.monotonic_s()
         self.last_poll_s = now_s
-        self._seen = observe(self._seen, self.local, now_s)
         await self._carry_out(
             plan_tick(
                 self.manifest.value,
@@ -167,13 +167,16 @@ class Coordinator:
             await self._carry_out(plan_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
 
     def _on_merge(self, merged: MergedState) -> None:
+        now_s = self._env.clock.monotonic_s()
         self._reporter.merged(merged)
         self._withheld_until_s = withhold(
-            self._withheld_until_s,
-            merged.cancelled,
-            now_s=self._env.clock.monotonic_s(),
-            hold_s=self._options.cancelled_hold_s,
+            self._withheld_until_s, merged.cancelled, now_s=now_s, hold_s=self._options.cancelled_hold_s
         )
+        gap_s = now_s - self._looked_s if self._looked_s is not None else 0.0
+        self._seen = observe(
+            self._seen, merged.compactions, now_s, unwatched_s=max(0.0, gap_s - longest_gap_s(self._options))
+        )
+        self._looked_s = now_s
 
     def _policy(self) -> Policy:
         return Policy(

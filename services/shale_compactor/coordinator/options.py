@@ -28,3 +28,8 @@ class CoordinatorOptions:
     cancelled_hold_s: float = 300.0
     checkpoint_lifetime_s: float = 900.0
     enable_trivial_move: bool = False
+
+
+def longest_gap_s(options: CoordinatorOptions) -> float:
+    """Time between two looks at the compactions after which it was us who were away: store, machine or process."""
+    return max(2 * options.poll_interval_s, options.worker_heartbeat_timeout_s / 3)

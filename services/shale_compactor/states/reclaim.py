@@ -24,13 +24,21 @@ class Sighting:
     since_s: float
 
 
-def observe(seen: Mapping[Ulid, Sighting], compactions: Compactions, now_s: float) -> dict[Ulid, Sighting]:
-    """Note every Running entry; a claim that has not changed keeps its time, others start now."""
+def observe(
+    seen: Mapping[Ulid, Sighting], compactions: Compactions, now_s: float, *, unwatched_s: float = 0.0
+) -> dict[Ulid, Sighting]:
+    """Note every Running entry; a claim that has not changed keeps its time, others start now.
+
+    Args:
+        unwatched_s: time before this look that does not count as silence: we could not look ourselves, because the
+            store was away or the machine was suspended, and then a healthy worker could not write either.
+    """
     sightings = {}
     for entry in with_status(compactions, _S.RUNNING):
         before = seen.get(entry.id)
         unchanged = before is not None and before.claim == entry.worker
-        sightings[entry.id] = before if unchanged and before else Sighting(claim=entry.worker, since_s=now_s)
+        since_s = min(before.since_s + unwatched_s, now_s) if unchanged and before else now_s
+        sightings[entry.id] = Sighting(claim=entry.worker, since_s=since_s)
     return sightings
 
 

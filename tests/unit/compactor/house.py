@@ -19,6 +19,7 @@ from shale.telemetry.metrics import Metrics
 from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
 from shale_compactor.coordinator.coordinator import Coordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.state_view import refresh_view
 from shale_compactor.execution.job import Job
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.worker.options import WorkerOptions
@@ -121,6 +122,12 @@ class House:
             WorkerOptions(**options),  # type: ignore[arg-type]
             metrics=metrics,
         )
+
+    async def watch(self, coordinator: Coordinator, seconds: int) -> None:
+        """Let time go by in which the coordinator looks every second."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            await refresh_view(coordinator.view)
 
     async def manifest(self) -> Manifest:
         return (await self.manifests.read_latest()).value

@@ -301,3 +301,18 @@ async def test_a_silent_worker_loses_its_job_although_others_write_in_between():
         await beat()
     await coordinator.tick()
     assert statuses(await house.stored()) == {NOW: S.SCHEDULED, NOW + 1: S.RUNNING}
+
+
+async def test_after_an_outage_workers_get_time_for_a_heartbeat():
+    """A store that was away, or a machine that was suspended, held the worker up as well."""
+    house = await l0_house(4, 3, 2, 1).create()
+    coordinator = await house.started()
+    await coordinator.tick()
+    await house.worker().claim()
+    await house.watch(coordinator, 9)
+    house.clock.advance(600)
+    await coordinator.tick()
+    assert set(statuses(await house.stored()).values()) == {S.RUNNING}
+    await house.watch(coordinator, 13)
+    await coordinator.tick()
+    assert set(statuses(await house.stored()).values()) == {S.SCHEDULED}

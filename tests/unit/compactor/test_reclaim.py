@@ -45,3 +45,11 @@ def test_jobs_whose_sources_are_gone_fail():
     plan = reclaim(value, observe({}, value, 0.0), 0.0)
     assert [(rejected.entry.id.ms, rejected.rule) for rejected in plan.rejected] == [(6, "V4"), (7, "V3")]
     assert statuses(plan.compactions) == {5: S.RUNNING, 6: S.FAILED, 7: S.FAILED, 8: S.SUBMITTED}
+
+
+def test_time_in_which_nobody_could_look_is_not_silence():
+    value = compactions(JOB)
+    seen = observe(observe({}, value, 100.0), value, 109.0)
+    seen = observe(seen, value, 200.0, unwatched_s=85.0)
+    assert reclaim(value, seen, 200.0).reclaimed == ()
+    assert reclaim(value, observe(seen, value, 216.0), 216.0).reclaimed == (JOB,)

@@ -103,7 +103,7 @@ async def test_all_that_a_tick_decides_is_one_write():
     value = await house.stored()
     await house.edit(*(replace(job, status=S.RUNNING, worker=silent) for job in value.entries))
     await coordinator.tick()
-    house.clock.advance(31)
+    await house.watch(coordinator, 31)
     done = replace(value.get(ulid(2)), status=S.COMPACTED, worker=silent, output_ssts=(sst(START_MS),))
     await house.edit(done, entry(3, spec(runs=(3,), to=3)), entry(4, spec(runs=(4,), to=4)))
     before = len(await house.compactions.list_versions())
@@ -136,7 +136,7 @@ async def test_nothing_is_written_twice_whatever_the_entries_hold():
     (waiting,) = (job for job in (await house.stored()).entries if job.status is S.SCHEDULED)
     await house.edit(replace(waiting, status=S.RUNNING, ctx=ctx, worker=claim))
     for seconds in (0, 31):
-        house.clock.advance(seconds)
+        await house.watch(coordinator, seconds)
         await coordinator.tick()
         costs.spent()
         await coordinator.tick()

@@ -69,10 +69,10 @@ async def test_t6_c_a_silent_worker_loses_its_job_and_the_next_one_goes_on_from_
         replace(job, status=S.RUNNING, worker=WorkerClaim(worker_id="x", last_heartbeat_ms=1), ctx=PROGRESS)
     )
     await coordinator.tick()
-    house.clock.advance(29)
+    await house.watch(coordinator, 29)
     await coordinator.tick()
     assert set(statuses(await house.stored()).values()) == {S.RUNNING}
-    house.clock.advance(2)
+    await house.watch(coordinator, 2)
     await coordinator.tick()
     (taken_back,) = (await house.stored()).entries
     assert (taken_back.status, taken_back.worker, taken_back.ctx) == (S.SCHEDULED, None, PROGRESS)
@@ -89,7 +89,7 @@ async def test_t6_d_a_worker_that_wakes_up_after_its_job_was_done_by_another_dro
     (job,) = await sleeper.claim()
     late = await house.executor.run(job.plan, job.progress)
     await coordinator.tick()
-    house.clock.advance(31)
+    await house.watch(coordinator, 31)
     await coordinator.tick()
     await house.claim_and_finish()
     await coordinator.tick()
