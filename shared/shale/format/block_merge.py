@@ -176,8 +176,11 @@ class BlockMerge:
         state = self._state
         words = (kernel.KEY_ONE, kernel.KEY_TWO, kernel.FIRST_KEY)
         keys = np.zeros((len(words), 2 * size + 64), np.uint8)
-        keys[:, : self._keys.shape[1]] = self._keys
         met, written = (int(state[word] == state[kernel.KEY_TWO]) for word in (kernel.MET, kernel.WRITTEN))
+        # Only the keys: after a huge value most of this room was never touched, and takes no memory.
+        for row, length in ((met, kernel.MET_LEN), (written, kernel.WRITTEN_LEN), (2, kernel.FIRST_LEN)):
+            end = max(int(state[length]), 0)
+            keys[row, :end] = self._keys[row, :end]
         for word, key in zip(words, keys, strict=True):
             state[word] = address_of(key)
         state[kernel.MET] = state[words[met]]

@@ -1,7 +1,9 @@
 """Merging stored blocks against the way through columns: the same rows, and the same bytes."""
 
+import resource
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,6 +207,24 @@ def test_values_keys_and_numbers_of_rows_beyond_every_buffer() -> None:
     rows += [Entry(b"k" * 65_535, b"v", 1, 0), Entry(b"k" * 65_534 + b"l", b"w" * (6 << 20), 1, FLAG_MERGE)]
     rows += [Entry(b"l" * 65_535, b"x", 1, 0)]
     assert merged([stored(rows, span=10**9)], Rules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
+
+
+def test_room_for_keys_behind_huge_values_takes_no_memory() -> None:
+    """Keys get room by the size of blocks; copying that room took a second and thrice the value."""
+    from shale.format.block_merge import BlockMerge
+
+    sizes = (30 << 20, 70 << 20)
+    spans = [stored([Entry(b"k%d" % size, bytes(size), 1, 0)])[0] for size in sizes]
+    merge = BlockMerge(2, Rules())
+    assert merge.begin(0, spans[0])
+    before = _resident_bytes()
+    assert merge.begin(1, spans[1])
+    assert _resident_bytes() - before < 20 << 20
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * resource.getpagesize()
 
 
 def test_what_expired_is_counted() -> None:
