@@ -71,6 +71,9 @@ def _sign_of_life(newest: VersionMeta, latest: Compactions, now_ms: int, options
     if age_s < _POLLS * options.poll_interval_s:
         return f"another coordinator was active {max(age_s, 0):.1f} s ago"
     silence_s = shortest_silence_s(latest, now_ms)
+    if silence_s is not None:
+        # A heartbeat is a write, so a worker cannot have been alive after the newest one, whatever its clock says.
+        silence_s = max(silence_s, age_s)
     if silence_s is not None and silence_s < options.worker_heartbeat_timeout_s:
         return f"a worker was active {max(silence_s, 0):.1f} s ago, so its coordinator may be alive"
     return None

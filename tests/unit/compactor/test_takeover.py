@@ -55,6 +55,19 @@ async def test_a_worker_that_is_alive_may_have_its_coordinator_beside_it():
     await look(house)
 
 
+async def test_a_dead_worker_whose_clock_was_ahead_keeps_nobody_out():
+    """Its last heartbeat stands in the future, but nobody has written since."""
+    house = await House(manifest(tree((1,)))).create()
+    await house.started()
+    ahead = WorkerClaim(worker_id="w", last_heartbeat_ms=START_MS + 3_600_000)
+    await house.edit(entry(START_MS, spec((1,), to=0), S.RUNNING, worker=ahead))
+    house.clock.advance(29)
+    with pytest.raises(LiveCoordinator, match=r"a worker was active 29\.0 s ago"):
+        await look(house)
+    house.clock.advance(2)
+    await look(house)
+
+
 async def test_workers_do_not_keep_a_dead_coordinator_alive_for_ever():
     """A result waits while another worker goes on with its heartbeats: nobody coordinates any more."""
     house = await House(manifest(tree((3, 2, 1)))).create()
