@@ -59,6 +59,9 @@ class CompactionAdmin:
     async def status(self, compaction_id: Ulid) -> CompactionInfo:
         """See ``Admin.compaction_status``."""
         history = await self._read_history(compaction_id.ms)
+        if compaction_id not in all_ids(history.snapshots):
+            # The clock that the id was drawn by may have been ahead, so that its versions look older than it.
+            history = await self._read_history(0)
         return await self._info(compaction_id, history, await read_manifest(self._manifests))
 
     async def status_in(self, compaction_id: Ulid, file_id: int) -> CompactionInfo:

@@ -336,3 +336,18 @@ async def test_a_result_that_is_listed_for_long_is_in_memory_once():
         assert len(outputs) == 3
         assert outputs[0] == done.output_ssts
         assert len({id(each) for each in outputs}) == 1
+
+
+async def test_a_submission_from_a_clock_that_is_ahead_is_found_when_it_has_ended():
+    """Its id is younger than every version that knows it."""
+    async with house_and_admin() as (house, admin):
+        coordinator = await house.started(scheduler=Idle())
+        done = entry(house.clock.ms + 3_600_000, spec(runs=(3, 2), to=2))
+        await house.edit(done)
+        await coordinator.tick()
+        await house.claim_and_finish()
+        await coordinator.tick()
+        await house.edit(entry(done.id.ms + 1, spec(runs=(99,), to=99)))
+        await coordinator.tick()
+        assert (await house.stored()).get(done.id) is None
+        assert (await admin.wait_for_compaction(done.id)).phase is Phase.COMPLETED
