@@ -11,6 +11,7 @@ from shale.kernels.rows import I64, U8
 _U16 = np.dtype("<u2")
 _I32 = np.dtype("<i4")
 _U32 = np.dtype("<u4")
+_PIECE = 4096
 
 
 class FlatColumns:
@@ -55,7 +56,11 @@ class FlatColumns:
         self._reader.spend(int(lengths.sum()), 0)
         data: U8 = np.frombuffer(self._reader.data, np.uint8)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        return data[ragged_positions(starts + 4, lengths)], offsets
+        gathered: U8 = np.empty(int(offsets[-1]), np.uint8)
+        for first, last in pieces_of(len(lengths)):
+            positions = ragged_positions(starts[first:last] + 4, lengths[first:last])
+            gathered[offsets[first] : offsets[last]] = data[positions]
+        return gathered, offsets
 
     def _fields(self, slot: int, width: int) -> I64:
         """Where the slot is in each table; 0 where it is absent."""
@@ -86,6 +91,11 @@ class FlatColumns:
         if not valid.all():
             index = int(np.argmin(valid))
             raise self._reader.corrupt(f"entry {index} of {self._what} {fault}", 0)
+
+
+def pieces_of(count: int) -> list[tuple[int, int]]:
+    """Cut many entries into a few thousand at a time: the positions of their bytes take eight times the bytes."""
+    return [(first, min(first + _PIECE, count)) for first in range(0, count, _PIECE)]
 
 
 def ragged_positions(starts: I64, lengths: I64) -> I64:

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from shale.format.buffer import Buffer
-from shale.format.flat_columns import FlatColumns, ragged_positions
+from shale.format.flat_columns import FlatColumns, pieces_of, ragged_positions
 from shale.format.flat_reader import FlatReader
 from shale.format.flat_writer import FlatWriter
 from shale.format.tables import BLOCK_META, SST_INDEX
@@ -201,7 +201,8 @@ def _write_entries(writer: FlatWriter, index: BlockIndex) -> I64:
     key_words = (end - key_places) // 4
     words[key_words] = lengths
     image = words.view(np.uint8)
-    first_byte, last_byte = int(index.key_offsets[1]), int(index.key_offsets[-1])
-    image[ragged_positions(key_words * 4 + 4, lengths)] = index.key_bytes[first_byte:last_byte]
+    for first, last in pieces_of(len(lengths)):
+        positions = ragged_positions(key_words[first:last] * 4 + 4, lengths[first:last])
+        image[positions] = index.key_bytes[index.key_offsets[1 + first] : index.key_offsets[1 + last]]
     writer.append(image.tobytes(), alignment=8)
     return table_places

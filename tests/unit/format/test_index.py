@@ -103,3 +103,12 @@ def test_keys_that_share_one_vector_cannot_fill_the_memory() -> None:
 def test_all_separators_at_once() -> None:
     index = BlockIndex.of([0, 10, 20], [b"", b"ab", b"b" * 300], data_len=30)
     assert index.first_keys() == [index.first_key(block) for block in range(3)] == [b"", b"ab", b"b" * 300]
+
+
+def test_a_long_index_is_gathered_piece_by_piece() -> None:
+    """Keys of every length, over the edges of the pieces."""
+    keys = [b"", *(b"%08d" % number + b"x" * (number % 7) for number in range(1, 10_000))]
+    index = BlockIndex.of(range(0, 4000 * len(keys), 4000), keys, data_len=4000 * len(keys))
+    read = decode_index(encode_index(index), data_len=index.data_len)
+    assert read.first_keys() == keys
+    assert read.offsets.tolist() == index.offsets.tolist()
