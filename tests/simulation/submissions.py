@@ -61,7 +61,8 @@ def submitted(sim: Simulation, specs: Sequence[CompactionSpec], *, after: float 
     if after:
         sim.run(seconds=sim.rng.uniform(0, after))
     admin = sim.start(submit, "admin", role="admin", specs=specs)
-    sim.run(minutes=1, until=lambda: admin.has_ended)
+    for _ in range(2):  # somebody may pause the simulation in between
+        sim.run(minutes=1, until=lambda: admin.has_ended)
     jobs: list[Ulid] = admin.result
     return jobs
 
