@@ -14,7 +14,7 @@ from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.scheduler_section import SchedulerSection
 from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section, Texts
 from shale.service.settings import DaemonSettings
-from shale.sst.options import SstOptions
+from shale.sst.options import BLOCK_SIZE_MAX, SstOptions
 from shale.types import Compression
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
@@ -92,7 +92,7 @@ class MergingSettings(DaemonSettings):
 
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
-    block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0)
+    block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0, le=BLOCK_SIZE_MAX)
     probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
     missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
     boundary_files_enabled: bool = PROTOCOL.boundary_files_enabled

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+from shale.errors import InvalidRequestError
 from shale.format.bloom import BloomPolicy
 from shale.types import Compression
 
 BLOCK_SIZE_DEFAULT = 4096
+BLOCK_SIZE_MAX = 65_536
+"""Places in a block are stored in 16 bits: lookups would miss what lies behind (docs/format.md 7)."""
 MIN_FILTER_KEYS_DEFAULT = 1000
 
 
@@ -17,6 +20,10 @@ class SstOptions:
     compression: Compression = Compression.NONE
     min_filter_keys: int = MIN_FILTER_KEYS_DEFAULT
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.block_size_bytes <= BLOCK_SIZE_MAX:
+            raise InvalidRequestError(f"block_size_bytes must be between 1 and {BLOCK_SIZE_MAX}")
 
     @property
     def filters_need_rows(self) -> bool:

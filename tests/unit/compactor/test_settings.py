@@ -69,6 +69,7 @@ def test_a_settings_file_of_slatedb_is_read_as_it_is(tmp_path):
         pytest.param("compactor_options.poll_interval=0", "greater than 0", id="no interval"),
         pytest.param("compactor_options.scheduler_options.policy=levelled", "'leveled'", id="no such policy"),
         pytest.param("compactor_options.scheduler_options.window=1h", "option of time_window", id="not this policy's"),
+        pytest.param("block_size_bytes=65537", "65536", id="blocks that lookups cannot find their way in"),
         pytest.param("compactor_options.pol_interval=1s", "poll_interval", id="a typing error"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.errors import CorruptionError
+from shale.errors import CorruptionError, InvalidRequestError
 from shale.format.block import decode_blocks
 from shale.format.filter import decode_filters
 from shale.format.index import BlockIndex, decode_index
@@ -32,6 +32,12 @@ def _kernels() -> None:
 def plainly(patch: pytest.MonkeyPatch) -> None:
     for module in PLAIN_SWITCHES:
         patch.setattr(f"{module}.use_kernels", lambda _size: False)
+
+
+def test_blocks_are_not_larger_than_their_offsets_can_say() -> None:
+    """Offsets are stored in 16 bits; beyond, kernels would cut them and lookups miss rows."""
+    with pytest.raises(InvalidRequestError, match="block_size_bytes"):
+        SstOptions(block_size_bytes=65_537)
 
 
 def opened(data: bytes) -> tuple[SstInfo, BlockIndex, Rows]:
