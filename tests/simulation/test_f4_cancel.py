@@ -36,7 +36,8 @@ def test_a_job_is_cancelled_while_others_write(seed: int, reached: Reached) -> N
         boss = sim.start(coordinator, "boss", role="compactor", options=PASSIVE)
         hand = sim.start(worker, "hand", role="worker")
         hand.network.delay("put", "/compacted/", 2.0)
-        sim.run(seconds=chance.uniform(3, 12))
+        world.run_until(lambda: world.compactions.compactor_epoch > 0)
+        sim.run(seconds=chance.uniform(1, 10))
         wanted = chance.choice((None, S.SUBMITTED, S.SCHEDULED, S.RUNNING, S.COMPACTED))
         if wanted is None:
             world.pause_at(boss, "put", "/compactions/", chance.uniform(2, 5))
