@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from shale.compaction.apply import with_run
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
-from shale.compaction.specs import RunSource, order_of, sources_of, touched_by
+from shale.compaction.specs import RunSource, exclude_each_other, order_of, sources_of
 from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
 from shale.protocol.rebase import prune_external_ssts
@@ -45,11 +45,10 @@ def is_committed(manifest: Manifest, entry: Compaction) -> bool:
 
 def complete(step: Step, entry: Compaction, manifest: Manifest) -> Step:
     """Mark an entry Completed and fail everything that shares a source or the destination with it."""
-    own = touched_by(entry.spec)
     swept = [
         other
         for other in step.compactions.entries
-        if other.id != entry.id and other.status in _SWEPT and own & touched_by(other.spec)
+        if other.id != entry.id and other.status in _SWEPT and exclude_each_other(entry.spec, other.spec)
     ]
     changed = [finished(entry, _S.COMPLETED), *(finished(other, _S.FAILED) for other in swept)]
     return replace(

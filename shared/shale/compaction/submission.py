@@ -29,12 +29,12 @@ def plan_submission(
             and what would be valid.
     """
     entries: list[Compaction] = []
-    state = compactions
+    state = as_scheduled(compactions)
     for index, spec in enumerate(resolve(request, manifest, compactions)):
         entry = Compaction(id=id_of(index), spec=spec)
         check_entry(manifest, state, entry)
         entries.append(entry)
-        state = with_entry(state, entry)
+        state = with_entry(state, replace(entry, status=CompactionStatus.SCHEDULED))
     return tuple(entries)
 
 

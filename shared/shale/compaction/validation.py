@@ -11,6 +11,7 @@ from shale.compaction.specs import (
     L0Source,
     Source,
     destination_of,
+    exclude_each_other,
     has_duplicate_l0,
     max_run_id,
     name_of_segment,
@@ -18,7 +19,6 @@ from shale.compaction.specs import (
     next_run_id,
     order_of,
     sources_of,
-    touched_by,
 )
 from shale.errors import InvalidCompaction
 from shale.types import (
@@ -171,7 +171,6 @@ def _check_competitors(spec: CompactionSpec, others: Sequence[Compaction], stage
                 raise InvalidCompaction("V9", f"compaction {rival.id} has L0s of this tree already")
     if stage is Stage.COMPACTED:
         return  # The sweep after each commit (6.10) takes the place of V12 here.
-    own = touched_by(spec)
     for other in others:
-        if other.status in _PLANNED and own & touched_by(other.spec):
+        if other.status in _PLANNED and exclude_each_other(spec, other.spec):
             raise InvalidCompaction("V12", f"sources or destination belong to compaction {other.id}")

@@ -1,7 +1,10 @@
 """Rules V1–V13 (docs/protocol.md 6.5), each broken once, and the specs that must pass."""
 
+import itertools
+
 import pytest
 
+from shale.compaction.specs import exclude_each_other, touched_by
 from shale.compaction.validation import Stage, check_proposal, validate
 from shale.errors import InvalidCompaction
 from shale.types import SstView, Tree, Ulid
@@ -126,3 +129,20 @@ def test_proposals_do_not_repeat_a_destination_or_a_drain():
         check_proposal(active, drain(b"seg", (14, 13)))
     check_proposal(active, spec((4,), to=10))
     check_proposal(active, drain(b"other", (1,)))
+
+
+SPECS = (
+    spec((2, 1), to=5),
+    spec((3,), to=6),
+    spec((2,), to=7, segment=b"a"),
+    spec(runs=(5, 4), to=4),
+    spec((9,), (7,), to=7, segment=b"a"),
+    drain(b"a", (2,), (7, 3)),
+    drain(b"b", (2,), (4,)),
+    drain(b"b", (2,)),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(SPECS, SPECS)))
+def test_specs_exclude_each_other_if_they_touch_the_same(one, other):
+    assert exclude_each_other(one, other) == bool(touched_by(one) & touched_by(other))
