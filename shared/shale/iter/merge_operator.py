@@ -22,7 +22,7 @@ process that uses the database."""
 BATCH_MAX = 100
 """Operands of one call while more may follow, so a key with many operands needs little memory."""
 INLINE_OPERANDS_MAX = 64
-"""More of them in a chunk are folded in a thread."""
+"""More of them in a chunk of a read are folded in a thread; in a compaction all: heartbeats go on beside it."""
 _STRETCH_GAP_MAX = 8
 """Rows between two operands that are cheaper handled one by one with them than kept as columns."""
 
@@ -87,13 +87,19 @@ class MergeOperandSource:
             if not len(operands) and not self._folder.is_open:
                 return rows
             fold = partial(self._fold, rows, operands)
-            folded = fold() if len(operands) <= INLINE_OPERANDS_MAX else await self._env.cpu.run(fold)
+            is_inline = self._folds_all and len(operands) <= INLINE_OPERANDS_MAX
+            folded = fold() if is_inline else await self._env.cpu.run(fold)
             self._on_folded(self._folder.take_count())
             if len(folded):
                 return folded
-        rest = rows_from_entries(list(self._folder.finish()))
+        if not self._folder.is_open:
+            return None
+        rest = self._rest() if self._folds_all else await self._env.cpu.run(self._rest)
         self._on_folded(self._folder.take_count())
-        return rest if len(rest) else None
+        return rest
+
+    def _rest(self) -> Rows:
+        return rows_from_entries(list(self._folder.finish()))
 
     def _fold(self, rows: Rows, operands: I64) -> Rows:
         """Fold where operands are; the stretches between them stay columns."""

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import random
+import threading
 import zlib
 from dataclasses import replace
 
@@ -459,3 +460,18 @@ async def test_what_code_of_users_raises_fails_the_job_whatever_it_is(raised):
 
     with pytest.raises(MergeOperatorFailed, match=f"raised {raised.__name__} at"):
         await transformed(store, operands, Transforms(operator=operator, operator_name="gives-up"))
+
+
+async def test_an_operator_is_never_called_on_the_loop():
+    """However few operands there are: heartbeats must go on beside an operator that takes its time."""
+    store, threads = MemoryStore(), set()
+
+    def operator(key, existing, operands):
+        threads.add(threading.get_ident())
+        return concatenate(key, existing, operands)
+
+    job = await job_of(store, [[operand(key(i), seq, b"1") for i in range(3) for seq in (2, 1)]])
+    executor = Executor(store, "db", Env.system(), SMALL, transforms=Transforms(operator=operator, operator_name="o"))
+    await executor.run(job, JobProgress(retention_min_seq=Seq(2**40)))
+    assert threads
+    assert threading.get_ident() not in threads
