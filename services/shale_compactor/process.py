@@ -92,9 +92,11 @@ class Compactor:
             )
 
     def reconfigure(self, options: CompactorOptions) -> None:
-        """Take over what may change while running: the policy, how many jobs at once, how the worker keeps them."""
-        coordinator = options.coordinator
-        self.coordinator.reconfigure(capacity=coordinator.max_concurrent_compactions, scheduler=coordinator.scheduler)
+        """Take over what may change while running: the policy, how many jobs at once, how workers keep them.
+
+        The timeout goes with the heartbeats, which were checked against it.
+        """
+        self.coordinator.reconfigure(options.coordinator)
         if self.worker is not None:
             self.worker.reconfigure(options.worker)
 

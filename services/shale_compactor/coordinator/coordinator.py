@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from shale.compaction.entries import with_status
-from shale.compaction.scheduler import CompactionScheduler
 from shale.env import Env
 from shale.errors import FencedError
 from shale.protocol.compactions_store import CompactionsStore, FenceableCompactions
@@ -60,9 +59,14 @@ class Coordinator:
         self._withheld_until_s: Mapping[Sources, float] = {}
         self.last_poll_s: float | None = None
 
-    def reconfigure(self, *, capacity: int, scheduler: CompactionScheduler) -> None:
-        """From the next round on, let so many jobs wait or run, and propose by this policy; active jobs go on."""
-        self._options = replace(self._options, max_concurrent_compactions=capacity, scheduler=scheduler)
+    def reconfigure(self, options: CoordinatorOptions) -> None:
+        """From the next round on, go by another policy, capacity and timeout of heartbeats; active jobs go on."""
+        self._options = replace(
+            self._options,
+            scheduler=options.scheduler,
+            max_concurrent_compactions=options.max_concurrent_compactions,
+            worker_heartbeat_timeout_s=options.worker_heartbeat_timeout_s,
+        )
 
     @property
     def view(self) -> StateView:

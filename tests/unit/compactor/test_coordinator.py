@@ -9,15 +9,16 @@ import pytest
 from shale.compaction.cancel import with_cancelled
 from shale.compaction.entries import finished
 from shale.compaction.leveled import Leveled
-from shale.compaction.size_tiered import SizeTiered
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
 from shale.types import Checkpoint, Epoch, ManifestId, WorkerClaim
+from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.state_view import refresh_view
 from shale_compactor.coordinator.writing import write_both
 from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.states.admission import admit_submitted
+from shale_compactor.worker.options import WorkerOptions
 from tests.unit.compactor.house import House, eventually
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid, view
 
@@ -125,7 +126,7 @@ async def test_capacity_bounds_what_is_submitted():
     coordinator = await house.started(max_concurrent_compactions=2)
     await coordinator.tick()
     assert len((await house.stored()).entries) == 2
-    coordinator.reconfigure(capacity=3, scheduler=SizeTiered())
+    coordinator.reconfigure(CoordinatorOptions(max_concurrent_compactions=3))
     await coordinator.tick()
     assert len((await house.stored()).entries) == 3
 
@@ -136,7 +137,7 @@ async def test_another_policy_goes_on_from_what_it_finds():
     coordinator = await house.started()
     await coordinator.tick()
     assert (await house.stored()).entries == ()
-    coordinator.reconfigure(capacity=4, scheduler=Leveled())
+    coordinator.reconfigure(CoordinatorOptions(scheduler=Leveled()))
     await coordinator.tick()
     (job,) = (await house.stored()).entries
     assert job.spec == spec(runs=(1, 0), to=0)
@@ -316,3 +317,17 @@ async def test_after_an_outage_workers_get_time_for_a_heartbeat():
     await house.watch(coordinator, 13)
     await coordinator.tick()
     assert set(statuses(await house.stored()).values()) == {S.SCHEDULED}
+
+
+async def test_rarer_heartbeats_and_the_longer_timeout_that_goes_with_them_are_taken_over_together():
+    """Else every job would be taken back between two heartbeats."""
+    house = await l0_house(4, 3, 2, 1).create()
+    compactor = Compactor(house.store, "db", house.env, CompactorOptions())
+    await compactor.start()
+    await compactor.coordinator.tick()
+    await house.worker().claim()
+    slower = CoordinatorOptions(worker_heartbeat_timeout_s=100)
+    compactor.reconfigure(CompactorOptions(coordinator=slower, worker=WorkerOptions(heartbeat_interval_s=40)))
+    await house.watch(compactor.coordinator, 60)
+    await compactor.coordinator.tick()
+    assert set(statuses(await house.stored()).values()) == {S.RUNNING}
