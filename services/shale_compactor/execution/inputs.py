@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
-from shale.sst.source import BlockSource, RunSource, SstSource
+from shale.sst.source import BlockSource, RunSource, SpanOptions, SstSource
 from shale.types import KeyRange
 from shale_compactor.execution.job import Job
 
@@ -30,12 +30,14 @@ class JobInputs:
         return len(self.job.l0) + len(self.job.runs)
 
     def rows(self, keys: KeyRange, read_bytes: int) -> Sequence[SstSource | RunSource]:
-        """Sources of rows in columns, read by so many bytes."""
-        l0 = [SstSource(self.reader, view, keys, read_bytes, read_ahead=self.ahead) for view in self.job.l0]
-        runs = [RunSource(self.reader, run, keys, read_bytes, read_ahead=self.ahead) for run in self.job.runs]
+        """Sources of rows in columns, read by so many bytes, unpacked."""
+        reading: SpanOptions = {"read_ahead": self.ahead, "is_frugal": True}
+        l0 = [SstSource(self.reader, view, keys, read_bytes, **reading) for view in self.job.l0]
+        runs = [RunSource(self.reader, run, keys, read_bytes, **reading) for run in self.job.runs]
         return [*l0, *runs]
 
     def blocks(self, keys: KeyRange, read_bytes: int) -> Sequence[BlockSource]:
-        """Sources of stored blocks, read by so many bytes."""
+        """Sources of stored blocks, read by so many bytes, unpacked."""
         levels = [*((view,) for view in self.job.l0), *(run.ssts for run in self.job.runs)]
-        return [BlockSource(self.reader, views, keys, read_bytes, read_ahead=self.ahead) for views in levels]
+        reading: SpanOptions = {"read_ahead": self.ahead, "is_frugal": True}
+        return [BlockSource(self.reader, views, keys, read_bytes, **reading) for views in levels]

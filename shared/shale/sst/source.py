@@ -15,11 +15,13 @@ from shale.sst.read_ahead import Fetch, ReadAhead
 from shale.sst.reader import SstReader
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
-from shale.types import EVERYTHING, U64_MAX, KeyRange, SortedRun, SstView
+from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, SstView
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 _SHORT_READ_BYTES = 8 * 1024
 _KEPT_READ_BYTES = 512 * 1024
+_FRUGAL_READ_BYTES_MIN = 32 * 1024
+"""What is compressed better than anything may take a megabyte or two: smaller reads would cost more than they save."""
 _ROW_BYTES = 256
 """What a row takes where the SST does not say how many it has."""
 
@@ -30,6 +32,7 @@ class SpanOptions(TypedDict, total=False):
     prefix: bytes | None
     read_ahead: ReadAhead | None
     rows_wanted: int | None
+    is_frugal: bool
 
 
 class SourceOptions(SpanOptions, total=False):
@@ -54,6 +57,7 @@ class _Spans(ABC, Generic[T]):
         prefix: bytes | None = None,
         read_ahead: ReadAhead | None = None,
         rows_wanted: int | None = None,
+        is_frugal: bool = False,
     ) -> None:
         """Make no request yet.
 
@@ -65,6 +69,7 @@ class _Spans(ABC, Generic[T]):
             prefix: what all keys in the range begin with; SSTs whose filters exclude it are not read.
             read_ahead: where the next read is started while the caller works on the last one; ``None``: it is not.
             rows_wanted: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
+            is_frugal: ``read_ahead_bytes`` is the size of what a read unpacks to: memory counts more than requests.
         """
         self._reader = reader
         self._pending = [
@@ -76,6 +81,7 @@ class _Spans(ABC, Generic[T]):
         self._prefix = prefix
         self._read_ahead = read_ahead
         self._rows_wanted = rows_wanted
+        self._is_frugal = is_frugal
         self._next_fetch: Fetch[T | None] | None = None
         self._window: _Window | None = None
 
@@ -116,11 +122,15 @@ class _Spans(ABC, Generic[T]):
                         self._read_bytes, self._rows_wanted = min(wanted, self._read_bytes_max), None
                 continue
             window = self._window
-            first, last = window.advance(self._read_bytes)
+            first, last = window.advance(self._frugally(window) if self._is_frugal else self._read_bytes)
             chunk = await self._load(window, first, last)
             self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
             if chunk is not None:
                 return chunk
+
+    def _frugally(self, window: "_Window") -> int:
+        size_bytes = self._read_bytes // _unpacked_ratio(window.slot, window.meta)
+        return max(size_bytes, min(self._read_bytes, _FRUGAL_READ_BYTES_MIN))
 
     @abstractmethod
     async def _load(self, window: "_Window", first: int, last: int) -> T | None:
@@ -213,6 +223,13 @@ class _Window:
 def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
     rows = meta.stats.num_rows if meta.stats is not None else 0
     return slot.sst.info.data_len // rows + 1 if rows else _ROW_BYTES
+
+
+def _unpacked_ratio(slot: SstSlot, meta: SstMeta) -> int:
+    """How many times as large blocks are without compression, as far as the SST says."""
+    if slot.sst.info.compression is Compression.NONE or meta.stats is None:
+        return 1
+    return max(1, (meta.stats.raw_key_size + meta.stats.raw_val_size) // max(1, slot.sst.info.data_len))
 
 
 def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:

@@ -24,7 +24,11 @@ from shale.errors import (
 from shale.format.index import decode_index
 from shale.format.names import sst_key
 from shale.format.section import open_section
+from shale.sst.cache import BlockCache
 from shale.sst.options import SstOptions
+from shale.sst.paths import SstPaths
+from shale.sst.read_ahead import ReadAhead
+from shale.sst.reader import SstReader
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.types import (
@@ -33,6 +37,7 @@ from shale.types import (
     FLAG_EXPIRE_TS,
     FLAG_MERGE,
     CompactionContext,
+    Compression,
     Entry,
     KeyRange,
     Manifest,
@@ -44,6 +49,7 @@ from shale.types import (
 )
 from shale.types import TieredSpec as Spec
 from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.inputs import JobInputs
 from shale_compactor.execution.job import plan_job
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
@@ -475,3 +481,23 @@ async def test_an_operator_is_never_called_on_the_loop():
     await executor.run(job, JobProgress(retention_min_seq=Seq(2**40)))
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_reads_are_as_large_as_what_they_unpack_to():
+    """Rows that compress well must not take as many times the memory."""
+    store = MemoryStore()
+    rows = [put(key(i), i + 1, b"a value like all others" * 20) for i in range(8000)]
+    view = await write_view(store, "db", ulid(1), rows, compression=Compression.ZSTD)
+    assert view.sst.info.data_len < 400_000
+    tree = Tree(l0=(view,))
+    spec = Spec(l0_view_ids=(view.id,), sorted_runs=(), destination=RunId(1))
+    job = plan_job(entry(500, spec), Manifest(tree=tree))
+    async with anyio.create_task_group() as tasks:
+        reader = SstReader(store, SstPaths("db"), BlockCache(), ENV)
+        inputs = JobInputs(job, reader, ReadAhead(tasks))
+        (blocks,) = inputs.blocks(EVERYTHING, 1 << 20)
+        (columns,) = inputs.rows(EVERYTHING, 1 << 20)
+        while (chunk := await blocks.next()) is not None:
+            assert len(chunk.image) < 3 << 19
+        while (piece := await columns.next()) is not None:
+            assert piece.size_bytes < 3 << 19
