@@ -32,6 +32,8 @@ PART_BYTES = 1 << 20
 MERGED_PART_BYTES = 4 << 20
 """Merges make larger ones: fewer requests and fewer hops between threads.  They rest when one is full, which is after
 some milliseconds."""
+_PART_BYTES_MIN = 64 << 10
+"""Smaller ones, as compressed blocks are, are joined: each part costs a write and a hop between threads."""
 _ROW_COST_BYTES = 128
 """In plain Python the number of rows counts, not their size; a row costs as much as so many bytes elsewhere."""
 
@@ -114,6 +116,8 @@ class BlockWriter:
         """The bytes of blocks that ended since the last call; they follow each other in the file."""
         self._blocks.release()
         parts, self.written.parts = self.written.parts, []
+        if sum(map(len, parts)) < _PART_BYTES_MIN * len(parts):
+            return [b"".join(parts)]
         return parts
 
     def finish(self) -> None:

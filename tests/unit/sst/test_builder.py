@@ -34,6 +34,15 @@ def plainly(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"{module}.use_kernels", lambda _size: False)
 
 
+def test_compressed_blocks_are_handed_out_together() -> None:
+    """Each part costs a write; a compaction spent most of its time with parts of a few hundred bytes."""
+    builder = SstBuilder(SstOptions(compression=Compression.ZSTD))
+    builder.add(rows_from_entries([Entry(b"%06d" % number, bytes(100), 1, 0) for number in range(10_000)]))
+    parts = builder.take_parts()
+    assert len(parts) == 1
+    assert len(parts[0]) == builder.data_len > 10_000
+
+
 def test_blocks_are_not_larger_than_their_offsets_can_say() -> None:
     """Offsets are stored in 16 bits; beyond, kernels would cut them and lookups miss rows."""
     with pytest.raises(InvalidRequestError, match="block_size_bytes"):
