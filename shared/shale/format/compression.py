@@ -17,8 +17,9 @@ from shale.errors import CorruptionError
 from shale.format.buffer import Buffer
 from shale.types import Compression
 
-IMAGE_SIZE_FREE = 64 << 20
-"""Images up to this many bytes are unpacked whatever their ratio: a value of constant bytes is not a bomb."""
+IMAGE_SIZE_FREE = 1 << 30
+"""Images up to this many bytes are unpacked whatever their ratio: a value that repeats itself is not a bomb, and what
+any writer may write must be read again."""
 RATIO_MAX = 256
 """Beyond that, an image may be this many times as large as its stored form."""
 
