@@ -41,7 +41,7 @@ def submit(
     ] = None,
     segment: Annotated[str | None, typer.Option(help="The segment's prefix, in the key format.")] = None,
     drain: Annotated[bool, typer.Option("--drain", help="Remove the sources of --segment unread.")] = False,
-    request: Annotated[str | None, typer.Option(help="The request as JSON (docs/protocol.md 6.13).")] = None,
+    request: Annotated[str | None, typer.Option(help="The request as JSON (docs/operations.md 15).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show; write nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Stay until it has ended, like `compaction wait`.")] = False,
 ) -> None:
@@ -140,6 +140,8 @@ async def submit_request(
         submitted = await admin.submit_compaction(request, dry_run=dry_run)
         if not submitted:
             session.output.note("no tree has sorted runs: nothing to compact")
+        elif dry_run:
+            session.output.note("dry run: allowed; nothing was submitted")
         if dry_run or not wait:
             _show_all(session, submitted)
             return None

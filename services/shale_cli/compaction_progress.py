@@ -10,7 +10,7 @@ import anyio
 from shale.compaction.status import CompactionInfo, Phase
 from shale.env import Clock
 from shale.errors import UnavailableError
-from shale_cli.compaction_rows import line
+from shale_cli.compaction_rows import brief_line, line
 from shale_cli.output import Output
 
 if TYPE_CHECKING:
@@ -104,14 +104,19 @@ def _bar(now_s: Callable[[], float]) -> Iterator[OnProgress]:
 
     tasks: dict[Ulid, TaskID] = {}
     watch = Watch(now_s)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    hints: dict[Ulid, str] = {}
+    # The bar has a width of its own: in eighty columns nothing would be left for it.
+    columns = (TextColumn("{task.description}"), BarColumn(10), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr)) as progress:
 
         def on_progress(info: CompactionInfo) -> None:
             if info.id not in tasks:
                 tasks[info.id] = progress.add_task(str(info.id), total=100.0, told="")
             done = info.progress.percentage
-            told = line(info).removeprefix(f"{info.id} ") + watch.hint(info)
-            progress.update(tasks[info.id], completed=done if done is not None else 0.0, told=told)
+            hint = watch.hint(info).strip()
+            if hint and hints.setdefault(info.id, "") != hint:
+                hints[info.id] = hint
+                progress.console.print(f"{info.id}: {hint}", soft_wrap=True, highlight=False)
+            progress.update(tasks[info.id], completed=done if done is not None else 0.0, told=brief_line(info))
 
         yield on_progress

@@ -54,6 +54,14 @@ def line(info: CompactionInfo) -> str:
     return "  ".join(parts)
 
 
+def brief_line(info: CompactionInfo) -> str:
+    """The same as short as it can be, to stand beside an id and a bar in eighty columns."""
+    parts = [info.phase.value, percent(info)]
+    if info.estimated_completion_ms is not None:
+        parts.append(f"ends {rfc3339(info.estimated_completion_ms)[11:19]}Z")
+    return "  ".join(parts)
+
+
 def percent(info: CompactionInfo) -> str:
     """How far it is; ``?`` where nobody can know."""
     share = info.progress.percentage

@@ -65,6 +65,7 @@ class Life:
         last: the last sight of it.
         before_end: its last sight while it was active, if the version after it is there.
         ended_in: that next version: it shows the compaction finished, or not at all.
+        ended_before: what had ended by the version of ``before_end``.
         vanished_in: the first version that does not have it any more, if one does not.
     """
 
@@ -75,6 +76,7 @@ class Life:
     last: Sighting | None = None
     before_end: Sighting | None = None
     ended_in: Snapshot | None = None
+    ended_before: frozenset[Ulid] = frozenset()
     vanished_in: Snapshot | None = None
 
     @property
@@ -108,6 +110,7 @@ def life_of(compaction_id: Ulid, snapshots: Sequence[Snapshot]) -> Life:
         last=seen[-1],
         before_end=active[-1] if after is not None else None,
         ended_in=after,
+        ended_before=_ended_by(active[-1].file_id, snapshots) if active else frozenset(),
         vanished_in=next((each for each in snapshots if each.file_id > seen[-1].file_id), None),
     )
 
@@ -115,6 +118,11 @@ def life_of(compaction_id: Ulid, snapshots: Sequence[Snapshot]) -> Life:
 def all_ids(snapshots: Iterable[Snapshot]) -> tuple[Ulid, ...]:
     """Every compaction that some version shows, ascending."""
     return tuple(sorted({entry.id for snapshot in snapshots for entry in snapshot.compactions.entries}))
+
+
+def _ended_by(file_id: int, snapshots: Iterable[Snapshot]) -> frozenset[Ulid]:
+    versions = (snapshot.compactions for snapshot in snapshots if snapshot.file_id == file_id)
+    return frozenset(entry.id for each in versions for entry in each.entries if entry.status.is_finished)
 
 
 def _claims(seen: Sequence[Sighting]) -> int:

@@ -28,7 +28,7 @@ def why_failed(life: Life, manifest: Manifest | None) -> str:
     if life.before_end is None or life.ended_in is None or manifest is None:
         return UNEXPLAINED
     before = life.before_end.entry
-    broken = _broken_rule(before, life.ended_in.compactions, manifest)
+    broken = _broken_rule(before, life, life.ended_in.compactions, manifest)
     if broken is not None:
         return broken
     return CANCELLED if before.status in CANCELLABLE else UNEXPLAINED
@@ -55,7 +55,7 @@ def outcome(life: Life, manifests: Sequence[Manifest]) -> Compaction | None:
     return finished(entry, _S.FAILED)
 
 
-def _broken_rule(before: Compaction, at: Compactions, manifest: Manifest) -> str | None:
+def _broken_rule(before: Compaction, life: Life, at: Compactions, manifest: Manifest) -> str | None:
     own = touched_by(before.spec)
     state = with_entry(at, before)
     try:
@@ -70,7 +70,9 @@ def _broken_rule(before: Compaction, at: Compactions, manifest: Manifest) -> str
     if before.status is _S.SUBMITTED:
         return None
     for other in at.entries:
-        if other.id != before.id and other.status is _S.COMPLETED and own & touched_by(other.spec):
+        # Whatever intersects a commit fails in the write that completes it; what had ended before was in nobody's way.
+        just_completed = other.status is _S.COMPLETED and other.id not in life.ended_before
+        if other.id != before.id and just_completed and own & touched_by(other.spec):
             return f"V12: compaction {other.id}, which shares a source or the destination, was committed first"
     return None
 

@@ -76,6 +76,7 @@ def resolve(request: CompactionRequest, manifest: Manifest, compactions: Compact
             return (spec,)
         case Sources():
             return (_of_sources(request, manifest, compactions),)
+    raise InvalidRequestError(f"{request!r} is no request: Full(), FullSegment(…), Sources(…) or Spec(…)")
 
 
 def parse_request(value: object) -> CompactionRequest:

@@ -1,5 +1,7 @@
 """Requests: their JSON, what they resolve to, and what is refused before anything is stored."""
 
+from typing import Any
+
 import pytest
 
 from shale.compaction.requests import (
@@ -84,6 +86,12 @@ def test_older_and_shorter_forms_are_read(value, request_):
 def test_what_is_no_request_names_the_field(value, message):
     with pytest.raises(InvalidRequestError, match=message):
         parse_request(value)
+
+
+def test_what_is_no_request_at_all_is_named():
+    nonsense: Any = "Full"
+    with pytest.raises(InvalidRequestError, match=r"'Full' is no request: Full\(\), "):
+        resolve(nonsense, STATE, compactions())
 
 
 def test_sources_as_people_write_them():

@@ -4,7 +4,7 @@ import pytest
 
 from shale.admin.retained import VERSIONS_BYTES_MAX, from_both_ends
 from shale.compaction.history import Snapshot, life_of
-from shale.compaction.outcome import UNEXPLAINED, outcome, why_failed
+from shale.compaction.outcome import CANCELLED, UNEXPLAINED, outcome, why_failed
 from shale.compaction.progress import progress_of
 from shale.compaction.status import Phase, compaction_info, phase_of
 from shale.protocol.versioned import VersionMeta
@@ -165,6 +165,16 @@ def test_why_it_failed(before, others, told):
     assert why_failed(life_of(ulid(9), seen), STATE).startswith(told)
     assert why_failed(life_of(ulid(9), seen), None) == UNEXPLAINED
     assert why_failed(life_of(ulid(9), seen[1:]), STATE) == UNEXPLAINED
+
+
+def test_a_cancelled_one_is_not_blamed_on_what_had_ended_before_it():
+    finished_before = entry(8, spec(runs=(3, 2), to=2), S.COMPLETED)
+    started, ended = (entry(9, spec(runs=(2,), to=2), status) for status in (S.RUNNING, S.FAILED))
+    seen = tuple(
+        Snapshot.of(index + 1, 1000 * index, compactions(finished_before, each))
+        for index, each in enumerate((started, ended))
+    )
+    assert why_failed(life_of(ulid(9), seen), STATE) == CANCELLED
 
 
 def ended_status(mine, *manifests, gap=0):

@@ -1,7 +1,10 @@
 """``shale compaction`` on a database in memory: what it prints, and how it ends."""
 
 import json
+import sys
 from dataclasses import replace
+from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -18,7 +21,7 @@ from shale.protocol.versioned import Versioned
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionContext, Compactions, KeyRange, Seq, Subcompaction, WorkerClaim
 from shale_cli.__main__ import main
-from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines, wait_patiently
+from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines, wait_patiently, watching
 from shale_cli.compaction_request import build_request
 from shale_cli.compaction_rows import brief, size
 from shale_cli.output import Format, KeyFormat, Output
@@ -220,7 +223,8 @@ def test_what_would_lose_rows_is_refused(orders, shale, arguments, rule, dry_run
 
 
 def test_a_dry_run_can_be_given_back_as_a_request(orders, shale):
-    told, _ = shale("compaction", "submit", "--sources", "SR1,SR2,SR3", "--dry-run")
+    told, remark = shale("compaction", "submit", "--sources", "SR1,SR2,SR3", "--dry-run")
+    assert "nothing was submitted" in remark
     assert orders.stored() == ()
     (planned,) = told["compactions"]
     assert planned["spec"] == "[SR3, SR2, SR1] -> SR1"
@@ -309,6 +313,32 @@ def test_who_waits_in_vain_is_asked_for_a_compactor(capsys):
         lines(submitted)
     told = capsys.readouterr().err.splitlines()
     assert ["is a compactor running?" in line for line in told] == [False, False, True]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_in_eighty_columns_there_is_room_for_bar_and_end_and_question(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    now = [0.0]
+    clock: Any = SimpleNamespace(monotonic_s=lambda: now[0])
+    submitted = compaction_info(entry(MS, spec(runs=(3,), to=3)), inputs=None, life=Life(), now_ms=MS)
+    at_work = replace(compaction_info(RUNNING, inputs=None, life=Life(), now_ms=MS), estimated_completion_ms=MS)
+    with watching(Output(Format.TABLE, KeyFormat.UTF8), clock) as on_progress:
+        on_progress(submitted)
+        now[0] = 20.0
+        on_progress(submitted)
+        on_progress(at_work)
+    told: Any = sys.stderr
+    assert f"{submitted.id}: nobody has scheduled it yet: is a compactor running?" in told.getvalue()
+    last = next(line for line in reversed(told.getvalue().splitlines()) if "writing" in line)
+    assert "━━" in last
+    assert f"{at_work.id}" in last
+    assert "ends 22:13:20Z" in last
 
 
 class AwayInBetween:
