@@ -242,3 +242,28 @@ async def work_off(house: House, job: Ulid, tick: Round = wait_a_little) -> None
     (claimed,) = await ours.claim()
     await ours._execute(claimed)
     await until(completed)
+
+
+def test_our_coordinator_refuses_whatever_else_slatedbs_tool_lets_through(tmp_path):
+    """V1 to V4 and V10: each is one Failed entry, and the file with all of them is still read."""
+
+    async def test(house: House) -> None:
+        async with opened(house.rust, ROOT, Shape()) as db:
+            await write_l0s(house, db, "oldest", "newest")
+            compactor = await coordinating(house)
+            newest, oldest = (view.id for view in (await tree_of(house)).l0)
+            drain = slate.CompactionSpec.DRAIN_SEGMENT
+            wanted = {
+                await submitted(house, tiered([], 7)): "V1",
+                await submitted(house, drain(segment=b"", sources=[l0(newest), l0(oldest)])): "V2",
+                await submitted(house, drain(segment=b"gone", sources=[l0(oldest)])): "V3",
+                await submitted(house, tiered([sorted_run(3)], 3)): "V4",
+                await submitted(house, tiered([l0(oldest), l0(newest)], 7)): "V7",
+                await submitted(house, tiered([l0(oldest), l0(oldest)], 7)): "V7",
+            }
+            assert await refused(house) == wanted
+            await compactor.coordinator.tick()
+            assert {await status_of(house, job) for job in wanted} <= {S.FAILED, None}
+        await house.assert_all_read_everything()
+
+    run(test, tmp_path)

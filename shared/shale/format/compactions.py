@@ -134,8 +134,9 @@ def _read_tiered(spec: FlatTable, version: int) -> TieredSpec:
 
 def _read_drain(spec: FlatTable) -> DrainSpec:
     segment = spec.blob(0)
-    if not segment:
+    if segment is None:
         raise spec.corrupt("a drain names no segment")
+    # An empty one is a request that breaks V2 and not damage: SlateDB's tool stores it, and a coordinator fails it.
     runs = tuple(map(RunId, spec.u32s(2) or ()))
     return DrainSpec(segment=segment, l0_view_ids=spec.ulids(1) or (), sorted_runs=runs)
 

@@ -7,7 +7,7 @@ from shale.errors import CorruptionError, InvalidVersion
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.flat_writer import FlatWriter
 from shale.format.tables import COMPACTION, COMPACTIONS_V1, TIERED_SPEC
-from shale.types import Compactions, Epoch, TieredSpec, Ulid
+from shale.types import Compaction, Compactions, DrainSpec, Epoch, TieredSpec, Ulid
 from tests.unit.format.values import compactions
 
 DOCUMENTED = bytes.fromhex(
@@ -17,6 +17,12 @@ DOCUMENTED = bytes.fromhex(
 
 @given(compactions())
 def test_round_trip(value: Compactions) -> None:
+    assert decode_compactions(encode_compactions(value)) == value
+
+
+def test_a_drain_of_nothing_in_particular_is_a_mistake_of_its_submitter_and_no_damage() -> None:
+    """It breaks V2, and one Failed entry must not keep everybody from reading the file."""
+    value = Compactions(entries=(Compaction(id=Ulid(1), spec=DrainSpec(segment=b"", l0_view_ids=(Ulid(2),))),))
     assert decode_compactions(encode_compactions(value)) == value
 
 
