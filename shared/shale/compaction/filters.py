@@ -12,7 +12,7 @@ tombstones, and versions below the current one, which only snapshots still read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
@@ -57,7 +57,7 @@ class RowBatch:
     """
 
     def __init__(self, rows: Rows, context: FilterContext) -> None:
-        self.rows = rows
+        self.rows = Rows(**{each.name: _locked(getattr(rows, each.name)) for each in fields(rows)})
         self.context = context
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class RowBatch:
     @property
     def seq(self) -> U64:
         """Sequence numbers."""
-        return _locked(self.rows.seq)
+        return self.rows.seq
 
     @property
     def key_sizes(self) -> I64:
@@ -91,12 +91,12 @@ class RowBatch:
     @property
     def create_ts(self) -> I64:
         """When rows were written, in milliseconds since 1970; 0 where ``has_create_ts`` says no."""
-        return _locked(self.rows.create_ts)
+        return self.rows.create_ts
 
     @property
     def expire_ts(self) -> I64:
         """When rows expire, in milliseconds since 1970; 0 where ``has_expire_ts`` says no."""
-        return _locked(self.rows.expire_ts)
+        return self.rows.expire_ts
 
     @property
     def has_create_ts(self) -> BoolMask:

@@ -79,6 +79,8 @@ class FilterSource:
         decisions = self._call(rows, lambda: filter_.filter(batch))
         if decisions is None:
             return rows
+        if not isinstance(decisions, Decisions):
+            self._refuse(rows, f"answered with {type(decisions).__name__}, not with shale.Decisions or None")
         return self._call(rows, partial(self._carried_out, rows, places, decisions))
 
     def _carried_out(self, rows: Rows, places: I64, decisions: Decisions) -> Rows:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -148,6 +149,20 @@ def test_everything_at_once() -> None:
 def test_impossible_decisions_are_refused(decisions: Decisions, why: str) -> None:
     with pytest.raises(CompactionFilterFailed, match=why):
         decide(decisions, ROWS)
+
+
+@pytest.mark.parametrize("answer", [[True, False, True], "keep", True])
+def test_an_answer_that_is_no_decision_is_refused(answer: object) -> None:
+    with pytest.raises(CompactionFilterFailed, match=f"answered with {type(answer).__name__}, not with"):
+        decide(answer, ROWS)  # type: ignore[arg-type]
+
+
+def test_a_batch_cannot_be_written_to() -> None:
+    """What a filter wrote there went into the database without a decision."""
+    rows = rows_from_entries([value(b"a", 1), value(b"b", 1)])
+    batch = RowBatch(replace(rows, val_bytes=rows.val_bytes.copy()), CONTEXT)
+    with pytest.raises(ValueError, match="read-only"):
+        batch.rows.val_bytes[:] = 0
 
 
 @pytest.mark.parametrize("error", [ValueError("the value of secret-key-of-a-user"), FencedError("not ours")])
