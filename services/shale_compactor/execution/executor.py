@@ -184,7 +184,7 @@ class Executor(JobExecutor):
     ) -> None:
         from shale_compactor.execution.block_feed import BlockFeed
 
-        feed = BlockFeed(sources, _retention(job, progress).rules())
+        feed = BlockFeed(sources, _retention(job, progress).rules(), self._env)
         await writer.merge(feed, progress.note_rows)
         self._metrics.expired(*feed.merge.take_expired())
 

@@ -501,3 +501,24 @@ async def test_reads_are_as_large_as_what_they_unpack_to():
             assert len(chunk.image) < 3 << 19
         while (piece := await columns.next()) is not None:
             assert piece.size_bytes < 3 << 19
+
+
+async def test_huge_blocks_are_looked_into_beside_the_loop():
+    """Their checksum alone takes tens of milliseconds."""
+    beside = set()
+
+    class Spy(InlineCpu):
+        async def run(self, work):
+            beside.add(getattr(getattr(work, "func", None), "__name__", ""))
+            return await super().run(work)
+
+    env = Env(SystemClock(), random.Random(1), Spy())
+    store = MemoryStore()
+    job = await job_of(store, [[put(b"a", 1, bytes(9 << 20)), put(b"b", 1, bytes(9 << 20))], [put(b"c", 3)]])
+    outputs = await Executor(store, "db", env, SMALL).run(job, JobProgress(retention_min_seq=Seq(2**40)))
+    assert {"begin", "feed"} <= beside
+    assert [(e.key, len(e.value)) for e in await read_ssts(store, "db", ENV, outputs)] == [
+        (b"a", 9 << 20),
+        (b"b", 9 << 20),
+        (b"c", 1),
+    ]
