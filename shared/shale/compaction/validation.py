@@ -48,6 +48,10 @@ _CLAIMED = (CompactionStatus.SCHEDULED, CompactionStatus.RUNNING)
 _PLANNED = (*_CLAIMED, CompactionStatus.COMPACTED)
 
 FRESH_RUN_ID_MAX = 2**31
+_FRESH_STEP_MAX = 2**16
+"""Above ``FRESH_RUN_ID_MAX`` a new run may still be so far above the ones there are, so that compaction goes on."""
+
+_RUN_ID_MAX = 2**32 - 1
 
 
 def validate(manifest: Manifest, compactions: Compactions, entry: Compaction, stage: Stage) -> None:
@@ -110,9 +114,10 @@ def _check_destination(manifest: Manifest, tree: Tree, spec: TieredSpec, stage: 
         lowest = next_run_id(manifest) if stage is Stage.SUBMITTED else in_tree
         if spec.destination < lowest:
             raise InvalidCompaction("V5", f"destination {spec.destination} must be at least {lowest}")
-        if stage is Stage.SUBMITTED and spec.destination > FRESH_RUN_ID_MAX:
-            # Ids are 32 bits wide and the next run gets a higher one, so one request could use them all up.
-            raise InvalidCompaction("V5", f"destination {spec.destination} must be at most {FRESH_RUN_ID_MAX}")
+        # Ids are 32 bits wide and the next run gets a higher one, so one request could use them all up.
+        highest = min(max(FRESH_RUN_ID_MAX, lowest + _FRESH_STEP_MAX), _RUN_ID_MAX)
+        if stage is Stage.SUBMITTED and spec.destination > highest:
+            raise InvalidCompaction("V5", f"destination {spec.destination} must be at most {highest}")
     exists = any(run.id == spec.destination for _, other in manifest.trees() for run in other.compacted)
     if exists and spec.destination not in spec.sorted_runs:
         raise InvalidCompaction("V6", f"run {spec.destination} exists and is not a source")

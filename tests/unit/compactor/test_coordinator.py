@@ -9,6 +9,7 @@ import pytest
 from shale.compaction.cancel import with_cancelled
 from shale.compaction.entries import finished
 from shale.compaction.leveled import Leveled
+from shale.compaction.validation import FRESH_RUN_ID_MAX
 from shale.errors import FencedError, InvalidDbState, LatestRecordMissing
 from shale.protocol.compactions_store import COORDINATOR
 from shale.protocol.transactional import Fenceable
@@ -331,3 +332,24 @@ async def test_rarer_heartbeats_and_the_longer_timeout_that_goes_with_them_are_t
     await house.watch(compactor.coordinator, 60)
     await compactor.coordinator.tick()
     assert set(statuses(await house.stored()).values()) == {S.RUNNING}
+
+
+async def test_a_run_with_the_highest_id_that_may_be_asked_for_does_not_end_compaction():
+    """One request with such a destination, and no L0 could have been compacted any more."""
+    trees = {"a": tree((8, 7, 6, 5)), "b": tree((14, 13, 12, 11))}
+    house = await House(manifest(tree((4, 3, 2, 1)), **trees)).create()
+    coordinator = await house.started(scheduler=Idle())
+    await house.edit(entry(NOW, spec((8, 7, 6, 5), to=FRESH_RUN_ID_MAX, segment=b"a")))
+    await coordinator.tick()
+    await house.claim_and_finish()
+    coordinator.reconfigure(CoordinatorOptions())
+    await coordinator.tick()
+    scheduled = [entry for entry in (await house.stored()).entries if entry.is_active]
+    assert {job.spec.destination for job in scheduled} == {FRESH_RUN_ID_MAX + 1, FRESH_RUN_ID_MAX + 2}
+
+
+class Idle:
+    """Leaves everything to administrators."""
+
+    def plan(self, manifest, compactions):
+        return ()

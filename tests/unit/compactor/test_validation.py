@@ -146,3 +146,10 @@ SPECS = (
 @pytest.mark.parametrize(("one", "other"), list(itertools.product(SPECS, SPECS)))
 def test_specs_exclude_each_other_if_they_touch_the_same(one, other):
     assert exclude_each_other(one, other) == bool(touched_by(one) & touched_by(other))
+
+
+@pytest.mark.parametrize(("newest", "highest"), [(3, 2**31), (2**31, 2**31 + 2**16 + 1), (2**32 - 9, 2**32 - 1)])
+def test_a_request_does_not_use_the_ids_up(newest, highest):
+    state = manifest(tree((2, 1), (newest,)))
+    assert broken_rule(state, spec((2, 1), to=highest)) is None
+    assert broken_rule(state, spec((2, 1), to=highest + 1)) == "V5"
