@@ -93,21 +93,22 @@ class Ledger:
             the entries that are Running under this worker now.
         """
         attempted: set[Ulid] = set()
-        sent_s = -math.inf
+        sent_s, sent_ms = -math.inf, 0
 
         def change(value: Compactions) -> Compactions | None:
-            nonlocal sent_s
+            nonlocal sent_s, sent_ms
             # An answer that got lost: what we tried to take and now carries our name is ours.
             got = sum(claims.owns(value.get(id_), self._worker_id) for id_ in attempted)
             chosen = choose(value, got)
             attempted.update(chosen)
-            sent_s = self._env.clock.monotonic_s()
-            return claims.claim(value, chosen, self._worker_id, self._env.clock.now_ms()) if chosen else None
+            sent_s, sent_ms = self._env.clock.monotonic_s(), self._env.clock.now_ms()
+            return claims.claim(value, chosen, self._worker_id, sent_ms) if chosen else None
 
         value = await self._write(change)
         got = [entry for entry in value.entries if entry.id in attempted and claims.owns(entry, self._worker_id)]
         if got:
             self.last_beat_s = max(self.last_beat_s, sent_s)  # a claim is the first heartbeat
+            self._on_stamped(sent_ms)
         return got
 
     async def beat(self) -> None:

@@ -80,7 +80,7 @@ def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, st
             names = _names(variable.removeprefix(prefix))
             if known_setting(model, names):
                 layer.put(names, environ[variable], f"environment {variable}")
-            elif prefix == own or (prefix == PREFIX and not _for_somebody_else(names)):
+            elif prefix == own or (prefix == PREFIX and not _for_somebody_else(names, model)):
                 unknown.append(f"{variable}{_suggestion(names, model)}")
     return layer, unknown
 
@@ -202,8 +202,10 @@ def _names(text: str) -> Names:
     return SHORT_NAMES.get(names[0], names) if len(names) == 1 else names
 
 
-def _for_somebody_else(names: Names) -> bool:
-    return names[0] in SLATEDB_KEYS or names[0] in SHARED_SECTIONS or names[0].startswith(NOT_SETTINGS)
+def _for_somebody_else(names: Names, model: type[BaseModel]) -> bool:
+    if names[0] in SLATEDB_KEYS:
+        return names[0] not in model.model_fields
+    return names[0] in SHARED_SECTIONS or names[0].startswith(NOT_SETTINGS)
 
 
 def _suggestion(names: Names, model: type[BaseModel]) -> str:

@@ -170,6 +170,14 @@ def test_what_is_wrong_between_settings_is_said_without_a_place():
     assert problem.startswith("heartbeat_interval 20.0 s must be at most half")
 
 
+@pytest.mark.parametrize("settings", [CompactorSettings, WorkerSettings])
+def test_a_misspelt_variable_of_a_section_that_is_read_is_told(monkeypatch, settings):
+    monkeypatch.setenv("SHALE_COMPACTOR_OPTIONS__WORKER__HEARTBEAT_INTERVL", "5s")
+    monkeypatch.setenv("SHALE_GARBAGE_COLLECTOR_OPTIONS__NOBODY_KNOWS", "of another daemon")
+    (told,) = load(settings, URL).unknown_env
+    assert told.startswith("SHALE_COMPACTOR_OPTIONS__WORKER__HEARTBEAT_INTERVL; did you mean")
+
+
 def test_a_worker_reads_the_file_of_a_compactor(tmp_path):
     file = tmp_path / "shale.toml"
     file.write_text(

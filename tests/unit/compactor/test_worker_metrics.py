@@ -132,6 +132,7 @@ async def test_the_time_of_the_last_heartbeat():
     seen = Scraped()
     worker = house.worker(metrics=seen.metrics, name="w")
     await worker.claim()
+    assert seen("slatedb_compactor_worker_heartbeat_timestamp_seconds", worker="w") == house.clock.ms / 1000
     house.clock.advance(3)
     await worker._ledger.beat()
     assert seen("slatedb_compactor_worker_heartbeat_timestamp_seconds", worker="w") == house.clock.ms / 1000
