@@ -29,19 +29,21 @@ def resolve(group: str, name: str) -> Callable[..., Any]:
     """Import what a name stands for.
 
     Raises:
-        InvalidRequestError: nobody registered the name, or what it stands for cannot be imported or called.
+        InvalidRequestError: nobody registered the name, or several did, or it cannot be imported or called.
     """
     noun = _NOUNS.get(group, group)
     target = name
     if ":" not in name:
-        found = {point.name: point.value for point in entry_points(group=group)}
-        if name not in found:
+        found = sorted({point.value for point in entry_points(group=group) if point.name == name})
+        if not found:
             known = ", ".join(known_names(group)) or "none"
             raise InvalidRequestError(
                 f"no {noun} is called {name!r}; registered: {known}; one that is not registered is written as "
                 "module:attribute"
             )
-        target = found[name]
+        if len(found) > 1:
+            raise InvalidRequestError(f"{noun} {name!r} is registered more than once; write one of {', '.join(found)}")
+        (target,) = found
     plugin = _imported(target, f"{noun} {name!r}")
     if not callable(plugin):
         raise InvalidRequestError(f"{noun} {name!r}: {target} is not callable")
@@ -54,7 +56,7 @@ def _imported(target: str, what: str) -> Any:
         raise InvalidRequestError(f"{what}: write module:attribute")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # a module of the user's may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a module of the user's may raise anything while it is imported
         raise InvalidRequestError(f"{what}: cannot import {module_name}: {type(error).__name__}: {error}") from error
     try:
         return reduce(getattr, path.split("."), module)

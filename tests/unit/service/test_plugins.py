@@ -14,6 +14,7 @@ from shale.service.plugins import COMPACTION_FILTERS, resolve
 def module(tmp_path, monkeypatch):
     (tmp_path / "users_code.py").write_text("class Forget:\n    inner = len\n\nNUMBER = 3\n")
     (tmp_path / "broken_code.py").write_text("import no_such_module_anywhere\n")
+    (tmp_path / "ending_code.py").write_text("raise SystemExit(2)\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield
     sys.modules.pop("users_code", None)
@@ -24,6 +25,9 @@ def registered(monkeypatch):
     points = [
         EntryPoint("forget", "users_code:Forget", COMPACTION_FILTERS),
         EntryPoint("audit", "users_code:Missing", COMPACTION_FILTERS),
+        EntryPoint("twice", "users_code:Forget", COMPACTION_FILTERS),
+        EntryPoint("twice", "other_code:Forget", COMPACTION_FILTERS),
+        EntryPoint("forget", "users_code:Forget", COMPACTION_FILTERS),  # the same distribution, found on two paths
     ]
     monkeypatch.setattr(plugins, "entry_points", lambda group: [p for p in points if p.group == group])
 
@@ -43,11 +47,13 @@ def test_a_registered_name():
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("forgot", "no compaction filter is called 'forgot'; registered: audit, forget"),
+        ("forgot", "no compaction filter is called 'forgot'; registered: audit, forget, twice"),
         ("audit", "'audit': users_code has no Missing"),
         ("users_code:Nothing", "users_code has no Nothing"),
         ("users_code:NUMBER", "not callable"),
         ("broken_code:x", "cannot import broken_code: ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+        ("twice", "registered more than once; write one of other_code:Forget, users_code:Forget"),
+        ("ending_code:x", "cannot import ending_code: SystemExit: 2"),
         (":x", "module:attribute"),
         ("users_code:", "module:attribute"),
     ],
