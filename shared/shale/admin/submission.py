@@ -44,11 +44,12 @@ async def submit(
     ids = _ids(env)
     stored = await load_compactions(manifests, compactions, env)
     conflicts = 0
+    tried: Compactions | None = None
     while True:
         base = stored.prepare_dirty()
         # The manifest is read after the compactions, so that it contains every result which they call finished.
         manifest = await read_manifest(manifests)
-        landed = _landed(base.value, ids) if conflicts else ()
+        landed = _landed(tried, ids) if tried is not None else ()
         if landed:
             return landed, manifest
         entries = plan_submission(manifest, base.value, request, ids)
@@ -58,7 +59,9 @@ async def submit(
             await stored.update(Versioned(base.id, with_entries(base.value, entries)))
         except ObjectVersionExists:
             conflicts += 1
-            await stored.recover(conflicts)
+            newest = await stored.recover(conflicts)
+            # The newest version may have forgotten already what was done at once.
+            tried = await _committed(compactions, base.id + 1) or newest.value
         else:
             for entry in entries:
                 log.info(Event.COMPACTION_SUBMITTED, compaction_id=str(entry.id), spec=describe(entry.spec))
@@ -103,6 +106,12 @@ def _ids(env: Env) -> Callable[[int], Ulid]:
         return drawn[index]
 
     return id_of
+
+
+async def _committed(compactions: CompactionsStore, file_id: int) -> Compactions | None:
+    """An old version, unless somebody created it who had slept while ids up to there were collected."""
+    value = await compactions.read(file_id)
+    return value if file_id > await compactions.boundary() else None
 
 
 def _landed(compactions: Compactions, id_of: Callable[[int], Ulid]) -> tuple[Compaction, ...]:

@@ -351,3 +351,52 @@ async def test_a_submission_from_a_clock_that_is_ahead_is_found_when_it_has_ende
         await coordinator.tick()
         assert (await house.stored()).get(done.id) is None
         assert (await admin.wait_for_compaction(done.id)).phase is Phase.COMPLETED
+
+
+class Forgetful:
+    """The answer to the first write of compactions is lost, and the repeated write finds the file there."""
+
+    def __init__(self, store, meanwhile):
+        self._store, self._meanwhile = store, meanwhile
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def put(self, key, data, **options):
+        await self._store.put(key, data, **options)
+        if "/compactions/" in key and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+            raise AlreadyExists(key)
+
+
+async def test_a_submission_whose_answer_was_lost_is_not_made_again_although_it_is_done_and_forgotten():
+    async with house_and_admin() as (house, _):
+        coordinator = await house.started(scheduler=Idle())
+
+        async def done_and_forgotten():
+            await coordinator.tick()
+            await house.claim_and_finish()
+            await coordinator.tick()
+            await house.edit(entry(house.clock.ms + 1, spec(runs=(99,), to=99)))
+            await coordinator.tick()
+
+        store = Forgetful(house.store, done_and_forgotten)
+        admin = CompactionAdmin(store, "db", house.new_env(7))
+        (submitted,) = await admin.submit(FullSegment(b"log"))
+        assert [job.is_active for job in (await house.stored()).entries] == [False]
+        assert (await admin.status(submitted.id)).phase is Phase.COMPLETED
+
+
+async def test_a_submission_that_came_too_late_for_its_version_is_made_again():
+    """The collector has passed that id meanwhile, so what was created there is nothing."""
+    async with house_and_admin() as (house, _):
+
+        async def collected():
+            for number in range(3):
+                await house.edit(entry(number, spec(runs=(99,), to=99), S.FAILED))
+            await house.compactions.advance_boundary((await house.compactions.read_latest()).id - 1)
+
+        store = Forgetful(house.store, collected)
+        (submitted,) = await CompactionAdmin(store, "db", house.new_env(7)).submit(FullSegment(b"log"))
+        assert (await house.stored()).get(submitted.id) is not None
