@@ -388,15 +388,29 @@ async def test_a_submission_whose_answer_was_lost_is_not_made_again_although_it_
         assert (await admin.status(submitted.id)).phase is Phase.COMPLETED
 
 
+class Asleep(Forgetful):
+    """The same, but what happens meanwhile happens before the first write arrives."""
+
+    async def put(self, key, data, **options):
+        if "/compactions/" in key and self._meanwhile is not None:
+            meanwhile, self._meanwhile = self._meanwhile, None
+            await meanwhile()
+            await self._store.put(key, data, **options)
+            raise AlreadyExists(key)
+        await self._store.put(key, data, **options)
+
+
 async def test_a_submission_that_came_too_late_for_its_version_is_made_again():
     """The collector has passed that id meanwhile, so what was created there is nothing."""
     async with house_and_admin() as (house, _):
 
         async def collected():
+            before = (await house.compactions.read_latest()).id
             for number in range(3):
                 await house.edit(entry(number, spec(runs=(99,), to=99), S.FAILED))
-            await house.compactions.advance_boundary((await house.compactions.read_latest()).id - 1)
+            await house.compactions.advance_boundary(before + 2)
+            await house.compactions.delete_behind_boundary(before + 1)
 
-        store = Forgetful(house.store, collected)
-        (submitted,) = await CompactionAdmin(store, "db", house.new_env(7)).submit(FullSegment(b"log"))
+        admin = CompactionAdmin(Asleep(house.store, collected), "db", house.new_env(7))
+        (submitted,) = await admin.submit(FullSegment(b"log"))
         assert (await house.stored()).get(submitted.id) is not None
