@@ -143,7 +143,8 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         prog=f"shale {settings_cls.ROLE}",
         description=settings_cls.__doc__,
         epilog="Every setting can be given as SHALE_… variable, in a file, or as --set section.name=value; "
-        f"shale config show {settings_cls.ROLE} prints them all.",
+        f"shale config show {settings_cls.ROLE} prints them all.  "
+        f"Example: shale {settings_cls.ROLE} -u s3://bucket/db --config shale.toml --admin-port 9465",
     )
     parser.add_argument("--url", "-u", help="the database, for example s3://bucket/path or file:///data/orders")
     parser.add_argument("--store", help="the store alone, together with --path")

@@ -4,14 +4,17 @@ import random
 import re
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
 
+import shale
 from shale.compaction.filters import FilterContext, RowBatch
 from shale.env import Env, InlineCpu, SystemClock
 from shale.iter.merge_operator import fold_versions
 from shale.kernels.rows import rows_from_entries
 from shale.types import EVERYTHING, FLAG_CREATE_TS, FLAG_MERGE, Entry, RunId, Seq, Ulid
+from tests.unit.compactor.house import eventually
 
 PAGE = Path(__file__).parents[3] / "docs" / "compaction_code.md"
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
@@ -53,3 +56,20 @@ def test_the_operator(names):
     versions = [Entry(b"k", b"%d" % number, number, FLAG_MERGE) for number in range(30_000, 1, -1)]
     folded = fold_versions([*versions, Entry(b"k", b"1", 1, 0)], names["add"], None)
     assert folded == [Entry(b"k", b"%d" % (30_000 * 30_001 // 2), 30_000, 0)]
+
+
+@pytest.mark.anyio
+async def test_the_program_that_embeds_a_compactor(names, tmp_path):
+    place = f"file://{tmp_path}"
+    async with shale.Db.open(f"{place}/orders") as db, anyio.create_task_group() as tasks:
+        for number in range(4):
+            await db.put(b"profile/7", b"version %d" % number)
+            await db.flush(shale.FlushType.MEMTABLE)
+        tasks.start_soon(names["compact"], place, "orders")
+
+        async def is_compacted() -> bool:
+            async with shale.DbReader.open(f"{place}/orders") as reader:
+                return await reader.get(b"profile/7") == b"{}"
+
+        await eventually(is_compacted)
+        tasks.cancel_scope.cancel()
