@@ -116,6 +116,8 @@ def _flag(request: Request, name: str) -> bool:
     for given, value in request.query_params.multi_items():
         if given != name or value not in ("true", "false"):
             raise bad_request(f"?{given}={value}: the only query of this call is {name}=true or {name}=false")
+    if len(request.query_params.multi_items()) > 1:
+        raise bad_request(f"?{name}=: once is enough")
     return request.query_params.get(name) == "true"
 
 

@@ -93,6 +93,12 @@ async def test_a_dry_run_and_nothing_to_do_change_nothing():
         assert looks == []
 
 
+async def test_a_dry_run_that_is_wished_and_not_wished_changes_nothing():
+    async with served() as (house, client, _looks):
+        problem(await client.post(f"{PATH}?dry_run=true&dry_run=false", json="Full"), 400)
+        assert (await house.stored()).entries == ()
+
+
 @pytest.mark.parametrize(
     ("what", "status", "rule"),
     [
