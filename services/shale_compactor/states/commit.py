@@ -7,13 +7,13 @@ step, because run ids are used again: a stale result would otherwise pass for a 
 
 from dataclasses import replace
 
-from shale.compaction.apply import with_run
+from shale.compaction.apply import with_run, without_drained
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
 from shale.compaction.specs import RunSource, exclude_each_other, order_of, sources_of
 from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
 from shale.protocol.rebase import prune_external_ssts
-from shale.types import Compaction, Compactions, CompactionStatus, Manifest, SstView, TieredSpec
+from shale.types import Compaction, Compactions, CompactionStatus, DrainSpec, Manifest, SstView, TieredSpec
 from shale_compactor.states.step import Rejected, Step
 
 _S = CompactionStatus
@@ -70,7 +70,9 @@ def _commit_one(step: Step, entry: Compaction) -> Step:
         validate(step.manifest, step.compactions, entry, Stage.COMPACTED)
     except InvalidCompaction as error:
         return reject(step, entry, error)
-    assert isinstance(entry.spec, TieredSpec), "drains never become Compacted"
+    if isinstance(entry.spec, DrainSpec):
+        # Nobody executes drains, but whoever stored this one must not stop everything else.
+        return complete(step, entry, prune_external_ssts(without_drained(step.manifest, entry.spec)))
     views = tuple(SstView.identity(sst) for sst in entry.output_ssts)
     return complete(step, entry, prune_external_ssts(with_run(step.manifest, entry.spec, views)))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from shale.compaction.entries import finished, with_entries, with_entry, with_status
 from shale.compaction.validation import Stage, validate
 from shale.errors import InvalidCompaction
-from shale.types import Compaction, Compactions, CompactionStatus, Manifest, Tree
+from shale.types import Compaction, Compactions, CompactionStatus, DrainSpec, Manifest, Tree
 from shale_compactor.states.commit import complete, is_committed, reject
 from shale_compactor.states.step import Rejected, Step
 
@@ -58,6 +58,8 @@ def _judge_again(step: Step) -> Step:
     fallen = (replace(entry, status=_S.SUBMITTED, worker=None) for entry in unclaimed)
     step = replace(step, compactions=with_entries(step.compactions, fallen))
     for entry in unclaimed:
+        if isinstance(entry.spec, DrainSpec):
+            continue  # No worker takes a drain; the first tick does it.
         try:
             validate(step.manifest, step.compactions, entry, Stage.INHERITED)
         except InvalidCompaction as error:

@@ -21,7 +21,7 @@ from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.states.admission import admit_submitted
 from shale_compactor.worker.options import WorkerOptions
 from tests.unit.compactor.house import House, eventually
-from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid, view
+from tests.unit.compactor.values import S, drain, entry, manifest, spec, statuses, tree, ulid, view
 
 pytestmark = pytest.mark.anyio
 NOW = 1_700_000_000_000
@@ -346,6 +346,18 @@ async def test_a_run_with_the_highest_id_that_may_be_asked_for_does_not_end_comp
     await coordinator.tick()
     scheduled = [entry for entry in (await house.stored()).entries if entry.is_active]
     assert {job.spec.destination for job in scheduled} == {FRESH_RUN_ID_MAX + 1, FRESH_RUN_ID_MAX + 2}
+
+
+@pytest.mark.parametrize("status", [S.SCHEDULED, S.COMPACTED])
+async def test_a_drain_in_a_state_that_no_drain_should_be_in_is_done(status):
+    """It ended the coordinator at every start, or stood in the way of its segment for ever."""
+    house = await House(manifest(tree((1,)), a=tree((4, 3), (2,)))).create()
+    await house.compactions.load_or_create()
+    await house.edit(entry(NOW, drain(b"a", (4, 3), (2,)), status))
+    coordinator = await house.started()
+    await coordinator.tick()
+    assert statuses(await house.stored()) == {NOW: S.COMPLETED}
+    assert (await house.manifest()).tree_of(b"a").is_empty
 
 
 class Idle:
