@@ -43,6 +43,13 @@ class Sources:
     destination: RunId | None = None
     segment: bytes = b""
 
+    def __post_init__(self) -> None:
+        views: tuple[object, ...] = self.l0_view_ids
+        for view_id in views:
+            # A text looks like the view it names and is none: V4 would say that it is missing from where it stands.
+            if not isinstance(view_id, Ulid):
+                raise InvalidRequestError(f"l0_view_ids: {view_id!r} is no Ulid; parse_sources makes ids of text")
+
 
 CompactionRequest = Full | FullSegment | Spec | Sources
 

@@ -206,7 +206,10 @@ _COMPACTION = (
         "slatedb_compaction_recovery_duration_seconds", STORE_SECONDS, "Time from taking a job over to its first row."
     ),
     _counter("slatedb_compaction_recovered_bytes_total", "Output bytes of earlier attempts that were kept."),
-    _counter("slatedb_compaction_repeated_bytes_total", "Bytes that had to be read again after a recovery."),
+    _counter(
+        "slatedb_compaction_repeated_bytes_total",
+        "Bytes beyond the last output SST of attempts that ended early; a killed worker's are not seen.",
+    ),
     _counter("slatedb_compaction_errors_total", "Jobs that failed.", "error_type", "retryable"),
     _counter(
         "slatedb_compactions_writes_total", "Attempts to write the compactions file.", "result",

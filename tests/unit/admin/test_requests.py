@@ -92,6 +92,9 @@ def test_what_is_no_request_at_all_is_named():
     nonsense: Any = "Full"
     with pytest.raises(InvalidRequestError, match=r"'Full' is no request: Full\(\), "):
         resolve(nonsense, STATE, compactions())
+    text: Any = str(ulid(4))
+    with pytest.raises(InvalidRequestError, match="is no Ulid; parse_sources"):
+        Sources(l0_view_ids=(text,))
 
 
 def test_sources_as_people_write_them():
