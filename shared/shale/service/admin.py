@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import choose_encoder
 from pydantic import SecretStr
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -16,6 +18,7 @@ from starlette.routing import BaseRoute, Route
 from shale.service.bearer import Bearer, Guarded
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, Report
+from shale.service.problems import Problem, response
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.log_output import level_name, set_level
@@ -41,7 +44,8 @@ class AdminApp:
                 Route("/startupz", self._health_route(health.startup)),
                 Route("/statusz", self._serve_status),
                 Route("/v1/admin/log-level", self._log_level, methods=["GET", "PUT"]),
-            ]
+            ],
+            exception_handlers={HTTPException: _not_served},
         )
         self.asgi = Guarded(self._app, "/v1/admin/", Bearer(bearer_token))
 
@@ -105,6 +109,12 @@ def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str,
     metrics.gauge("shale_config_hash_info", sha256_8=settings_hash).set(1)
     metrics.gauge("shale_config_last_reload_success").set(1)
     metrics.gauge("shale_config_last_reload_timestamp_seconds").set(started_s)
+
+
+async def _not_served(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    detail = f"{request.method} {request.url.path}: {error.detail.lower()} on the admin port of this process"
+    return response(Problem(HTTPStatus(error.status_code), detail, headers=error.headers))
 
 
 def _level_of(body: bytes) -> str:

@@ -170,3 +170,10 @@ async def test_a_token_guards_the_admin_calls_and_nothing_else():
         assert (await house.stored()).entries == ()
         answer = await client.post(PATH, json="Full", headers={"Authorization": "bearer s3cret"})
         assert answer.status_code == 202
+
+
+async def test_what_is_not_served_is_a_problem_document_as_well():
+    async with served() as (_house, client, _looks):
+        told = problem(await client.delete(PATH), 405)
+        assert told["detail"].startswith(f"DELETE {PATH}: method not allowed")
+        problem(await client.get("/v1/admin/compaction"), 404)
