@@ -44,7 +44,9 @@ class WorkerSection(Section):
     bytes_to_fetch: Bytes = Field(default=2 * 1024 * 1024, gt=0, description="SlateDB's; see max_fetch_tasks.")
     min_filter_keys: int = Field(default=EXECUTOR.sst.min_filter_keys, ge=0)
     memory_bytes: Bytes = Field(
-        default=EXECUTOR.memory_bytes, gt=0, description="Read buffers and output parts of all running jobs together."
+        default=EXECUTOR.memory_bytes,
+        gt=0,
+        description="Buffers and key hashes of all running jobs together.",
     )
     merge_operator: str | None = Field(
         default=None, description="Registered name or module:attribute; every process must use the same one."

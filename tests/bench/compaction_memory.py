@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from shale.kernels.choice import load_kernels
-from shale.service.allocator import return_large_buffers, share_one_arena
+from shale.service.allocator import reuse_large_buffers, share_one_arena
 from shale_compactor.execution.options import ExecutorOptions
 from tests.bench.compaction_load import compact
 
@@ -25,7 +25,7 @@ def resident_bytes(line: str) -> int:
 def main(directory: str, warm_up: str) -> None:
     """Compact the small one, forget the peak, which loading kernels may have set, compact the large one."""
     share_one_arena()  # as every daemon does, and so is the next
-    return_large_buffers()
+    reuse_large_buffers()
     load_kernels()
     asyncio.run(compact(Path(warm_up), ExecutorOptions(memory_bytes=1 << 20)))
     Path("/proc/self/clear_refs").write_text("5")

@@ -6,6 +6,7 @@ Nothing here touches the manifest or the compactions.  An interrupted job leaves
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,7 +14,6 @@ from anyio.abc import TaskGroup
 from shale.compaction.filters import FilterContext
 from shale.env import Env
 from shale.errors import CorruptionError, UnavailableError
-from shale.format.block_writer import MERGED_PART_BYTES
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
 from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
@@ -30,23 +30,21 @@ from shale.sst.source import BlockSource
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Entry, KeyRange, Sst, excluded, included
+from shale_compactor.execution.buffers import Buffers, hash_bytes_of, plan_buffers
 from shale_compactor.execution.inputs import JobInputs
 from shale_compactor.execution.instruments import ExecutorMetrics
 from shale_compactor.execution.job import Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.output import PARTS_MAX, RunWriter
+from shale_compactor.execution.output import RunWriter
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
 
-_MIB = 1024 * 1024
-
-_READ_MIN_BYTES = 64 * 1024
-_READ_MAX_BYTES = 4 * _MIB
 _COPIES_OF_BLOCKS = 2  # the chunk at hand and the one read ahead
 _COPIES_OF_ROWS = 8  # each of them stored and decoded, and as much for what stages make of them
 _PLANNING_READS_MAX = 16
+_SAMPLED_MAX = 4
 
 
 class Executor(JobExecutor):
@@ -133,8 +131,11 @@ class Executor(JobExecutor):
         writer: RunWriter | None = None
         try:
             async with self._slots, anyio.create_task_group() as tasks:
-                writer = self._writer(job, progress, index, tasks)
-                await self._fill(writer, job, progress, JobInputs(job, reader, ReadAhead(tasks)), index)
+                inputs = JobInputs(job, reader, ReadAhead(tasks))
+                hash_bytes = await self._hash_bytes(job, reader)
+                part_bytes = self._buffers(inputs, hash_bytes, _COPIES_OF_BLOCKS).part_bytes
+                writer = self._writer(job, progress, index, tasks, part_bytes)
+                await self._fill(writer, job, progress, inputs, index, hash_bytes=hash_bytes)
                 await writer.close()
                 ended.add(index)
         finally:
@@ -142,28 +143,31 @@ class Executor(JobExecutor):
                 progress.repeated_bytes += writer.unfinished_bytes
                 writer.abandon()
 
-    def _writer(self, job: Job, progress: JobProgress, index: int, tasks: TaskGroup) -> RunWriter:
+    def _writer(self, job: Job, progress: JobProgress, index: int, tasks: TaskGroup, part_bytes: int) -> RunWriter:
         return RunWriter(
             self._store,
             self._root,
             self._env,
             tasks,
-            options=self._options.sst,
+            options=replace(self._options.sst, merged_part_bytes=part_bytes),
             max_sst_size_bytes=self._options.max_sst_size_bytes,
             not_before_ms=job.id.ms,
             on_sst=lambda sst: progress.add(index, sst),
         )
 
-    async def _fill(self, writer: RunWriter, job: Job, progress: JobProgress, inputs: JobInputs, index: int) -> None:
+    async def _fill(
+        self, writer: RunWriter, job: Job, progress: JobProgress, inputs: JobInputs, index: int, *, hash_bytes: int
+    ) -> None:
         """Write what the range still has to write."""
         keys, written = progress.ranges[index], progress.last_output(index)
         last = None if written is None else await _last_row(inputs.reader, written)
         if await self._merges_blocks(job) and (last is None or _ends_its_key(last, progress)):
             rest = keys if last is None else keys.intersect(KeyRange(start=excluded(last.key)))
-            sources = inputs.blocks(rest, self._read_bytes(inputs, _COPIES_OF_BLOCKS))
-            await self._merge_blocks(writer, job, progress, sources)
+            read_bytes = self._buffers(inputs, hash_bytes, _COPIES_OF_BLOCKS).read_bytes
+            await self._merge_blocks(writer, job, progress, inputs.blocks(rest, read_bytes))
             return
-        source = self._source(job, progress, inputs, keys, last)
+        read_bytes = self._buffers(inputs, hash_bytes, _COPIES_OF_ROWS).read_bytes
+        source = self._source(job, progress, inputs, keys, last, read_bytes=read_bytes)
         while (rows := await source.next()) is not None:
             progress.note_rows(rows.size_bytes)
             await writer.add(rows)
@@ -189,10 +193,16 @@ class Executor(JobExecutor):
         self._metrics.expired(*feed.merge.take_expired())
 
     def _source(
-        self, job: Job, progress: JobProgress, inputs: JobInputs, keys: KeyRange, last: Entry | None
+        self,
+        job: Job,
+        progress: JobProgress,
+        inputs: JobInputs,
+        keys: KeyRange,
+        last: Entry | None,
+        *,
+        read_bytes: int,
     ) -> RowSource:
         """The rows behind ``last``, the last row of an earlier attempt."""
-        read_bytes = self._read_bytes(inputs, _COPIES_OF_ROWS)
         if last is None:
             return self._filtered(job, progress, keys, self._merged(job, progress, inputs.rows(keys, read_bytes)))
         rest = keys.intersect(KeyRange(start=included(last.key)))
@@ -230,12 +240,14 @@ class Executor(JobExecutor):
         )
         return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 
-    def _read_bytes(self, inputs: JobInputs, copies: int) -> int:
-        """The size of one read, so that all buffers of all active ranges stay within the budget."""
-        ranges = self._options.max_active_ranges
-        buffers = max(1, ranges * inputs.source_count * copies)
-        for_reads = self._options.memory_bytes - ranges * PARTS_MAX * MERGED_PART_BYTES
-        return min(max(for_reads // buffers, _READ_MIN_BYTES), _READ_MAX_BYTES)
+    def _buffers(self, inputs: JobInputs, hash_bytes: int, copies: int) -> Buffers:
+        return plan_buffers(self._options, sources=inputs.source_count, copies=copies, hash_bytes=hash_bytes)
+
+    async def _hash_bytes(self, job: Job, reader: SstReader) -> int:
+        stride = -(-len(job.views) // _SAMPLED_MAX)
+        views = job.views[::stride]
+        sampled = [(view.sst.info.data_len, (await reader.meta(view.sst)).stats) for view in views]
+        return hash_bytes_of(self._options, sampled, job.input_bytes)
 
 
 def _retention(job: Job, progress: JobProgress) -> Retention:

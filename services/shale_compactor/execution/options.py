@@ -15,7 +15,7 @@ class ExecutorOptions:
         max_sst_size_bytes: an output SST is closed between two keys once its blocks are larger.
         max_subcompactions: key ranges of one job that are merged side by side.
         max_active_ranges: key ranges of all jobs of this process that are merged side by side.
-        memory_bytes: read buffers and output parts of all active ranges together.
+        memory_bytes: read buffers, output parts and key hashes of all active ranges together.
         metadata_cache_bytes: indexes and filters of the inputs of one job.
     """
 
@@ -23,5 +23,5 @@ class ExecutorOptions:
     max_sst_size_bytes: int = 256 * _MIB
     max_subcompactions: int = 4
     max_active_ranges: int = 2
-    memory_bytes: int = 64 * _MIB
+    memory_bytes: int = 48 * _MIB
     metadata_cache_bytes: int = 32 * _MIB

@@ -43,11 +43,13 @@ class BlockOptions:
     """``target_bytes``: size of a block's image; a larger row makes a block of its own.
 
     ``by_seq``: the blocks of a WAL file: rows in any order, index keys are sequence numbers.
+    ``merged_part_bytes``: size of the parts that a merge hands out.
     """
 
     target_bytes: int
     compression: Compression = Compression.NONE
     by_seq: bool = False
+    merged_part_bytes: int = MERGED_PART_BYTES
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from shale.errors import CorruptionError
 from shale.format.block_merge import BlockMerge
-from shale.format.block_writer import MERGED_PART_BYTES, PART_BYTES, UNSORTED, BlockOptions, WrittenBlocks
+from shale.format.block_writer import PART_BYTES, UNSORTED, BlockOptions, WrittenBlocks
 from shale.format.section import seal_section
 from shale.kernels import block_encode as kernel
 from shale.kernels import merge_blocks as merging
@@ -122,9 +122,9 @@ class KernelBlocks:
             self._harvest(notes.table)
             self._note_keys(notes.separators, notes.ends[: state[kernel.BLOCKS]])
             if add_hashes is not None:
-                add_hashes(notes.hashes[: merge.hashed].copy())
+                add_hashes(notes.hashes[: merge.hashed])
             if step is Step.NEED_ROOM:
-                self._turn(int(state[kernel.NEED]), MERGED_PART_BYTES)
+                self._turn(int(state[kernel.NEED]), self._options.merged_part_bytes)
             elif step is Step.NEED_NOTES:
                 notes.reserve(merge.longest)
                 continue

@@ -75,6 +75,33 @@ class Filters:
 
 
 NO_FILTERS = Filters()
+_HASHES_PER_CHUNK = 128 << 10
+"""A megabyte: what is so large goes back to the system when it is let go."""
+
+
+class _Hashes:
+    """Hashes in order of arrival, millions of them for a large SST, in chunks that never move."""
+
+    def __init__(self) -> None:
+        self._full: list[U64] = []
+        self._last: U64 = np.empty(0, np.uint64)
+        self._used = 0
+
+    def add(self, hashes: U64) -> None:
+        """Copy some."""
+        while len(hashes):
+            if self._used == len(self._last):
+                self._full += [self._last] if self._used else []
+                # A small SST has few; what is allocated and not touched takes no memory.
+                self._last, self._used = np.empty(_HASHES_PER_CHUNK, np.uint64), 0
+            fit = min(len(hashes), len(self._last) - self._used)
+            self._last[self._used : self._used + fit] = hashes[:fit]
+            self._used += fit
+            hashes = hashes[fit:]
+
+    def pieces(self) -> list[U64]:
+        """All of them."""
+        return [*self._full, self._last[: self._used]]
 
 
 class FilterHashes:
@@ -82,26 +109,26 @@ class FilterHashes:
 
     def __init__(self, policy: BloomPolicy) -> None:
         self.policy = policy
-        self._hashes: list[U64] = []
+        self._hashes = _Hashes()
         self._last_prefix: bytes | None = None
 
     def add_rows(self, rows: Rows, key_hashes: U64) -> None:
         """Add rows, and the hashes of their whole keys."""
         extractor = self.policy.prefix_extractor
         if extractor is not None:
-            self._hashes.append(self._with_prefixes(rows, key_hashes, extractor))
+            self._hashes.add(self._with_prefixes(rows, key_hashes, extractor))
         elif self.policy.whole_key:
-            self._hashes.append(key_hashes)
+            self._hashes.add(key_hashes)
 
     def add_hashes(self, key_hashes: U64) -> None:
         """Add the hashes of whole keys, for a policy without prefixes."""
         assert self.policy.prefix_extractor is None, "prefixes need keys"
         if self.policy.whole_key:
-            self._hashes.append(key_hashes)
+            self._hashes.add(key_hashes)
 
     def encode(self) -> bytes:
         """The filter's data."""
-        return encode_bloom_pieces(self._hashes, self.policy.bits_per_key)
+        return encode_bloom_pieces(self._hashes.pieces(), self.policy.bits_per_key)
 
     def _with_prefixes(self, rows: Rows, key_hashes: U64, extractor: PrefixExtractor) -> U64:
         """A prefix is added when it differs from the row's before; rows without one do not interrupt."""

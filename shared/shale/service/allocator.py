@@ -1,11 +1,13 @@
-"""Keeps the C allocator from hoarding memory."""
+"""Keeps the C allocator from hoarding memory, and from fetching it again and again."""
 
 import ctypes
 import os
 
 _M_ARENA_MAX = -8
+_M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 1 << 20
+_KEPT_BYTES = 32 << 20
+"""The largest threshold that glibc takes."""
 
 
 def share_one_arena() -> None:
@@ -17,12 +19,15 @@ def share_one_arena() -> None:
     _set("MALLOC_ARENA_MAX", _M_ARENA_MAX, 1)
 
 
-def return_large_buffers() -> None:
-    """Give buffers of a megabyte back when they are freed, unless ``MALLOC_MMAP_THRESHOLD_`` says otherwise.
+def reuse_large_buffers() -> None:
+    """Let freed buffers of megabytes serve again, unless ``MALLOC_MMAP_THRESHOLD_`` says otherwise.
 
-    glibc would raise that size with every large buffer that it sees freed, up to 32 MiB, and keep what is smaller.
+    glibc gets large buffers from the system and gives them back, until its threshold has grown.  Fresh pages cost more
+    time than a merge spends on the bytes in them.  So buffers come from the heap, whose end goes back once 32 MiB of it
+    are free.
     """
-    _set("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _LARGE_BYTES)
+    _set("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _KEPT_BYTES)
+    _set("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _set(variable: str, parameter: int, value: int) -> None:

@@ -17,7 +17,7 @@ from shale.env import Env
 from shale.errors import FencedError
 from shale.format.names import boundary_key
 from shale.service.admin import AdminApp, register_process_metrics
-from shale.service.allocator import return_large_buffers, share_one_arena
+from shale.service.allocator import reuse_large_buffers, share_one_arena
 from shale.service.build import version
 from shale.service.ending import log_end, log_failure
 from shale.service.exit_codes import ExitCode
@@ -53,7 +53,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
         the exit code of docs/operations.md 12.
     """
     share_one_arena()
-    return_large_buffers()
+    reuse_large_buffers()
     try:
         loaded = load(settings_cls, argv)
     except SettingsError as error:

@@ -34,7 +34,13 @@ class SstBuilder:
 
     def __init__(self, options: SstOptions) -> None:
         self._options = options
-        self._blocks = BlockWriter(BlockOptions(target_bytes=options.block_size_bytes, compression=options.compression))
+        self._blocks = BlockWriter(
+            BlockOptions(
+                target_bytes=options.block_size_bytes,
+                compression=options.compression,
+                merged_part_bytes=options.merged_part_bytes,
+            )
+        )
         self._filters = [FilterHashes(policy) for policy in options.filter_policies]
         self._first_key: bytes | None = None
         self._last_key: bytes | None = None
@@ -131,6 +137,7 @@ class SstBuilder:
         data_len = self._blocks.written.data_len
         compression = self._options.compression
         filter_block = b"".join(seal_section(image, compression) for image in self._filter_images())
+        self._filters.clear()  # megabytes of hashes, while the next SST begins
         index_block = seal_section(encode_index(self._blocks.written.index()), compression)
         stats_block = seal_section(encode_stats(self._stats()), compression)
         index_offset = data_len + len(filter_block)

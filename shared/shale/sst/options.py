@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shale.errors import InvalidRequestError
+from shale.format.block_writer import MERGED_PART_BYTES
 from shale.format.bloom import BloomPolicy
 from shale.types import Compression
 
@@ -14,12 +15,19 @@ MIN_FILTER_KEYS_DEFAULT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstOptions:
-    """``block_size_bytes`` is the target for a block's image; filters are written from ``min_filter_keys`` rows on."""
+    """How SSTs are written.
+
+    Args:
+        block_size_bytes: target for a block's image.
+        min_filter_keys: filters are written from so many rows on.
+        merged_part_bytes: size of the parts that a merge of stored blocks hands out.
+    """
 
     block_size_bytes: int = BLOCK_SIZE_DEFAULT
     compression: Compression = Compression.NONE
     min_filter_keys: int = MIN_FILTER_KEYS_DEFAULT
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
+    merged_part_bytes: int = MERGED_PART_BYTES
 
     def __post_init__(self) -> None:
         if not 1 <= self.block_size_bytes <= BLOCK_SIZE_MAX:

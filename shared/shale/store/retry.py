@@ -200,8 +200,10 @@ def _exhausted(url: str, op: str, retries: int, error: ShaleError) -> Unavailabl
     return UnavailableError(f"{url}: {op} failed {retries + 1} times, the last time with: {error}")
 
 
-async def _chained(first: Sequence[Buffer], rest: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
-    for part in first:
-        yield part
+async def _chained(first: list[Buffer], rest: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
+    """Empties ``first``: whoever waits for the end of the stream must not keep its beginning in memory."""
+    first.reverse()
+    while first:
+        yield first.pop()
     async for part in rest:
         yield part

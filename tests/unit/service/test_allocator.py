@@ -1,4 +1,4 @@
-"""One arena for all threads."""
+"""One arena for all threads, and large buffers that are used again."""
 
 import os
 import subprocess
@@ -27,3 +27,23 @@ def test_threads_make_no_arenas_of_their_own() -> None:
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
     out = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, env=env).stdout
     assert out.count("<heap nr=") <= 1
+
+
+REUSE = """
+import resource
+from shale.service.allocator import reuse_large_buffers
+reuse_large_buffers()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        bytearray(b"x") * (4 << 20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+def test_a_large_buffer_is_the_memory_of_the_last_one() -> None:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", REUSE], check=True, capture_output=True, text=True, env=env).stdout
+    assert int(out) < 1024, "fifty buffers of four megabytes have 51,200 pages"

@@ -1,7 +1,9 @@
 """Retries, lost answers and conflicts, on a faulty store in virtual time."""
 
 import random
-from collections.abc import AsyncIterator
+import weakref
+from array import array
+from collections.abc import AsyncIterable, AsyncIterator
 
 import anyio
 import anyio.lowlevel
@@ -12,7 +14,7 @@ from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableE
 from shale.store import retry
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
-from shale.store.port import CREATE, PUT_ID, Got, ObjectMeta, Update
+from shale.store.port import CREATE, PUT_ID, Buffer, Got, ObjectMeta, Update
 from shale.store.retry import RetryingStore
 from shale.telemetry.log import RateLimit
 from shale.testing.faults import Fault
@@ -216,6 +218,26 @@ async def test_short_streams_are_one_put_and_long_ones_are_not(pauses: list[floa
     await store.put_stream("large", parts(9))
     assert [request.op for request in requests] == ["put", "put", "put_stream"]
     assert [meta.size for meta in await memory.list("")] == [9 * 1024 * 1024, 3 * 1024 * 1024]
+
+
+async def test_the_beginning_of_a_long_stream_is_let_go() -> None:
+    handed_out: list[weakref.ref[array[int]]] = []
+
+    async def parts() -> AsyncIterator[memoryview]:
+        for _ in range(40):
+            part = array("B", bytes(1024 * 1024))
+            handed_out.append(weakref.ref(part))
+            view = memoryview(part)
+            del part
+            yield view
+
+    class Sink(MemoryStore):
+        async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+            async for _part in parts:
+                pass
+            assert sum(part() is not None for part in handed_out) <= 2
+
+    await RetryingStore(Sink(), Env(SystemClock(), random.Random(1), InlineCpu())).put_stream("large", parts())
 
 
 async def test_a_frozen_process_hears_nothing_but_its_put_arrives() -> None:
