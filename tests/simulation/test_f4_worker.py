@@ -24,7 +24,7 @@ def sluggish(process: SimProcess, seconds: float) -> None:
         process.network.hook(Moment.BEFORE, "put", "/compacted/", lambda: process.freeze(seconds), skip=number)
 
 
-@row("left outputs behind that the heir went on from", "died with nothing published", "died between jobs")
+@row("left outputs behind that the heir went on from", "died with nothing published", "died between jobs", within=250)
 def test_f4_2_a_worker_dies_after_any_request(seed: int, reached: Reached) -> None:
     """Its job is reclaimed after the timeout and resumed; what it left behind is garbage and nothing else."""
     chance = random.Random(seed)
