@@ -6,6 +6,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ DEFAULT_SEEDS = 8
 SEEDS_PER_CASE = 50
 """Of a deep run: pytest keeps some kilobytes about every case until the end."""
 
-Test = Callable[[int], object]
+Test = Callable[..., object]
 
 
 def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
@@ -25,20 +26,19 @@ def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
     return list(range(int(os.environ.get("SHALE_SIM_SEEDS") or default)))
 
 
-def simulated(test: Test) -> Callable[[int | range], None]:
+def simulated(test: Test) -> Callable[..., None]:
     """Parametrise ``seed``: a few seeds are a case each, many are run in blocks that stop at the first failure."""
 
-    def run(seed: int | range) -> None:
+    @wraps(test)
+    def run(seed: int | range, **others: Any) -> None:
         for each in seed if isinstance(seed, range) else (seed,):
             try:
-                test(each)
+                test(each, **others)
             except BaseException as error:
                 error.add_note(f"seed {each}: make sim SEED={each}")
                 raise
 
-    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
-    run.__module__ = test.__module__
-    marked: Callable[[int | range], None] = pytest.mark.parametrize("seed", _cases(seeds()))(run)
+    marked: Callable[..., None] = pytest.mark.parametrize("seed", _cases(seeds()))(run)
     return marked
 
 
