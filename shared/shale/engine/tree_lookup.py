@@ -77,12 +77,13 @@ class TreeLookup:
 
     def __init__(self, tree: Tree, reader: SstReader) -> None:
         self.tree = tree
-        levels = [Level([_window(view, reader)]) for view in tree.l0]
-        levels += [Level([_window(view, reader) for view in run.ssts]) for run in tree.compacted if run.ssts]
+        runs = [*((view,) for view in tree.l0), *(run.ssts for run in tree.compacted)]
+        shown = [views for views in map(_shown, runs) if views]
+        levels = [Level([_window(view, reader) for view in views]) for views in shown]
         self.levels = tuple(levels)
         self.count = len(self.levels)
         self._slots = [[window.slot for window in level.windows] for level in levels]
-        self._build_table([view.effective_range for view in tree.views()])
+        self._build_table([view.effective_range for views in shown for view in views])
 
     def candidates(self, key: bytes) -> Iterator[Window]:
         """The windows that show the key, in order of precedence."""
@@ -188,6 +189,11 @@ def append_versions(found: list[Entry], key: bytes, max_seq: int, *, image: byte
             if not entry.is_merge:
                 return True
     return False
+
+
+def _shown(views: Sequence[SstView]) -> list[SstView]:
+    """Views without those that show nothing, as a projection may leave them: their bounds are in no order."""
+    return [view for view in views if not view.effective_range.is_empty]
 
 
 def _window(view: SstView, reader: SstReader) -> Window:

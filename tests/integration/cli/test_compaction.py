@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +113,21 @@ def test_ctrl_c_ends_waiting_and_nothing_else(url: str, tmp_path: Path) -> None:
     views = ",".join(l0_ids(url))
     (job,) = answer("compaction", "submit", "--sources", views, "-u", url)["compactions"]
     command = [sys.executable, "-m", "shale_cli", "compaction", "wait", job["id"], "-u", url]
-    waiting = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert waiting.stderr is not None
-    assert waiting.stderr.readline().decode().startswith(f"{job['id']} submitted")
-    waiting.send_signal(signal.SIGINT)
-    out, err = waiting.communicate(timeout=60)
+    with subprocess.Popen(
+        command,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A shell starts what runs in its background without Ctrl-C, and so everything below.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - there are no threads here
+    ) as waiting:
+        try:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline().decode().startswith(f"{job['id']} submitted")
+            waiting.send_signal(signal.SIGINT)
+            out, err = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
     assert (waiting.returncode, out, err) == (130, b"", b"shale: interrupted\n")
     assert answer("compaction", "status", job["id"], "-u", url)["phase"] == "submitted"
 

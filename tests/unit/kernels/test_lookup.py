@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shale.engine.tree_lookup import TreeLookup
@@ -81,6 +81,7 @@ def test_levels_answer_in_order(levels: list[list[Entry]], probes: list[bytes], 
 
 
 @given(ROWS, st.integers(0, 150), PROBES, PROBES, SEQS)
+@example([Entry(b"\0", b"", seq, 0, 0, 0) for seq in (1, 0)], 1, b"\0\0", b"\0\0", 1)
 def test_runs_and_projected_views(rows: list[Entry], cut: int, low: bytes, high: bytes, max_seq: int) -> None:
     slots = Slots()
     parts = [part for part in (rows[:cut], rows[cut:]) if part]
