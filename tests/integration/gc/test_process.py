@@ -1,12 +1,14 @@
 """The collector as a process: start, collect, dry run, reload, stop, and a database that is not there or goes away."""
 
 import asyncio
+import json
 import shutil
 import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +35,10 @@ def write(folder: Path, rounds: int = 4) -> None:
                 await db.flush("memtable")
 
     asyncio.run(main())
+
+
+def tasks_of(daemon: Daemon, port: int) -> list[dict[str, Any]]:
+    return list(json.loads(daemon.get("/statusz", port=port)[1])["tasks"].values())
 
 
 def wait_until(condition: Callable[[], bool], daemon: Daemon, seconds: float = 30.0) -> None:
@@ -96,6 +102,8 @@ def test_a_broken_manifest_ends_passes_and_not_the_process(tmp_path: Path) -> No
     write(tmp_path)
     with gc(tmp_path) as daemon:
         port = daemon.port("admin_port")
+        # Detaching comes round every ten minutes only: its first pass must be over.
+        wait_until(lambda: all(task["last_success_ms"] for task in tasks_of(daemon, port)), daemon)
         newest = tmp_path / "store" / "db" / "manifest" / manifests(tmp_path)[-1]
         good = newest.read_bytes()
         broken = newest.with_name(f"{int(newest.stem) + 1:020}.manifest")
