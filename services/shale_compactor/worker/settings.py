@@ -16,7 +16,8 @@ from shale_compactor.worker.options import check_heartbeats
 class OwnOptionsSection(CompactorOptionsSection):
     """SlateDB's ``compactor_options``; here there is always a worker."""
 
-    worker: WorkerSection = WorkerSection()
+    # Narrower than in the base, which type checkers refuse for what may be assigned; settings never are.
+    worker: WorkerSection = WorkerSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class WorkerSettings(MergingSettings):
@@ -24,7 +25,7 @@ class WorkerSettings(MergingSettings):
 
     ROLE: ClassVar[str] = "worker"
 
-    compactor_options: OwnOptionsSection = OwnOptionsSection()
+    compactor_options: OwnOptionsSection = OwnOptionsSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @model_validator(mode="after")
     def _beats_often_enough(self) -> "WorkerSettings":
