@@ -244,7 +244,7 @@ class Executor(JobExecutor):
         return plan_buffers(self._options, sources=inputs.source_count, copies=copies, hash_bytes=hash_bytes)
 
     async def _hash_bytes(self, job: Job, reader: SstReader) -> int:
-        stride = -(-len(job.views) // _SAMPLED_MAX)
+        stride = max(1, -(-len(job.views) // _SAMPLED_MAX))
         views = job.views[::stride]
         sampled = [(view.sst.info.data_len, (await reader.meta(view.sst)).stats) for view in views]
         return hash_bytes_of(self._options, sampled, job.input_bytes)

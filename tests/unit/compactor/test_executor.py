@@ -147,6 +147,13 @@ async def test_a_result_without_rows_has_no_sst():
     assert len(await store.list("db/compacted/")) == 1
 
 
+async def test_runs_without_ssts_become_one():
+    """A merge that kept nothing leaves such a run in the list, and it may be merged like any other."""
+    tree = Tree(compacted=tuple(SortedRun(id=RunId(number), ssts=()) for number in (2, 1)))
+    spec = Spec(sorted_runs=(RunId(2), RunId(1)), destination=RunId(1))
+    assert await run(MemoryStore(), plan_job(entry(500, spec), Manifest(tree=tree))) == ()
+
+
 async def test_versions_that_a_snapshot_needs_survive():
     store = MemoryStore()
     job = await job_of(store, [[put(key(1), seq) for seq in (1, 2, 5, 9)]])
