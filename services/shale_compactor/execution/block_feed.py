@@ -9,6 +9,7 @@ import anyio
 from shale.env import Env
 from shale.format.block import StoredBlocks
 from shale.format.block_merge import BlockMerge
+from shale.kernels.merge_steps import Step
 from shale.kernels.rules import Rules
 from shale.store.gather import gather
 
@@ -19,8 +20,21 @@ _INLINE_BYTES_MAX = 8 << 20
 class BlocksSource(Protocol):
     """Blocks by ascending keys."""
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether ``take`` has an answer."""
+        ...
+
     async def next(self) -> StoredBlocks | None:
         """The next blocks; ``None`` at the end."""
+        ...
+
+    def take(self) -> StoredBlocks | None:
+        """What ``next`` would return, for any thread."""
+        ...
+
+    def read_on(self) -> None:
+        """Read ahead after ``take``; for the thread of the event loop."""
         ...
 
 
@@ -43,14 +57,42 @@ class BlockFeed:
 
         await gather([lambda each=each: begin(*each) for each in enumerate(self._sources)])  # type: ignore[misc]
 
+    async def advance(self, merge_on: Callable[[], Step]) -> Step:
+        """Merge in a thread, on and on with what was read ahead: each change of threads costs as much as a megabyte.
+
+        Args:
+            merge_on: lets the merge run until something has to be done about input or output.
+
+        Returns:
+            what that is; ``STARVED``: the merge waits for ``feed``.
+        """
+        step = await self._env.cpu.run(partial(self._merge_on, merge_on))
+        for source in self._sources:
+            source.read_on()
+        return step
+
+    def _merge_on(self, merge_on: Callable[[], Step]) -> Step:
+        while (step := merge_on()) is Step.STARVED:
+            while (source := self._sources[self._starved]).is_at_hand:
+                if self.merge.feed(source.take()):
+                    break
+            else:
+                break
+        return step
+
     async def feed(self) -> None:
         """Fetch what the merge lacks."""
-        starved = self.merge.starved
-        assert starved is not None, "asked for by a merge that starves"
+        starved = self._starved
         while True:
             blocks = await self._sources[starved].next()
             if await self._take(blocks, partial(self.merge.feed, blocks)):
                 return
+
+    @property
+    def _starved(self) -> int:
+        starved = self.merge.starved
+        assert starved is not None, "asked for by a merge that starves"
+        return starved
 
     async def _take(self, blocks: StoredBlocks | None, take: Callable[[], bool]) -> bool:
         """Give the merge blocks; sources begin side by side, and it takes from one at a time."""

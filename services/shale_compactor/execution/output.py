@@ -92,7 +92,7 @@ class RunWriter:
             upload = self._current
             before = upload.builder.raw_bytes
             merge = partial(upload.builder.merge, feed.merge, until_bytes=self._max_sst_size_bytes)
-            step = await self._env.cpu.run(merge)
+            step = await feed.advance(merge)
             if upload.builder.raw_bytes > before:
                 on_bytes(upload.builder.raw_bytes - before)
             if step is Step.STARVED:  # parts wait until they are whole: each one costs a write

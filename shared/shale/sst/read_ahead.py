@@ -30,6 +30,11 @@ class Fetch(Generic[T]):
         finally:
             self._done.set()
 
+    @property
+    def is_done(self) -> bool:
+        """Whether ``result`` gives an answer at once.  Any thread may ask."""
+        return self._done.is_set()
+
     async def wait(self) -> T:
         """The result.
 
@@ -37,6 +42,14 @@ class Fetch(Generic[T]):
             ClosedError: the task group was cancelled before the work was done.
         """
         await self._done.wait()
+        return self.result()
+
+    def result(self) -> T:
+        """The result of work that is done.
+
+        Raises:
+            ClosedError: the task group was cancelled before the work was done.
+        """
         if self._error is not None:
             raise self._error
         if not self._result:

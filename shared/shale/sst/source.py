@@ -84,6 +84,7 @@ class _Spans(ABC, Generic[T]):
         self._is_frugal = is_frugal
         self._next_fetch: Fetch[T | None] | None = None
         self._window: _Window | None = None
+        self._has_ended = False
 
     async def next(self) -> T | None:
         """The next chunk, ``None`` at the end and ever after.
@@ -93,9 +94,33 @@ class _Spans(ABC, Generic[T]):
         """
         fetch, self._next_fetch = self._next_fetch, None
         chunk = await fetch.wait() if fetch is not None else await self._read()
-        if chunk is not None and self._read_ahead is not None and not self._is_done and self._reads_on:
-            self._next_fetch = self._read_ahead.start(self._read)
+        self._has_ended = chunk is None
+        self.read_on()
         return chunk
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether ``take`` has an answer.  For the thread of who reads, as the next two."""
+        return self._next_fetch is not None and self._next_fetch.is_done
+
+    def take(self) -> T | None:
+        """What ``next`` would return, without waiting, because it was read ahead; ``read_on`` has to follow.
+
+        Raises:
+            CorruptionError: an SST is gone or malformed.
+        """
+        fetch, self._next_fetch = self._next_fetch, None
+        assert fetch is not None, "there is nothing at hand"
+        chunk = fetch.result()
+        self._has_ended = chunk is None
+        return chunk
+
+    def read_on(self) -> None:
+        """Start the next read, in the thread of the event loop, unless it is under way or there is none."""
+        if self._next_fetch is not None or self._read_ahead is None:
+            return
+        if not self._has_ended and not self._is_done and self._reads_on:
+            self._next_fetch = self._read_ahead.start(self._read)
 
     @property
     def _is_done(self) -> bool:

@@ -91,6 +91,30 @@ def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
     anyio.run(run)
 
 
+def test_what_was_read_ahead_is_taken_without_waiting() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        async with anyio.create_task_group() as tasks:
+            source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
+            taken = [await source.next()]
+            without_waiting = 0
+            while taken[-1] is not None:
+                await anyio.wait_all_tasks_blocked()
+                if source.is_at_hand:
+                    without_waiting += 1
+                    taken.append(source.take())
+                    assert not source.is_at_hand
+                    source.read_on()
+                else:
+                    taken.append(await source.next())
+            assert without_waiting >= len(taken) - 3
+            chunks = [chunk for chunk in taken if chunk is not None]
+            assert entries_from_rows(concat_rows(chunks)) == ROWS
+
+    anyio.run(run)
+
+
 def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
     async def run() -> None:
         shelf = Shelf()
