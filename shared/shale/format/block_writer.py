@@ -59,7 +59,8 @@ class WrittenBlocks:
     data_len: int = 0
     parts: list[Buffer] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
-    key_lengths: list[I64] = field(default_factory=list)
+    keys_len: int = 0
+    key_ends: list[I64] = field(default_factory=list)
     ends: list[I64] = field(default_factory=list)
     counts: list[I64] = field(default_factory=list)
 
@@ -69,8 +70,19 @@ class WrittenBlocks:
         return BlockIndex(
             offsets=np.concatenate(start + self.ends),
             key_bytes=np.frombuffer(b"".join(self.keys), np.uint8),
-            key_offsets=np.cumsum(np.concatenate(start + self.key_lengths)),
+            key_offsets=np.concatenate(start + self.key_ends),
         )
+
+    def add_keys(self, keys: bytes, ends: I64) -> None:
+        """Note index keys that lie behind each other, and where each one ends."""
+        self.keys.append(keys)
+        self.key_ends.append(ends + self.keys_len)
+        self.keys_len += len(keys)
+
+    def drop_key(self) -> None:
+        """Forget the key noted last, which came alone: its block begins anew."""
+        self.keys_len -= len(self.keys.pop())
+        self.key_ends.pop()
 
     def block_counts(self) -> I64:
         """Values, tombstones and operands of every ended block, shape (n, 3)."""
@@ -163,8 +175,7 @@ class PlainBlocks:
         self._block = [entry]
         self._size = 4 + row_size(entry, 0)
         key = self._index_key(entry)
-        self._written.keys.append(key)
-        self._written.key_lengths.append(np.array([len(key)], np.int64))
+        self._written.add_keys(key, np.array([len(key)], np.int64))
 
     def _index_key(self, entry: Entry) -> bytes:
         if self._options.by_seq:
@@ -197,7 +208,6 @@ class PlainBlocks:
 
         kernel = KernelBlocks(self._options, self._written, self._previous)
         if self._block:
-            self._written.keys.pop()
-            self._written.key_lengths.pop()
+            self._written.drop_key()
             kernel.add(rows_from_entries(self._block), NO_LIMIT)
         return kernel

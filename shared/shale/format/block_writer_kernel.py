@@ -176,8 +176,7 @@ class KernelBlocks:
 
     def _note_keys(self, separators: U8, ends: I64) -> None:
         if len(ends):
-            self._written.keys.append(separators[: ends[-1]].tobytes())
-            self._written.key_lengths.append(np.diff(ends, prepend=0))
+            self._written.add_keys(separators[: ends[-1]].tobytes(), ends)
 
     def finish(self) -> None:
         """End the open block."""
