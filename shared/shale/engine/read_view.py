@@ -207,7 +207,7 @@ class ReadView:
             if meta is None:
                 return NEEDS_IO
             for block in range(*(block_span(meta, key) or (0, 0))):
-                image = slot.images[block]
+                image = slot.images.get(block)
                 if image is None:
                     return NEEDS_IO
                 slot.touched[block] = 1

@@ -96,7 +96,7 @@ class TreeLookup:
         if status != layout.FOUND:
             return status
         level, window, block, at, size, seq, flags, create_ts, expire_ts = self.out.tolist()
-        value = self._slots[level][window].images[block][at : at + size]  # type: ignore[index]  # the kernel found it
+        value = self._slots[level][window].images[block][at : at + size]
         return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
 
     def find_values(self, lookup_many: LookupMany, keys: Sequence[bytes], max_seq: int) -> list[bytes | int | None]:

@@ -102,7 +102,7 @@ def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> i
     version = load_i64(slot + 8 * SLOT_VERSION)
     for block in range(first, last):
         store_i64(out + 8 * OUT_BLOCK, block)
-        image = load_i64(table + 16 * block)
+        image = load_i64(table + 16 * block) if table != 0 else 0
         if image == 0:
             return NEED_BLOCK
         store_u8(touched + block, 1)

@@ -8,7 +8,8 @@ of the event loop, so nothing moves while a kernel looks.  Three tables:
 - *view records*, ``(n, VIEW_WORDS)``: per view the address of its slot and the keys it can show.  The views of a
   level ascend; neighbours may share one key, then the left one holds its newer versions.
 - *slot*, ``SLOT_WORDS``: one physical SST.  ``SLOT_BLOCKS`` of 0 means that its metadata is not in memory.  The block
-  table has ``(n_blocks, 2)`` words: address of the decoded image of the block (0: not in memory) and its length.
+  table has ``(n_blocks, 2)`` words: address of the decoded image of the block (0: not in memory) and its length.  Its
+  own address is 0 as long as no block is in memory.
 
 The separators of the index are one arena of bytes with ``n_blocks + 1`` int64 offsets (docs/format.md 10).  A kernel
 that uses a block sets its byte in the touched table, from which eviction learns what is hot.

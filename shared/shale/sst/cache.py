@@ -14,7 +14,6 @@ from shale.telemetry.metrics import Metrics
 
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 _ENTRY_OVERHEAD_BYTES = 256
-_BLOCK_OVERHEAD_BYTES = 32
 _USED = b"\x01"
 
 
@@ -46,22 +45,22 @@ class BlockCache:
         """Load a slot with its metadata, unless it has it."""
         if slot.meta is None:
             slot.load(meta)
-            cost = meta.size_bytes + len(meta.index) * _BLOCK_OVERHEAD_BYTES
-            self._enter((slot, META), cost)
+            self._enter((slot, META), meta.size_bytes)
 
     def put_block(self, slot: SstSlot, block: int, image: bytes) -> None:
         """Keep a decoded block.  Without metadata in the slot there is no place for it."""
-        if slot.meta is not None and slot.images[block] is None:
+        if slot.meta is not None and block not in slot.images:
+            before = slot.tables_bytes
             slot.put_image(block, image)
+            self._grow((slot, META), slot.tables_bytes - before)
             self._enter((slot, block), len(image))
 
     def forget(self, slot: SstSlot) -> None:
         """Drop everything of an SST that no manifest names any more."""
         if slot.meta is None:
             return
-        for block, image in enumerate(slot.images):
-            if image is not None:
-                self._leave((slot, block))
+        for block in slot.images:
+            self._leave((slot, block))
         self._leave((slot, META))
         slot.unload()
 
@@ -91,6 +90,11 @@ class BlockCache:
         self.used_bytes += cost
         while self.used_bytes > self.capacity_bytes:
             self._evict_one()
+
+    def _grow(self, entry: tuple[SstSlot, int], more_bytes: int) -> None:
+        """Count what came to an entry; ``_enter`` follows and makes room."""
+        self._queue[entry] += more_bytes
+        self.used_bytes += more_bytes
 
     def _leave(self, entry: tuple[SstSlot, int]) -> None:
         self.used_bytes -= self._queue.pop(entry, 0)

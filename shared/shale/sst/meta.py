@@ -16,14 +16,19 @@ from shale.store.port import Buffer
 from shale.types import SstInfo
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SstMeta:
-    """What is needed to find a row.  ``size_bytes`` is what it costs to keep in memory."""
+    """What is needed to find a row; nothing of it refers to the bytes that it was read from."""
 
     index: BlockIndex
     filters: Filters
     stats: SstStats | None
-    size_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it costs to keep in memory."""
+        blocks = 0 if self.stats is None else self.stats.blocks.nbytes
+        return self.index.size_bytes + self.filters.size_bytes + blocks
 
 
 def meta_span(info: SstInfo, path: str, *, filters: bool = True) -> tuple[int, int]:
@@ -67,10 +72,11 @@ def decode_meta(
     )
     found = NO_FILTERS
     if filters and info.filter_len:
-        image = section(info.filter_offset, info.filter_len)
-        found = decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
+        # Filters share the memory of their image, which must not be all the bytes that were read.
+        bits = bytes(section(info.filter_offset, info.filter_len))
+        found = decode_filters(bits, info.filter_format, extractors, path=path, offset=info.filter_offset)
     stats = None
     if info.stats_len:
         image = section(info.stats_offset, info.stats_len)
         stats = decode_stats(image, path=path, offset=info.stats_offset)
-    return SstMeta(index, found, stats, len(view) + index.size_bytes + found.size_bytes)
+    return SstMeta(index, found, stats)

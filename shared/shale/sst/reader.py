@@ -95,6 +95,10 @@ class SstReader:
             stats.meta_hits += 1
             slot.meta_touched = True
             return slot.meta
+        if (held := slot.recall()) is not None:
+            stats.meta_hits += 1
+            self.cache.put_meta(slot, held)
+            return held
         stats.meta_misses += 1
         slot.loading = loading = anyio.Event()
         try:
@@ -108,12 +112,10 @@ class SstReader:
 
     async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
         """The decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
-        if slot.meta is meta:
-            kept = slot.images[first:last]
-            if None not in kept:
-                self.cache.stats.block_hits += len(kept)
-                slot.touched[first:last] = b"\x01" * len(kept)
-                return [image for image in kept if image is not None]
+        if _has_blocks(slot, meta, first, last):
+            self.cache.stats.block_hits += last - first
+            slot.touched[first:last] = b"\x01" * (last - first)
+            return [slot.images[block] for block in range(first, last)]
         self.cache.stats.block_misses += last - first
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
         images = []
@@ -145,7 +147,7 @@ class SstReader:
             keep: put what is read into the cache.  Long scans do not: they would push out what lookups need.
         """
         compression = slot.sst.info.compression
-        if keep or (slot.meta is meta and None not in slot.images[first:last]):
+        if keep or _has_blocks(slot, meta, first, last):
             data: Buffer
             data, offsets = _joined(await self.images(slot, meta, first, last))
             compression = Compression.NONE
@@ -206,6 +208,10 @@ class SstReader:
         if self._on_read is not None:
             self._on_read(len(data))
         return data
+
+
+def _has_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
+    return slot.meta is meta and all(block in slot.images for block in range(first, last))
 
 
 def _joined(images: Sequence[bytes]) -> tuple[Buffer, I64]:

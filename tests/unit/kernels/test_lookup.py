@@ -62,7 +62,6 @@ def ask(tree: TreeLookup, key: bytes, max_seq: int) -> tuple[int, Entry | None]:
         return status, None
     level, window, block, at, size, seq, flags, create_ts, expire_ts, *_ = tree.out
     image = tree.levels[level].windows[window].slot.images[block]
-    assert image is not None
     return status, Entry(key, image[at : at + size], seq, flags, create_ts, expire_ts)
 
 
@@ -116,8 +115,15 @@ def test_what_is_not_in_memory_is_asked_for() -> None:
     slots.slot(views[0].sst).drop_image(0)
     assert ask(tree, b"k", 9)[0] == layout.NEED_BLOCK
     assert tree.out[layout.OUT_LEVEL] == 0
-    slots.slot(views[0].sst).unload()
+    slot = slots.slot(views[0].sst)
+    meta = slot.meta
+    assert meta is not None
+    slot.unload()
     assert ask(tree, b"k", 9)[0] == layout.NEED_META
+    slot.load(meta)
+    assert slot.tables_bytes == 0
+    assert ask(tree, b"k", 9)[0] == layout.NEED_BLOCK
+    assert tree.out[layout.OUT_BLOCK] == 0
 
 
 def test_many_keys_in_one_call() -> None:
@@ -137,7 +143,6 @@ def test_many_keys_in_one_call() -> None:
     image = slots.slot(tree.tree.l0[0].sst).images
     record = out[100]
     block = image[record[layout.OUT_BLOCK]]
-    assert block is not None
     at = record[layout.OUT_VALUE]
     assert block[at : at + record[layout.OUT_VALUE_LEN]] == b"v100"
 

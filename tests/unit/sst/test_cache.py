@@ -1,11 +1,13 @@
 """The cache stays within its bytes, keeps what is used, and forgets without a trace."""
 
+import tracemalloc
+
 import anyio
 import pytest
 
 from shale.sst.cache import BlockCache
 from shale.sst.slot import SstSlot
-from shale.types import Entry
+from shale.types import Compression, Entry
 from tests.unit.engine.reading import Shelf
 
 ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
@@ -26,12 +28,13 @@ def test_blocks_are_read_once_while_there_is_room() -> None:
     async def run() -> None:
         shelf = Shelf()
         slot = await loaded(shelf)
+        block_count = len((await shelf.reader.load(slot)).index)
         for _ in range(3):
-            for block in range(len(slot.images)):
+            for block in range(block_count):
                 await read(shelf, slot, block)
-        assert len(shelf.store.reads) == 1 + len(slot.images)
-        assert shelf.reader.cache.stats.block_misses == len(slot.images)
-        assert shelf.reader.cache.stats.block_hits == 2 * len(slot.images)
+        assert len(shelf.store.reads) == 1 + block_count
+        assert shelf.reader.cache.stats.block_misses == block_count
+        assert shelf.reader.cache.stats.block_hits == 2 * block_count
 
     anyio.run(run)
 
@@ -45,7 +48,7 @@ def test_never_more_than_the_capacity(capacity: int) -> None:
             for slot in slots:
                 await read(shelf, slot, block)
                 assert shelf.reader.cache.used_bytes <= capacity
-        kept = sum(len(image) for slot in slots for image in slot.images if image is not None)
+        kept = sum(len(image) for slot in slots for image in slot.images.values())
         assert kept <= capacity
 
     anyio.run(run)
@@ -60,8 +63,8 @@ def test_what_is_used_stays() -> None:
         for block in range(1, 40):
             await read(shelf, slot, 0)
             await read(shelf, slot, block)
-        assert slot.images[0] is not None
-        assert slot.images[1] is None
+        assert 0 in slot.images
+        assert 1 not in slot.images
         reads = [start for _, start, _ in shelf.store.reads]
         assert reads.count(0) == 1
 
@@ -99,7 +102,61 @@ def test_metadata_goes_with_its_blocks() -> None:
             for block in range(8):
                 await read(shelf, other, block)
         assert slot.meta is None
-        assert slot.images == []
+        assert slot.images == {}
+
+    anyio.run(run)
+
+
+def test_metadata_that_somebody_holds_is_not_read_again() -> None:
+    """A cache that keeps nothing, and a scan that is still on its way through the SST."""
+
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=0)
+        slot = await loaded(shelf)
+        assert len(shelf.store.reads) == 1
+        held = await shelf.reader.load(slot)
+        assert await shelf.reader.load(slot) is held
+        assert len(shelf.store.reads) == 2
+        del held
+        await shelf.reader.load(slot)
+        assert len(shelf.store.reads) == 3
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_metadata_takes_the_memory_that_it_says(compression: Compression) -> None:
+    async def run() -> None:
+        shelf = Shelf(compression=compression, block_size_bytes=128)
+        sst = await shelf.sst([Entry(b"k%08d" % key, b"v" * 100, key + 1, 0) for key in range(20_000)])
+        await shelf.reader.meta(await shelf.sst(ROWS))  # loads what is loaded once
+        used = shelf.reader.cache.used_bytes
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            await shelf.reader.meta(sst)
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert grown == pytest.approx(shelf.reader.cache.used_bytes - used, rel=0.02)
+
+    anyio.run(run)
+
+
+def test_tables_of_blocks_count_once_a_block_is_kept() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        cache = shelf.reader.cache
+        slot = await loaded(shelf)
+        assert slot.tables_bytes == 0
+        before = cache.used_bytes
+        for block in (0, 1):
+            await read(shelf, slot, block)
+        images = sum(map(len, slot.images.values()))
+        assert slot.tables_bytes > 0
+        assert cache.used_bytes - before == images + slot.tables_bytes + 2 * 256
+        cache.forget(slot)
+        assert cache.used_bytes == 0
 
     anyio.run(run)
 
