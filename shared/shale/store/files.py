@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from shale.errors import AccessDenied, InvalidRequestError, ShaleError
 from shale.store.failures import NotSupported, RequestFailed
 from shale.store.port import Buffer, ETag, ObjectMeta
@@ -45,7 +47,7 @@ def stage(path: str) -> tuple[str, int]:
 
 
 def stage_empty(path: str) -> str:
-    """A new empty file ``<path>#<n>`` for ``append``.
+    """A new empty file ``<path>#<n>`` for an upload.
 
     No descriptor is kept between two steps of an upload.  asyncio ends the wait of a cancelled task at once while the
     thread goes on, and a descriptor that was closed meanwhile may already belong to another object's file.
@@ -60,6 +62,18 @@ def append(staged: str, part: Buffer) -> None:
     fd = os.open(staged, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         write_all(fd, [part])
+    finally:
+        os.close(fd)
+
+
+def write_all_at(staged: str, data: memoryview, offset: int) -> None:
+    """Write at a place of a staged file, through the page cache."""
+    fd = os.open(staged, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while len(data):
+            written = os.pwrite(fd, data, offset)
+            data = data[written:]
+            offset += written
     finally:
         os.close(fd)
 
@@ -87,34 +101,30 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
             left[0] = left[0][written:]
 
 
-def read_exactly(fd: int, start: int, size: int) -> Buffer:
-    """``size`` bytes from ``start``; fewer only if the file ends."""
-    data = os.pread(fd, size, start)
-    if len(data) == size or not data:
-        return data
-    pieces = [data]
-    done = len(data)
-    while done < size and (data := os.pread(fd, size - done, start + done)):
-        pieces.append(data)
-        done += len(data)
-    return b"".join(pieces)
+def unset_buffer(size: int) -> memoryview:
+    """Room for ``size`` bytes that nobody has zeroed: every byte of it that is handed out must have been read."""
+    return np.empty(size, np.uint8).data
 
 
-def read_cached(fd: int, start: int, size: int) -> Buffer | None:
-    """``size`` bytes if the page cache has them all, else ``None``: never waits for the disk."""
+def read_into(fd: int, start: int, room: memoryview) -> int:
+    """Fill ``room`` from byte ``start`` on and return how many bytes came: fewer only if the file ends."""
+    done = 0
+    while done < len(room) and (count := os.preadv(fd, [room[done:]], start + done)):
+        done += count
+    return done
+
+
+def read_cached(fd: int, start: int, room: memoryview) -> int:
+    """Like ``read_into``, but stops where the page cache ends: never waits for the disk."""
     flag = getattr(os, "RWF_NOWAIT", None)
-    if flag is None:
-        return None
-    if size == 0:
-        return b""
-    data = bytearray(size)
+    if flag is None or not len(room):
+        return 0
     try:
-        count = os.preadv(fd, [data], start, flag)
+        return os.preadv(fd, [room], start, flag)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL):
-            return None
+            return 0
         raise
-    return data if count == size else None
 
 
 def remove(path: str) -> None:

@@ -228,7 +228,7 @@ def test_an_upload_that_asyncio_cancels_never_writes_into_another_object(
         yield b"stray"
 
     async def story() -> None:
-        store = LocalStore(tmp_path / "store")
+        store = LocalStore(tmp_path / "store", fsync=False)
         upload = asyncio.ensure_future(store.put_stream("db/a", parts()))
         assert await anyio.to_thread.run_sync(write_begun.wait, 10)
         upload.cancel()
