@@ -19,6 +19,7 @@ from statistics import median
 from time import perf_counter, process_time
 
 from shale.kernels.choice import load_kernels
+from shale.service.allocator import reuse_large_buffers, share_one_arena
 from shale_compactor.execution.options import ExecutorOptions
 from tests.bench.compaction_load import ROOT, SOURCES, Load, compact, ssts, write_load
 from tests.bench.compaction_state import state_write_lines
@@ -154,6 +155,8 @@ def _against(load: Load, mine: list[Cost], peer: str, theirs: list[Cost], target
 
 def compaction_lines(*, large: bool = False) -> Iterator[BenchLine]:
     """Medians of interleaved rounds, load by load."""
+    share_one_arena()  # as every daemon does, and so is the next
+    reuse_large_buffers()
     load_kernels()
     yield from state_write_lines()
     for load, rounds in {**ROUNDS, **(LARGE if large else {})}.items():
