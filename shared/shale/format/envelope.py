@@ -27,4 +27,4 @@ def open_envelope(data: Buffer, *, what: str, versions: Collection[int], path: s
     if version not in versions:
         known = ", ".join(map(str, sorted(versions)))
         raise InvalidVersion(f"unsupported {what} format version {version}, known are {known}", path=path, offset=0)
-    return version, FlatReader(memoryview(data)[HEADER_SIZE:], path=path, base=HEADER_SIZE).root()
+    return version, FlatReader(bytes(memoryview(data)[HEADER_SIZE:]), path=path, base=HEADER_SIZE).root()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shale.format.flat_reader import FlatReader, FlatTable
+from shale.format.flat_reader import FlatReader
 from shale.kernels.rows import I64, U8
 
 _U16 = np.dtype("<u2")
@@ -15,13 +15,12 @@ _PIECE = 4096
 
 
 class FlatColumns:
-    """All tables of one vector.  ``slot`` of ``table`` holds the vector, ``what`` names it in errors."""
+    """All tables of one vector, which has ``count`` references from ``start`` on; ``what`` names it in errors."""
 
-    def __init__(self, reader: FlatReader, table: FlatTable, slot: int, what: str) -> None:
+    def __init__(self, reader: FlatReader, start: int, count: int, what: str) -> None:
         self._reader = reader
         self._what = what
         self._limit = len(reader.data)
-        start, count = table.vector(slot, 4, what)
         at = start + 4 * np.arange(count, dtype=np.int64)
         self._tables = self._follow(at)
         self._vtables = self._tables - self._read(self._tables, _I32)

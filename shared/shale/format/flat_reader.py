@@ -37,7 +37,7 @@ class FlatReader:
     __slots__ = ("_budget", "_size", "_vtables", "base", "data", "path")
 
     def __init__(self, data: Buffer, *, path: str | None, base: int = 0) -> None:
-        self.data = bytes(data)
+        self.data = data
         self.path = path
         self.base = base
         self._size = len(self.data)
@@ -160,7 +160,7 @@ class FlatTable:
         if vector is None:
             return None
         start, count = vector
-        return self._reader.data[start : start + count]
+        return bytes(self._reader.data[start : start + count])
 
     def string(self, slot: int) -> str | None:
         """A string.  UTF-8 is checked, as SlateDB does."""

@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from shale.format.buffer import Buffer
 from shale.format.flat_layout import Kind, Layout
 from shale.format.tables import ULID
 from shale.types import Ulid
@@ -42,7 +43,7 @@ class FlatWriter:
     """Builds one buffer: children first, then their tables, then ``finish``."""
 
     def __init__(self) -> None:
-        self._chunks: list[bytes] = []
+        self._chunks: list[Buffer] = []
         self._size = 0
         self._alignment = 4
         self._vtables: dict[bytes, int] = {}
@@ -92,9 +93,9 @@ class FlatWriter:
     @property
     def top(self) -> bytes:
         """What was written last: the table, when its vtable was there already."""
-        return self._chunks[-1]
+        return bytes(self._chunks[-1])
 
-    def append(self, chunk: bytes, *, alignment: int) -> None:
+    def append(self, chunk: Buffer, *, alignment: int) -> None:
         """Put bytes in front that the caller has laid out; ``alignment`` is the largest that they rely on."""
         self._alignment = max(self._alignment, alignment)
         self._push(chunk)
@@ -145,7 +146,7 @@ class FlatWriter:
         self._push(Struct("<I").pack(self._size + 4 - root))
         return b"".join(reversed(self._chunks))
 
-    def _push(self, chunk: bytes) -> None:
+    def _push(self, chunk: Buffer) -> None:
         self._chunks.append(chunk)
         self._size += len(chunk)
 

@@ -17,12 +17,15 @@ from shale.format.flat_columns import FlatColumns, pieces_of, ragged_positions
 from shale.format.flat_reader import FlatReader
 from shale.format.flat_writer import FlatWriter
 from shale.format.tables import BLOCK_META, SST_INDEX
+from shale.kernels.choice import use_kernels
+from shale.kernels.columns import address_of
 from shale.kernels.rows import I64, U8
 from shale.types import BoundKind, KeyRange
 
 _TABLE_SIZE = 16
 """A ``BlockMeta`` with both fields, without padding: back reference 4, first_key 4, offset 8."""
 _VTABLE_SIZE = 8
+_ENTRIES = "SsTableIndex.block_meta"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,7 +129,10 @@ def decode_index(image: Buffer, *, data_len: int, path: str | None = None, offse
         CorruptionError: the bytes are not an index, or blocks are not inside the data in ascending order.
     """
     reader = FlatReader(image, path=path, base=offset)
-    columns = FlatColumns(reader, reader.root(), 0, "SsTableIndex.block_meta")
+    start, count = reader.root().vector(0, 4, _ENTRIES)
+    if count and use_kernels(0) and (index := _read_entries(reader, start, count, data_len)) is not None:
+        return index
+    columns = FlatColumns(reader, start, count, _ENTRIES)
     starts = columns.scalar(0, np.dtype("<u8"))
     if len(starts) == 0 and data_len:
         raise reader.corrupt("an index without blocks", 0)
@@ -143,6 +149,31 @@ def decode_index(image: Buffer, *, data_len: int, path: str | None = None, offse
     )
 
 
+def _read_entries(reader: FlatReader, start: int, count: int, data_len: int) -> BlockIndex | None:
+    """The same by a kernel; ``None`` for whatever is not as every writer makes it."""
+    from shale.kernels import flat
+
+    data = np.frombuffer(reader.data, np.uint8)
+    offsets = np.empty(count + 1, np.int64)
+    key_offsets = np.empty(count + 1, np.int64)
+    key_starts = np.empty(count, np.int64)
+    keys_len = flat.read_index(
+        address_of(data),
+        len(data),
+        start,
+        count,
+        data_len,
+        address_of(offsets),
+        address_of(key_starts),
+        address_of(key_offsets),
+    )
+    if keys_len == flat.REFUSED:
+        return None
+    key_bytes = np.empty(keys_len, np.uint8)
+    flat.gather(address_of(data), address_of(key_starts), address_of(key_offsets), count, address_of(key_bytes))
+    return BlockIndex(offsets=offsets, key_bytes=key_bytes, key_offsets=key_offsets)
+
+
 def encode_index(index: BlockIndex) -> bytes:
     """The FlatBuffer that SlateDB would write."""
     writer = FlatWriter()
@@ -156,9 +187,31 @@ def encode_index(index: BlockIndex) -> bytes:
     places = np.empty(count, np.int64)
     places[0] = first
     if count > 1:
-        places[1:] = _write_entries(writer, index)
+        write = _write_by_kernel if use_kernels(0) else _write_entries
+        places[1:] = write(writer, index)
     vector = writer.reference_column(places)
     return writer.finish(writer.table(SST_INDEX, (vector,)))
+
+
+def _write_by_kernel(writer: FlatWriter, index: BlockIndex) -> I64:
+    """As ``_write_entries``, which says what is written."""
+    from shale.kernels import flat
+
+    count = len(index) - 1
+    room = len(index.key_bytes) + count * flat.ENTRY_SIZE_MAX + flat.VTABLES_SIZE
+    image = np.empty(room, np.uint8)
+    places = np.empty(count, np.int64)
+    written = flat.write_index(
+        address_of(index.offsets[1:]),
+        address_of(index.key_bytes),
+        address_of(index.key_offsets[1:]),
+        count,
+        writer.size,
+        address_of(image) + room,
+        address_of(places),
+    )
+    writer.append(image.data[room - written :], alignment=8)
+    return places
 
 
 def _write_entries(writer: FlatWriter, index: BlockIndex) -> I64:

@@ -124,7 +124,7 @@ def decode_trailer(tail: Buffer, *, object_size: int, path: str | None = None) -
     (expected,) = _CRC.unpack_from(tail, len(tail) - TRAILER_SIZE - _CRC.size)
     if crc32(flat) != expected:
         raise CorruptionError("checksum mismatch in the footer", path=path, offset=offset)
-    info = read_sst_info(FlatReader(flat, path=path, base=offset).root())
+    info = read_sst_info(FlatReader(bytes(flat), path=path, base=offset).root())
     end = max(info.index_offset + info.index_len, info.filter_offset + info.filter_len)
     if max(end, info.stats_offset + info.stats_len) > offset:
         raise CorruptionError("the footer names parts behind itself", path=path, offset=offset)

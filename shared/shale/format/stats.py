@@ -13,11 +13,14 @@ from shale.format.flat_columns import FlatColumns
 from shale.format.flat_reader import FlatReader
 from shale.format.flat_writer import FlatWriter
 from shale.format.tables import BLOCK_STATS, SST_STATS
+from shale.kernels.choice import use_kernels
+from shale.kernels.columns import address_of
 from shale.kernels.rows import I64
 
 _KINDS = len(BLOCK_STATS.fields)
 _STRETCH_MIN = 8
 _ALIGNMENT = 4
+_BLOCKS = "SstStats.block_stats"
 
 
 def _no_blocks() -> NDArray[np.uint16]:
@@ -59,8 +62,7 @@ def decode_stats(image: Buffer, *, path: str | None = None, offset: int = 0) -> 
     root = reader.root()
     blocks = _no_blocks()
     if root.has(5):
-        columns = FlatColumns(reader, root, 5, "SstStats.block_stats")
-        blocks = np.stack([columns.scalar(slot, np.dtype("<u2")) for slot in range(_KINDS)], axis=1)
+        blocks = _read_blocks(reader, *root.vector(5, 4, _BLOCKS))
     return SstStats(
         num_puts=root.u64(0),
         num_deletes=root.u64(1),
@@ -69,6 +71,19 @@ def decode_stats(image: Buffer, *, path: str | None = None, offset: int = 0) -> 
         raw_val_size=root.u64(4),
         blocks=blocks,
     )
+
+
+def _read_blocks(reader: FlatReader, start: int, count: int) -> NDArray[np.uint16]:
+    if use_kernels(0):
+        from shale.kernels import flat
+
+        data = np.frombuffer(reader.data, np.uint8)
+        blocks = np.empty((count, _KINDS), np.uint16)
+        read = flat.read_shorts(address_of(data), len(data), start, count, _KINDS, address_of(blocks))
+        if read != flat.REFUSED:
+            return blocks
+    columns = FlatColumns(reader, start, count, _BLOCKS)
+    return np.stack([columns.scalar(slot, np.dtype("<u2")) for slot in range(_KINDS)], axis=1)
 
 
 def _write_blocks(writer: FlatWriter, blocks: NDArray[np.uint16]) -> I64:

@@ -51,6 +51,10 @@ def _storer(bits: int, *, big: bool, argument: Any) -> Any:
 
 load_u8 = _loader(8, big=False, result=types.int64)
 """One byte."""
+load_u16 = _loader(16, big=False, result=types.int64)
+"""Two bytes, little-endian."""
+load_u32 = _loader(32, big=False, result=types.int64)
+"""Four bytes, little-endian."""
 load_u16be = _loader(16, big=True, result=types.int64)
 """Two bytes, big-endian."""
 load_u32be = _loader(32, big=True, result=types.int64)
@@ -63,6 +67,10 @@ load_i64 = _loader(64, big=False, result=types.int64)
 """A native int64."""
 store_u8 = _storer(8, big=False, argument=types.int64)
 """The low byte of the value."""
+store_u16 = _storer(16, big=False, argument=types.int64)
+"""The low 16 bits, little-endian."""
+store_u32 = _storer(32, big=False, argument=types.int64)
+"""The low 32 bits, little-endian."""
 store_u16be = _storer(16, big=True, argument=types.int64)
 """The low 16 bits, big-endian."""
 store_u32be = _storer(32, big=True, argument=types.int64)

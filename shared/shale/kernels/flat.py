@@ -1,0 +1,203 @@
+"""Kernels: the FlatBuffers that have a table per block, index and stats (docs/format.md 3, 10 and 11).
+
+Reading believes nothing and explains nothing: where it returns ``REFUSED`` the plain twin, in
+``shale.format.flat_columns``, looks again and says what is wrong.  It may refuse what the twin reads, as buffers whose
+parts are referenced more than once, but takes nothing that the twin does not.  Writing has its twin in
+``shale.format.index``.
+"""
+
+from shale.kernels.jit import helper, kernel, part
+from shale.kernels.memory import (
+    copy,
+    load_i64,
+    load_u16,
+    load_u32,
+    store_i64,
+    store_u16,
+    store_u32,
+)
+
+REFUSED = -1
+_ENTRY_SIZE = 16
+"""A ``BlockMeta`` with both fields: back reference 4, first_key 4, offset 8."""
+_VTABLE_SIZE = 8
+ENTRY_SIZE_MAX = 4 + 3 + 4 + _ENTRY_SIZE
+"""What an entry of the index takes beside its key: length, two kinds of padding, the table."""
+VTABLES_SIZE = 2 * _VTABLE_SIZE
+
+
+@part
+def _follow(data: int, limit: int, at: int) -> int:
+    distance = load_u32(data + at)
+    target = at + distance
+    return target if distance >= 4 and target <= limit - 4 else REFUSED
+
+
+@part
+def _vtable(data: int, limit: int, table: int) -> int:
+    """Where the vtable of a table is, if both are inside the buffer."""
+    back = load_u32(data + table)
+    vtable = table - (back - ((back & 1 << 31) << 1))
+    if vtable < 0 or vtable > limit - 4:
+        return REFUSED
+    vtable_size = load_u16(data + vtable)
+    size = load_u16(data + vtable + 2)
+    if vtable_size < 4 or vtable + vtable_size > limit or size < 4 or table + size > limit:
+        return REFUSED
+    return vtable
+
+
+@part
+def _field(data: int, vtable: int, slot: int, width: int) -> int:
+    """Where a field lies in a table with this vtable; 0 where it is absent."""
+    entry = 4 + 2 * slot
+    if load_u16(data + vtable) < entry + 2:
+        return 0
+    field = load_u16(data + vtable + entry)
+    if field != 0 and (field < 4 or field + width > load_u16(data + vtable + 2)):
+        return REFUSED
+    return field
+
+
+@helper
+def _read_entry(data: int, limit: int, at: int, offset: int, key_start: int) -> int:
+    """Read the entry of the index that is referenced at ``at``; returns the bytes of its table."""
+    table = _follow(data, limit, at)
+    if table < 0:
+        return REFUSED
+    vtable = _vtable(data, limit, table)
+    if vtable < 0:
+        return REFUSED
+    field = _field(data, vtable, 0, 8)
+    key_field = _field(data, vtable, 1, 4)
+    if field < 0 or key_field <= 0:
+        return REFUSED
+    key = _follow(data, limit, table + key_field)
+    if key < 0 or load_u32(data + key) > limit - 4 - key:
+        return REFUSED
+    store_i64(offset, load_i64(data + table + field) if field else 0)
+    store_i64(key_start, key + 4)
+    return load_u16(data + vtable + 2)
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64)")
+def read_index(
+    data: int, limit: int, start: int, count: int, data_len: int, offsets: int, key_starts: int, key_offsets: int
+) -> int:
+    """Read and check the entries of an index.
+
+    Args:
+        data, limit: the buffer, and its size.
+        start, count: position of the references to the entries, which lie inside.
+        data_len: where the last block ends.
+        offsets, key_starts, key_offsets: where int64 go: ``count + 1``, ``count`` and ``count + 1``.
+
+    Returns:
+        the bytes of all keys, or ``REFUSED``.
+    """
+    keys, tables = 0, 0
+    before = -1
+    store_i64(key_offsets, 0)
+    for number in range(count):
+        offset = offsets + 8 * number
+        size = _read_entry(data, limit, start + 4 * number, offset, key_starts + 8 * number)
+        if size < 0 or load_i64(offset) <= before:
+            return REFUSED
+        before = load_i64(offset)
+        tables += size
+        keys += load_u32(data + load_i64(key_starts + 8 * number) - 4)
+        store_i64(key_offsets + 8 * number + 8, keys)
+    store_i64(offsets + 8 * count, data_len)
+    if load_i64(offsets) != 0 or before >= data_len or tables + keys > limit:
+        return REFUSED
+    return keys
+
+
+@kernel("void(int64, int64, int64, int64, int64)")
+def gather(data: int, starts: int, offsets: int, count: int, gathered: int) -> None:
+    """Copy ``count`` ranges behind each other; ``offsets`` says where each one goes and where the last one ends."""
+    for number in range(count):
+        at = load_i64(offsets + 8 * number)
+        size = load_i64(offsets + 8 * number + 8) - at
+        copy(gathered + at, data + load_i64(starts + 8 * number), size)
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64)")
+def read_shorts(data: int, limit: int, start: int, count: int, slots: int, values: int) -> int:
+    """Read the first ``slots`` fields, of 16 bits each, of ``count`` tables; 0 where one is absent.
+
+    Args:
+        data, limit, start, count: as in ``read_index``.
+        slots: fields per table.
+        values: where ``count * slots`` uint16 go.
+
+    Returns:
+        the bytes of all tables, or ``REFUSED``.
+    """
+    tables = 0
+    for number in range(count):
+        table = _follow(data, limit, start + 4 * number)
+        if table < 0:
+            return REFUSED
+        vtable = _vtable(data, limit, table)
+        if vtable < 0:
+            return REFUSED
+        tables += load_u16(data + vtable + 2)
+        for slot in range(slots):
+            field = _field(data, vtable, slot, 2)
+            if field < 0:
+                return REFUSED
+            store_u16(values + 2 * (number * slots + slot), load_u16(data + table + field) if field else 0)
+    return tables if tables <= limit else REFUSED
+
+
+@kernel("int64(int64, int64, int64, int64, int64, int64, int64)")
+def write_index(offsets: int, keys: int, key_offsets: int, count: int, size: int, end: int, places: int) -> int:
+    """Write the entries of an index, from high to low addresses as FlatBuffers grow.
+
+    Args:
+        offsets: int64, ``count`` of them: where blocks begin; none of them is 0, which would not be written.
+        keys, key_offsets: their separators, and ``count + 1`` int64.
+        count: how many.
+        size: bytes of the buffer so far, a multiple of 4.
+        end: where the bytes written end; ``ENTRY_SIZE_MAX`` per entry, ``VTABLES_SIZE`` and the keys fit before it.
+        places: where ``count`` int64 go: the tables, counted from the buffer's end.
+
+    Returns:
+        how many bytes were written.
+    """
+    place = size
+    high = end + size  # the address of position p is high - p
+    short_vtable, long_vtable = 0, 0
+    for number in range(count):
+        key = load_i64(key_offsets + 8 * number)
+        length = load_i64(key_offsets + 8 * number + 8) - key
+        padded = length + 3 & ~3
+        place += padded + 4
+        key_place = place
+        store_u32(high - key_place + padded, 0)  # the last word of the padded key, or the length of an empty one
+        store_u32(high - key_place, length)
+        copy(high - key_place + 4, keys + key, length)
+        pad = -place & 7
+        place += pad + _ENTRY_SIZE
+        table = high - place
+        vtable = long_vtable if pad else short_vtable
+        if vtable == 0:
+            vtable = place + _VTABLE_SIZE
+            store_u16(high - vtable, _VTABLE_SIZE)
+            store_u16(high - vtable + 2, _ENTRY_SIZE + pad)
+            store_u16(high - vtable + 4, 8)
+            store_u16(high - vtable + 6, 4)
+            if pad:
+                long_vtable = vtable
+            else:
+                short_vtable = vtable
+        store_u32(table, vtable - place)
+        store_u32(table + 4, place - 4 - key_place)
+        store_i64(table + 8, load_i64(offsets + 8 * number))
+        if pad:
+            store_u32(table + _ENTRY_SIZE, 0)
+        store_i64(places + 8 * number, place)
+        if vtable == place + _VTABLE_SIZE:
+            place = vtable
+    return place - size
