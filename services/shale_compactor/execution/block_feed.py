@@ -97,6 +97,6 @@ class BlockFeed:
     async def _take(self, blocks: StoredBlocks | None, take: Callable[[], bool]) -> bool:
         """Give the merge blocks; sources begin side by side, and it takes from one at a time."""
         async with self._lock:
-            if blocks is None or blocks.longest <= _INLINE_BYTES_MAX:
+            if blocks is None or len(blocks.image) <= _INLINE_BYTES_MAX or blocks.longest <= _INLINE_BYTES_MAX:
                 return take()
             return await self._env.cpu.run(take)

@@ -5,7 +5,7 @@ checksum behind it (docs/format.md 7 and 8).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -52,7 +52,7 @@ def open_blocks(
         CorruptionError: the blocks do not fit the data, or do not unpack.  Only what is compressed is looked into.
     """
     _check_bounds(data, offsets, path)
-    return replace(_opened(data, offsets, version, compression, path), visible=visible)
+    return _opened(data, offsets, version, compression, path, visible=visible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +80,7 @@ class StoredBlocks:
     @property
     def longest(self) -> int:
         """Bytes of the largest block: no key of it is longer."""
-        return int(np.diff(self.bounds).max(initial=0))
+        return int((self.bounds[1:] - self.bounds[:-1]).max(initial=0))
 
     @property
     def is_empty(self) -> bool:
@@ -89,11 +89,13 @@ class StoredBlocks:
 
 
 def _check_bounds(data: Buffer, offsets: I64, path: str) -> None:
-    if len(data) < int(offsets[-1] - offsets[0]) or bool(np.any(np.diff(offsets) <= 0)):
+    if len(data) < int(offsets[-1] - offsets[0]) or (offsets[1:] <= offsets[:-1]).any():
         raise CorruptionError(f"blocks do not fit {len(data)} bytes", path=path, offset=int(offsets[0]))
 
 
-def _opened(data: Buffer, offsets: I64, version: int, compression: Compression, path: str) -> StoredBlocks:
+def _opened(
+    data: Buffer, offsets: I64, version: int, compression: Compression, path: str, *, visible: KeyRange = EVERYTHING
+) -> StoredBlocks:
     if compression is Compression.NONE:
         image = np.frombuffer(data, np.uint8)
         bounds = np.ascontiguousarray(offsets, np.int64)
@@ -105,7 +107,13 @@ def _opened(data: Buffer, offsets: I64, version: int, compression: Compression, 
         image = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
         has_checksums = False
     return StoredBlocks(
-        image=image, bounds=bounds, places=offsets, has_checksums=has_checksums, version=version, path=path
+        image=image,
+        bounds=bounds,
+        places=offsets,
+        has_checksums=has_checksums,
+        version=version,
+        path=path,
+        visible=visible,
     )
 
 

@@ -162,8 +162,9 @@ class BlockMerge:
         self._state[kernel.GRAVES_MAX] = room
 
     def _load(self, source: int, blocks: StoredBlocks) -> bool:
-        self._inputs[source] = _Input(blocks, self._cursors[source])
-        self._reserve_keys(blocks.longest)
+        longest = blocks.longest
+        self._inputs[source] = _Input(blocks, self._cursors[source], longest)
+        self._reserve_keys(longest)
         status = int(cursors.first_row(self._addresses[0] + source * cursors.CURSOR_BYTES))
         if status not in (cursors.ROW, cursors.USED_UP):
             raise self._corrupt(source, kernel.BAD_BLOCK + status)
@@ -198,10 +199,10 @@ class BlockMerge:
 class _Input:
     """The blocks that a cursor is on, and what it points at besides, kept alive for it."""
 
-    def __init__(self, blocks: StoredBlocks, words: I64) -> None:
+    def __init__(self, blocks: StoredBlocks, words: I64, longest: int) -> None:
         self._blocks = blocks
         self._words = words
-        self._keys: U8 = np.zeros((2, blocks.longest + SLACK), np.uint8)
+        self._keys: U8 = np.zeros((2, longest + SLACK), np.uint8)
         words[:] = 0
         words[cursors.DATA] = address_of(blocks.image)
         words[cursors.DATA_END] = address_of(blocks.image) + len(blocks.image)
