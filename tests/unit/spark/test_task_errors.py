@@ -1,0 +1,41 @@
+"""Errors keep class, message and attributes on their way from a task to the driver."""
+
+from uuid import UUID
+
+import pytest
+
+from shale import errors
+from shale.errors import CheckpointMissing, CorruptionError, InvalidCompaction, ObjectVersionBehindBoundary, ShaleError
+from shale_spark.task_errors import decode_error, encode_error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CorruptionError("checksum mismatch", path="db/compacted/x.sst", offset=4096),
+        InvalidCompaction("V4", "the tree does not have the sources"),
+        ObjectVersionBehindBoundary(3, 5, "manifest"),
+        CheckpointMissing(UUID(int=7)),
+        errors.UnavailableError("the store gave up"),
+    ],
+)
+def test_an_error_comes_back_as_itself(error: ShaleError) -> None:
+    """What a caller may look at is the same on the other side."""
+    back = decode_error(encode_error(error))
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert (back.kind, back.retryable) == (error.kind, error.retryable)
+    assert {name: str(value) for name, value in vars(back).items()} == {
+        name: str(value) for name, value in vars(error).items()
+    }
+
+
+def test_an_unknown_class_becomes_its_nearest_ancestor() -> None:
+    """A class that only the executors can import is still an error of its branch."""
+
+    class Local(CorruptionError):
+        """Defined where nobody can import it."""
+
+    back = decode_error(encode_error(Local("damaged", path="x")))
+    assert type(back) is CorruptionError
+    assert str(back) == "x: damaged"
