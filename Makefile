@@ -39,7 +39,7 @@ up: install ## writer, compactor and collector on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
 
 test: install ## the default suite, under ten minutes on two cores
-	$(BIN)/pytest -n $(JOBS) $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(TESTS)
 
 bench: install ## the table of speeds, against the slatedb wheel and rocksdict in one run
 	$(BIN)/python -m tests.bench $(BENCH)

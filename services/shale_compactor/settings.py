@@ -14,6 +14,7 @@ from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.scheduler_section import SchedulerSection
 from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section, Texts
 from shale.service.settings import DaemonSettings
+from shale.service.spark_section import SparkSection
 from shale.sst.options import BLOCK_SIZE_MAX, SstOptions
 from shale.types import Compression
 from shale_compactor.coordinator.options import CoordinatorOptions
@@ -93,6 +94,7 @@ class MergingSettings(DaemonSettings):
     """What a process needs that executes compactions, and the compactor and a separate worker therefore share."""
 
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
+    spark: SparkSection = SparkSection()
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
     block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0, le=BLOCK_SIZE_MAX)
     probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s

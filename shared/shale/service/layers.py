@@ -35,7 +35,7 @@ SLATEDB_KEYS = frozenset(
         "object_store_max_retries", "block_format", "filter_bits_per_key",
     }
 )  # fmt: skip
-SHARED_SECTIONS = frozenset({"database", "store", "admin", "log", "shutdown", "ready", "metrics", "http"})
+SHARED_SECTIONS = frozenset({"database", "store", "admin", "log", "shutdown", "ready", "metrics", "http", "spark"})
 """Sections that some daemon has; one that lacks them passes over the shared form."""
 
 Names = tuple[str, ...]

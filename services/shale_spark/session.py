@@ -1,0 +1,60 @@
+"""The Spark session: found or made, with the properties that Shale needs."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from shale.service.spark_section import SparkSettings
+from shale_spark.conf import properties, worker_python
+from shale_spark.java import require_java
+
+
+def spark_session(
+    settings: SparkSettings | None = None,
+    *,
+    app_name: str = "shale",
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The active session, or a new one.  Blocks for seconds when one is made.
+
+    Args:
+        settings: the section ``spark``.
+        app_name: what Spark's own page and logs call the application.
+        master: wins over the settings.
+        conf: Spark properties; they win over the settings.
+
+    Raises:
+        InvalidRequestError: there is no Java that Spark could use; names the command that installs one.
+    """
+    active = SparkSession.getActiveSession()
+    return active if active is not None else _made(_chosen(settings, master), app_name, conf or {})
+
+
+def _chosen(settings: SparkSettings | None, master: str | None) -> SparkSettings:
+    settings = settings if settings is not None else SparkSettings()
+    return settings if master is None else replace(settings, master=master)
+
+
+def _made(settings: SparkSettings, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in properties(settings, conf).items():
+        builder = builder.config(name, value)
+    if settings.is_remote:
+        assert settings.master is not None
+        return builder.remote(settings.master).getOrCreate()
+    _prepare_environment(settings)
+    if settings.master is not None:
+        builder = builder.master(settings.master)
+    return builder.getOrCreate()
+
+
+def _prepare_environment(settings: SparkSettings) -> None:
+    """Say to Spark's launcher, which only looks at the environment, which Java and which Python it shall take."""
+    os.environ["JAVA_HOME"] = str(require_java().path)
+    python = worker_python(settings, own=sys.executable)
+    if python is not None:
+        os.environ.setdefault("PYSPARK_PYTHON", python)

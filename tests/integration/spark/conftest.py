@@ -1,0 +1,43 @@
+"""One Spark session for all tests of this folder; they run in one process, one after the other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from shale.errors import InvalidRequestError
+from shale_spark.java import require_java
+from shale_spark.session import spark_session
+
+HERE = Path(__file__).parent
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A Java process for every test process would be too much for the machine."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores; skipped where there is no Java."""
+    try:
+        require_java()
+    except InvalidRequestError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("spark")
+    places = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    session = spark_session(master="local[2]", app_name="tests", conf=CONF | places)
+    try:
+        yield session
+    finally:
+        session.stop()

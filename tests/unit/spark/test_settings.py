@@ -1,0 +1,108 @@
+"""The section ``spark`` and the properties a session gets from it."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from shale.service.settings import load
+from shale.service.spark_section import SPARK_MIN_BYTES, SparkSection, SparkSettings, parse_conf
+from shale_compactor.settings import CompactorSettings
+from shale_compactor.worker.settings import WorkerSettings
+from shale_gc.settings import GcSettings
+from shale_spark.conf import properties, worker_python
+from shale_spark.settings import SparkCommandSettings
+
+FILE = """
+[database]
+url = "file:///data/orders"
+
+[spark]
+executor = "auto"
+spark_min_bytes = "1GiB"
+master = "spark://10.0.0.1:7077"
+ranges = 64
+
+[spark.conf]
+spark.executor.memory = "4g"
+spark.executor.cores = 2
+"spark.dynamicAllocation.enabled" = true
+"""
+CONF = {
+    "spark.executor.memory": "4g",
+    "spark.executor.cores": "2",
+    "spark.dynamicAllocation.enabled": "true",
+}
+
+
+@pytest.mark.parametrize("model", [CompactorSettings, WorkerSettings, SparkCommandSettings])
+def test_one_file_serves_all_that_use_spark(
+    model: type[CompactorSettings] | type[WorkerSettings] | type[SparkCommandSettings], tmp_path: Path
+) -> None:
+    file = tmp_path / "shale.toml"
+    file.write_text(FILE)
+    section = load(model, ["--config", str(file)]).settings.spark
+    assert (section.executor, section.spark_min_bytes, section.ranges) == ("auto", 1 << 30, 64)
+    assert section.conf == CONF
+    assert dict(section.settings().conf) == CONF
+
+
+def test_daemons_without_spark_pass_over_its_section(tmp_path: Path) -> None:
+    file = tmp_path / "shale.toml"
+    file.write_text(FILE)
+    assert load(GcSettings, ["--config", str(file)]).unknown_env == ()
+
+
+def test_properties_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHALE_SPARK__MASTER", "local[4]")
+    monkeypatch.setenv("SHALE_SPARK__CONF", "spark.executor.memory=1g\nspark.jars=a.jar,b.jar\n")
+    section = load(SparkCommandSettings, ["--url=file:///data/orders"]).settings.spark
+    assert section.master == "local[4]"
+    assert section.conf == {"spark.executor.memory": "1g", "spark.jars": "a.jar,b.jar"}
+
+
+def test_properties_as_a_table_in_text() -> None:
+    assert parse_conf('{ "spark.a" = "1", spark.b.c = true }') == {"spark.a": "1", "spark.b.c": "true"}
+
+
+@pytest.mark.parametrize("wrong", ["spark.a", "=1", "{ spark.a"])
+def test_properties_that_are_none(wrong: str) -> None:
+    with pytest.raises(ValidationError):
+        SparkSection.model_validate({"conf": wrong})
+
+
+def test_jobs_stay_in_process_unless_somebody_wants_spark() -> None:
+    section = SparkSection()
+    assert section.executor == "local"
+    assert section.spark_min_bytes == SPARK_MIN_BYTES
+    assert section.settings() == SparkSettings()
+
+
+def test_a_local_session_listens_on_the_loopback_address_only() -> None:
+    chosen = properties(SparkSettings(master="local[2]"))
+    assert chosen["spark.driver.host"] == chosen["spark.driver.bindAddress"] == "127.0.0.1"
+    assert chosen["spark.ui.enabled"] == "false"
+    assert "spark.driver.host" not in properties(SparkSettings(master="spark://10.0.0.1:7077"))
+
+
+def test_what_is_said_wins() -> None:
+    settings = SparkSettings(conf=(("spark.ui.enabled", "true"), ("spark.sql.session.timeZone", "CET")))
+    chosen = properties(settings, {"spark.sql.session.timeZone": "PST"})
+    assert (chosen["spark.ui.enabled"], chosen["spark.sql.session.timeZone"]) == ("true", "PST")
+
+
+@pytest.mark.parametrize(
+    ("master", "archive", "python"),
+    [
+        (None, None, "/own/python"),
+        ("local[2]", "env.tgz", "/own/python"),
+        ("spark://10.0.0.1:7077", None, "/own/python"),
+        ("spark://10.0.0.1:7077", "s3a://bucket/env.tgz", "./environment/bin/python"),
+        pytest.param("k8s://https://10.0.0.1", None, None, id="the image's own"),
+        pytest.param("sc://10.0.0.1:15002", None, None, id="the server's own"),
+    ],
+)
+def test_the_interpreter_of_workers(master: str | None, archive: str | None, python: str | None) -> None:
+    settings = SparkSettings(master=master, archive=archive)
+    assert worker_python(settings, own="/own/python") == python
+    assert ("spark.archives" in properties(settings)) == (python is not None and python.startswith("./"))
