@@ -17,6 +17,8 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IMPOSSIBLE = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
 _IOV_MAX = 1024
+_ZEROED_BYTES = 16 * 1024
+"""Up to here a ``bytearray`` costs less than an array, though it is zeroed."""
 
 
 def etag_of(status: os.stat_result) -> ETag:
@@ -102,8 +104,8 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
 
 
 def unset_buffer(size: int) -> memoryview:
-    """Room for ``size`` bytes that nobody has zeroed: every byte of it that is handed out must have been read."""
-    return np.empty(size, np.uint8).data
+    """Room for ``size`` bytes, not zeroed where that costs: every byte of it that is handed out must have been read."""
+    return np.empty(size, np.uint8).data if size > _ZEROED_BYTES else memoryview(bytearray(size))
 
 
 def read_into(fd: int, start: int, room: memoryview) -> int:

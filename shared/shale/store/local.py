@@ -180,7 +180,7 @@ class LocalStore:
                 done += await self._hop(lambda: files.read_into(fd, start + done, room[done:]))
         finally:
             os.close(fd)
-        return room[:done]
+        return room if done == size else room[:done]
 
     def _put(self, key: str, buffers: Sequence[Buffer], mode: PutMode) -> ETag:
         path = self._path(key)
