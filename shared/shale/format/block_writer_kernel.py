@@ -10,7 +10,7 @@ from shale.format.block_writer import PART_BYTES, UNSORTED, BlockOptions, Writte
 from shale.format.section import seal_section
 from shale.kernels import block_encode as kernel
 from shale.kernels import merge_blocks as merging
-from shale.kernels.columns import address_of, column_addresses, empty_bytes
+from shale.kernels.columns import address_of, column_addresses, empty_bytes, empty_bytes_at
 from shale.kernels.merge_steps import Step
 from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import Compression
@@ -57,7 +57,7 @@ class KernelBlocks:
         self._state = np.zeros(kernel.STATE_WORDS, np.int64)
         self._state_address = address_of(self._state)
         self._restarts = np.empty(kernel.restarts_max(options.target_bytes), np.int64)
-        self._out = empty_bytes(PART_BYTES)
+        self._out = empty_bytes_at(PART_BYTES, written.data_len)
         self._noted = 0
         """Bytes of ``_out`` that ``written`` counts, compressed or as they are."""
         self._released = 0
@@ -166,7 +166,7 @@ class KernelBlocks:
         self.release()
         state = self._state
         start, end = int(state[kernel.BLOCK_START]), int(state[kernel.AT])
-        fresh = empty_bytes(max(size, 2 * need))
+        fresh = empty_bytes_at(max(size, 2 * need), self._written.data_len)
         fresh[: end - start] = self._out[start:end]
         self._out = fresh
         self._noted = 0

@@ -14,6 +14,7 @@ CREATE_TS = 6
 EXPIRE_TS = 7
 COLUMNS = 8
 
+PAGE_BYTES = 4096
 SLACK = 16
 """Bytes that buffers have behind their end, since ``copy_loose`` overshoots."""
 
@@ -86,3 +87,13 @@ class ColumnBuffers:
 def empty_bytes(size: int) -> U8:
     """A buffer with slack behind it."""
     return np.empty(size + SLACK, np.uint8)[:size]
+
+
+def empty_bytes_at(size: int, offset: int) -> U8:
+    """Like ``empty_bytes``, placed as byte ``offset`` of a file lies in its page.
+
+    Whoever writes such bytes there past the page cache, which takes whole pages only, need not copy them first.
+    """
+    room = empty_bytes(size + PAGE_BYTES - 1)
+    start = (offset - address_of(room)) % PAGE_BYTES
+    return room[start : start + size]

@@ -1,10 +1,10 @@
 """The bytes of a streamed object on their way into its staged file, through the page cache or past it.
 
 Past it a large object costs a fraction of the CPU, and drives nothing out of the cache (docs/adr/0005).
-``O_DIRECT`` wants memory, offsets and lengths that are multiples of a block.  Parts of a stream are nothing of the
-kind, so they are copied into one aligned buffer, and whenever it is full it goes to the disk in one call.  What is
-left of it at the end goes through the page cache.  For an SST that is its footer and the end of its index, which every
-reader asks for first.
+``O_DIRECT`` wants memory, offsets and lengths that are multiples of a page.  The parts of a merge lie in memory as they
+will lie in the file, so their whole pages are written from where they are.  Everything else is copied into one aligned
+buffer, and whenever that is full it goes to the disk in one call.  What is left of it at the end goes through the page
+cache.  For an SST that is its footer and the end of its index, which every reader asks for first.
 
 Not every file system takes such writes (some FUSE and overlay file systems refuse to open, others refuse to write).
 One refusal, and the upload goes on with ordinary writes of the same bytes at the same offsets.
@@ -13,7 +13,10 @@ One refusal, and the upload goes on with ordinary writes of the same bytes at th
 import errno
 import mmap
 import os
+from collections.abc import Sequence
 from typing import Final
+
+import numpy as np
 
 from shale.store import files
 from shale.store.port import Buffer
@@ -21,6 +24,7 @@ from shale.store.port import Buffer
 STAGING_BYTES: Final = 1024 * 1024
 """One write.  Larger ones save nothing measurable, and every upload in progress holds this much memory."""
 
+_PAGE_BYTES: Final = 4096
 _FLAG: Final[int] = getattr(os, "O_DIRECT", 0)
 _REFUSALS = {errno.EINVAL, errno.EOPNOTSUPP}
 
@@ -68,35 +72,54 @@ class DirectUpload:
             OSError: the file is in no defined state; the upload is over.
         """
         left = memoryview(part).cast("B") if len(part) else memoryview(b"")  # no cast takes an empty view
+        if len(left) >= STAGING_BYTES and (_address_of(left) - self._offset - self._filled) % _PAGE_BYTES == 0:
+            left = self._write_in_place(left)
         while len(left):
-            step = min(len(left), STAGING_BYTES - self._filled)
-            self._memory[self._filled : self._filled + step] = left[:step]
-            self._filled += step
-            left = left[step:]
+            left = self._stage(left, STAGING_BYTES - self._filled)
             if self._filled == STAGING_BYTES:
-                self._write_out()
+                self._write_out([self._memory])
 
     def finish(self) -> None:
         """Write what is left.  The file is complete then, not yet durable."""
-        self._write_out()
+        files.write_all_at(self._staged, self._memory[: self._filled], self._offset)
 
-    def _write_out(self) -> None:
-        data = self._memory[: self._filled]
+    def _stage(self, data: memoryview, size_max: int) -> memoryview:
+        """Copy the front of ``data`` behind what waits, and return the rest of it."""
+        size = min(len(data), size_max)
+        self._memory[self._filled : self._filled + size] = data[:size]
+        self._filled += size
+        return data[size:]
+
+    def _write_in_place(self, part: memoryview) -> memoryview:
+        """Write what waits and all whole pages of a part that lies as its place in the file does; return the rest."""
+        part = self._stage(part, -self._filled % _PAGE_BYTES)
+        pages = len(part) // _PAGE_BYTES * _PAGE_BYTES
+        self._write_out([self._memory[: self._filled], part[:pages]])
+        return part[pages:]
+
+    def _write_out(self, pages: Sequence[memoryview]) -> None:
+        """Write whole pages, what waits first."""
+        size = sum(map(len, pages))
         # A write that stopped short met the end of the disk or of a limit; what it left has lost its alignment.
-        done = self._write_direct(data) if len(data) == STAGING_BYTES else 0
-        if done < len(data):
-            files.write_all_at(self._staged, data[done:], self._offset + done)
-        self._offset += len(data)
+        done = self._write_direct(pages)
+        at = self._offset
+        for data in pages:
+            skipped = min(done, len(data))
+            if skipped < len(data):
+                files.write_all_at(self._staged, data[skipped:], at + skipped)
+            done -= skipped
+            at += len(data)
+        self._offset += size
         self._filled = 0
 
-    def _write_direct(self, data: memoryview) -> int:
+    def _write_direct(self, pages: Sequence[memoryview]) -> int:
         """How many bytes of the front are written now: none where the file system wants ordinary writes."""
         if self.was_refused:
             return 0
         try:
             fd = os.open(self._staged, os.O_WRONLY | os.O_CLOEXEC | _FLAG)
             try:
-                return os.pwrite(fd, data, self._offset)
+                return os.pwritev(fd, [data for data in pages if len(data)], self._offset)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -104,3 +127,8 @@ class DirectUpload:
                 raise
             self.was_refused = True
             return 0
+
+
+def _address_of(data: memoryview) -> int:
+    address: int = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    return address
