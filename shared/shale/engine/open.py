@@ -1,6 +1,8 @@
 """Becoming the writer of a database: create, check, claim the epoch, fence the WAL (docs/protocol.md 4.1)."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from shale.engine.replay import check_wal
 from shale.engine.writer_manifest import WriterManifest
@@ -21,6 +23,10 @@ from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, WalId
 
+Admission: TypeAlias = Callable[[StoredManifest, WalId], Awaitable[None]]
+"""Asked right before the epoch is claimed, with the newest manifest and the last WAL file.  Whoever raises leaves the
+database as it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -40,8 +46,12 @@ async def claim_database(
     metrics: Metrics,
     create_if_missing: bool = True,
     separate_wal: bool = False,
+    admit: Admission | None = None,
 ) -> Claim:
     """Take over the database at ``root``, creating it if there is none.
+
+    Args:
+        admit: may refuse; a writer that claims after it was asked is not fenced either.
 
     Raises:
         InvalidDbState: half built, destroyed, or absent with ``create_if_missing`` off.
@@ -51,9 +61,13 @@ async def claim_database(
     """
     stored = await _load(store, root, manifests, env, create_if_missing=create_if_missing)
     _check(stored.value, root, separate_wal=separate_wal)
-    probe_id = await _checked_wal_end(stored, wal, env) + 1
-    fenceable = await FenceableManifest.claim(stored, WRITER)
-    fence = await fence_wal(wal, fenceable, probe_id, env, metrics)
+    last_id = await _checked_wal_end(stored, wal, env)
+    only_after = None
+    if admit is not None:
+        only_after = stored.value.writer_epoch
+        await admit(stored, last_id)
+    fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after)
+    fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
     await fenceable.refresh()
     return Claim(WriterManifest(fenceable, env), fence.id)
 

@@ -1,6 +1,6 @@
 """From a store and a path to a writer that serves (docs/protocol.md 4.1)."""
 
-from shale.engine.open import claim_database
+from shale.engine.open import Admission, claim_database
 from shale.engine.options import DbOptions
 from shale.engine.writer import Writer
 from shale.env import Env
@@ -23,8 +23,12 @@ async def open_writer(
     env: Env,
     metrics: Metrics,
     wal_store: ObjectStore | None = None,
+    admit: Admission | None = None,
 ) -> Writer:
     """Become the writer of the database at ``root`` and serve it.
+
+    Args:
+        admit: may refuse before anything is written; see ``claim_database``.
 
     Raises:
         InvalidDbState, SegmentExtractorMismatch: this database cannot be opened for writing.
@@ -48,6 +52,7 @@ async def open_writer(
         metrics=metrics,
         create_if_missing=options.create_if_missing,
         separate_wal=wal_store is not None,
+        admit=admit,
     )
     writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
     try:

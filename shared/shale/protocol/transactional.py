@@ -190,15 +190,22 @@ class Fenceable(Stored[T]):
         self.epoch = epoch
 
     @classmethod
-    async def claim(cls, stored: Stored[T], role: EpochField[T]) -> Self:
+    async def claim(cls, stored: Stored[T], role: EpochField[T], *, only_after: Epoch | None = None) -> Self:
         """Take the next epoch, and change nothing else; from here every older owner's update fails.
+
+        Args:
+            only_after: claim only while this is the newest epoch; nobody who came later is fenced.
 
         Raises:
             ObjectUpdateTimeout: conflicts did not end within ``manifest_update_timeout_s``.
+            FencedError: somebody came after ``only_after``.
         """
 
         def claimed(value: T) -> Epoch:
-            return Epoch(role.get(value) + 1)
+            newest = role.get(value)
+            if only_after is not None and newest != only_after:
+                raise FencedError(f"{role.role} epoch {newest} was claimed meanwhile, after {only_after}")
+            return Epoch(newest + 1)
 
         return await cls._claim(stored, role, claimed)
 
