@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return demo(given[1:])
     from shale_cli.app import run
 
-    return run(global_options_first(given))
+    ordered = global_options_first(given)
+    return run(ordered, noun=noun(ordered))
 
 
 def run_process(name: str, arguments: Sequence[str]) -> NoReturn:
@@ -63,6 +64,17 @@ def global_options_first(arguments: Sequence[str]) -> list[str]:
         else:
             rest.append(argument)
     return front + rest
+
+
+def noun(arguments: Sequence[str]) -> str | None:
+    """The first argument that is no global option; ``None`` where somebody asks for help or says nothing."""
+    left = iter(arguments)
+    for argument in left:
+        if argument in GLOBAL_VALUES:
+            next(left, None)
+        elif not argument.startswith("-"):
+            return argument
+    return None
 
 
 if __name__ == "__main__":

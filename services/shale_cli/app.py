@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from shale.errors import InvalidRequestError
+from shale.service.exit_codes import ExitCode
 from shale_cli import aliases, compaction, compactions, config, doctor, healthcheck, helping, kv, manifest, up
+from shale_cli.extensions import extensions
 from shale_cli.output import Format, KeyFormat, Output, default_format
-from shale_cli.session import GlobalOptions
+from shale_cli.session import GlobalOptions, complain
 
 app = typer.Typer(
     name="shale",
@@ -77,8 +80,14 @@ def _options(
     )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit code."""
+def run(arguments: Sequence[str], *, noun: str | None) -> int:
+    """Run one command; returns its exit code.  ``noun`` is what it is about, if it says so."""
+    try:
+        for name, extension in extensions(app, noun):
+            app.add_typer(extension, name=name)
+    except InvalidRequestError as error:
+        complain(str(error))
+        return ExitCode.USAGE
     try:
         app(list(arguments), prog_name="shale")
     except SystemExit as ending:

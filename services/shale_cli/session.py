@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import typer
 
     from shale.env import Env
+    from shale.service.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions
     from shale.store.retry import RetryingStore
@@ -151,29 +152,49 @@ async def _bounded(session: Session, work: Work, timeout_s: float | None) -> int
 
 def _load(options: GlobalOptions) -> tuple[Session, float | None]:
     """Read settings as a daemon would, from the command line, the environment and files."""
-    from shale.engine.settings_values import parse_duration_s
     from shale.env import Env
     from shale.service.settings import load
-    from shale.service.store_start import store_options
     from shale_cli.settings import CommandSettings
 
-    timeout_s = None if options.timeout is None else parse_duration_s(options.timeout, name="--timeout")
-    if options.verbose:
-        from shale.telemetry.log_output import configure_logging
-
-        configure_logging(level="debug", format_="auto", full_keys=False)
+    timeout_s = patience_s(options)
+    be_verbose(options)
     settings = load(CommandSettings, command_line(options)).settings
-    chosen = store_options(settings.store)
-    retry = replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True)
     return (
         Session(
             location=settings.database.location(),
-            store_options=replace(chosen, retry=retry),
+            store_options=patient_options(settings),
             env=Env.system(),
             output=options.output,
         ),
         timeout_s,
     )
+
+
+def patience_s(options: GlobalOptions) -> float | None:
+    """What ``--timeout`` says.
+
+    Raises:
+        InvalidRequestError: no duration.
+    """
+    from shale.engine.settings_values import parse_duration_s
+
+    return None if options.timeout is None else parse_duration_s(options.timeout, name="--timeout")
+
+
+def be_verbose(options: GlobalOptions) -> None:
+    """Write log lines if ``--verbose`` asks for them."""
+    if options.verbose:
+        from shale.telemetry.log_output import configure_logging
+
+        configure_logging(level="debug", format_="auto", full_keys=False)
+
+
+def patient_options(settings: "DaemonSettings") -> "StoreOptions":
+    """How a command reaches the store: as the settings say, but it gives up after a while."""
+    from shale.service.store_start import store_options
+
+    chosen = store_options(settings.store)
+    return replace(chosen, retry=replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True))
 
 
 def command_line(options: GlobalOptions) -> list[str]:

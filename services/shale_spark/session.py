@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from shale.service.spark_section import SparkSettings
@@ -30,8 +31,16 @@ def spark_session(
     Raises:
         InvalidRequestError: there is no Java that Spark could use; names the command that installs one.
     """
-    active = SparkSession.getActiveSession()
-    return active if active is not None else _made(_chosen(settings, master), app_name, conf or {})
+    current = current_session()
+    return current if current is not None else _made(_chosen(settings, master), app_name, conf or {})
+
+
+def current_session() -> SparkSession | None:
+    """The session of this thread or, in a thread that never had one, of this process."""
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        return None
 
 
 def _chosen(settings: SparkSettings | None, master: str | None) -> SparkSettings:

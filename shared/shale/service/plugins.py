@@ -17,7 +17,9 @@ from shale.errors import InvalidRequestError
 COMPACTION_FILTERS = "shale.compaction_filters"
 MERGE_OPERATORS = "shale.merge_operators"
 
-_NOUNS = {COMPACTION_FILTERS: "compaction filter", MERGE_OPERATORS: "merge operator"}
+COMMANDS = "shale.commands"
+
+_NOUNS = {COMMANDS: "command", COMPACTION_FILTERS: "compaction filter", MERGE_OPERATORS: "merge operator"}
 
 
 def known_names(group: str) -> tuple[str, ...]:

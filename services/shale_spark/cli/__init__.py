@@ -1,0 +1,1 @@
+"""``shale spark``: the jobs of this room as commands."""

@@ -1,0 +1,19 @@
+"""The noun ``spark``.  Nothing here imports Spark, so that ``--help`` is there without it, and at once."""
+
+import typer
+
+from shale_spark.cli import check
+
+app = typer.Typer(
+    help="Bulk work as Spark jobs.  Needs pip install 'shale[spark]' and Java 17.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _jobs() -> None:
+    """Bulk work as Spark jobs."""
+
+
+check.register(app)

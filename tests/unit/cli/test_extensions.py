@@ -1,0 +1,63 @@
+"""Nouns of other packages: found by name, imported when asked for, told about when they are broken."""
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import pytest
+import typer
+
+from shale.errors import InvalidRequestError
+from shale.service import plugins
+from shale_cli.__main__ import noun
+from shale_cli.app import app as whole
+from shale_cli.extensions import extensions
+
+other = typer.Typer(help="Something else.")
+not_an_application = len
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("other", f"{__name__}:other", plugins.COMMANDS),
+        EntryPoint("broken", "there_is_no_such_module:app", plugins.COMMANDS),
+        EntryPoint("strange", f"{__name__}:not_an_application", plugins.COMMANDS),
+        EntryPoint("kv", f"{__name__}:other", plugins.COMMANDS),
+    ]
+
+    def entry_points(*, group: str) -> Iterator[EntryPoint]:
+        return (point for point in points if point.group == group)
+
+    monkeypatch.setattr(plugins, "entry_points", entry_points)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["spark", "compact"], "spark"),
+        (["-u", "kv", "spark"], "spark"),
+        (["--url=x", "-v", "spark", "--help"], "spark"),
+        (["--help"], None),
+        (["-u", "x", "--help"], None),
+        ([], None),
+    ],
+)
+def test_what_a_command_line_is_about(arguments: list[str], wanted: str | None) -> None:
+    assert noun(arguments) == wanted
+
+
+def test_only_the_wanted_one_is_imported() -> None:
+    assert list(extensions(typer.Typer(), "other")) == [("other", other)]
+    assert list(extensions(typer.Typer(), "unknown")) == []
+
+
+def test_help_shows_what_can_be_imported_and_hides_nothing_of_ours() -> None:
+    assert list(extensions(whole, None)) == [("other", other)]
+    assert list(extensions(whole, "kv")) == []
+    assert list(extensions(whole, "doctor")) == []
+
+
+@pytest.mark.parametrize(("name", "reason"), [("broken", "there_is_no_such_module"), ("strange", "no.* typer app")])
+def test_a_broken_one_is_told_when_it_is_wanted(name: str, reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"{name}.*{reason}"):
+        list(extensions(typer.Typer(), name))

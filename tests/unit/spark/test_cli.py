@@ -1,0 +1,60 @@
+"""``shale spark`` up to where Spark would begin."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shale.errors import InvalidRequestError
+from shale_spark.cli.running import parse_properties
+from shale_spark.extra import require_extra
+
+ROOT = Path(__file__).parents[3]
+WITHOUT_PYSPARK = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "pyspark" else find(name, package)
+"""
+
+
+def shale(*arguments: str, before: str = "") -> "subprocess.CompletedProcess[str]":
+    code = f"import sys\n{before}\nfrom shale_cli.__main__ import main\nsys.exit(main({list(arguments)!r}))"
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/shared:{ROOT}/services"}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+
+def test_help_needs_no_spark() -> None:
+    told = shale("spark", "--help", before="sys.modules['pyspark'] = None")
+    assert told.returncode == 0, told.stderr
+    assert "check" in told.stdout
+    assert len(told.stdout.splitlines()) <= 24
+
+
+def test_without_the_extra_one_command_is_told() -> None:
+    told = shale("spark", "check", "-u", "file:///nowhere/db", before=WITHOUT_PYSPARK)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == "shale: pyspark: not installed; install with: pip install 'shale[spark]'\n"
+
+
+def test_mistakes_are_told_before_spark_starts() -> None:
+    assert shale("spark", "check", "--conf", "spark.x", "-u", "file:///nowhere/db").returncode == 2
+    assert "add --path" in shale("spark", "check", "--store", "file:///nowhere").stderr
+
+
+def test_packages_that_are_there_are_no_trouble() -> None:
+    require_extra(("json", "anyio"))
+    with pytest.raises(InvalidRequestError, match="no_such_a and no_such_b: not installed"):
+        require_extra(("no_such_a", "json", "no_such_b"))
+
+
+def test_properties_of_the_command_line() -> None:
+    assert parse_properties(["spark.a=1", "spark.b=c=d", "spark.e="]) == {
+        "spark.a": "1",
+        "spark.b": "c=d",
+        "spark.e": "",
+    }
+    with pytest.raises(InvalidRequestError, match=r"--conf spark\.a: write NAME=VALUE"):
+        parse_properties(["spark.a"])
