@@ -66,6 +66,7 @@ class KernelBlocks:
 
     def add(self, rows: Rows, until_bytes: int) -> int:
         """See ``BlockWriter``."""
+        self._take_notes()
         state = self._state
         n_rows = len(rows)
         key_bytes = int(rows.key_offsets[-1] - rows.key_offsets[0])
@@ -73,8 +74,7 @@ class KernelBlocks:
         separator_ends = np.empty(n_rows, np.int64)
         table = np.empty((n_rows + 1, kernel.BLOCK_WORDS), np.int64)
         columns = column_addresses(rows)
-        for word in (kernel.ROW, kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
-            state[word] = 0
+        state[kernel.ROW] = 0
         while True:
             state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._noted)
             status = kernel.encode_blocks(
@@ -100,7 +100,7 @@ class KernelBlocks:
                 self._turn(int(state[kernel.NEED]), PART_BYTES)
             elif status == kernel.DONE or self._written.data_len > until_bytes:
                 break
-        self._note_keys(separators, separator_ends[: state[kernel.BLOCKS]])
+        self._note_keys(separators, separator_ends)
         taken = int(state[kernel.ROW])
         if taken:
             self._previous = rows.key_bytes[rows.key_offsets[taken - 1] : rows.key_offsets[taken]].copy()
@@ -112,17 +112,16 @@ class KernelBlocks:
             self._notes = Notes(self._restarts, self._options.target_bytes, has_checksums=self._in_place)
         state, notes = self._state, self._notes
         while True:
-            for word in (kernel.BLOCKS, kernel.ENDED, kernel.SEPARATORS_AT):
-                state[word] = 0
             state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._noted)
             notes.sink[merging.OUT] = address_of(self._out)
             notes.sink[merging.OUT_MAX] = len(self._out)
             notes.sink[merging.HASHES] = address_of(notes.hashes) if add_hashes is not None else 0
             step = merge.run(self._state_address, address_of(notes.sink))
-            self._harvest(notes.table)
-            self._note_keys(notes.separators, notes.ends[: state[kernel.BLOCKS]])
             if add_hashes is not None:
                 add_hashes(notes.hashes[: merge.hashed])
+            if step is Step.STARVED:
+                return step  # which is often: notes of the next call go behind these
+            self._take_notes()
             if step is Step.NEED_ROOM:
                 self._turn(int(state[kernel.NEED]), self._options.merged_part_bytes)
             elif step is Step.NEED_NOTES:
@@ -131,6 +130,14 @@ class KernelBlocks:
             elif step is Step.FULL and self._written.data_len <= until_bytes:
                 continue  # what the blocks took while they were compressed is less than it seemed
             return step
+
+    def _take_notes(self) -> None:
+        """Note what calls of the merging kernel have noted, which then begins anew."""
+        notes = self._notes
+        if notes is None:
+            return
+        self._harvest(notes.table)
+        self._note_keys(notes.separators, notes.ends)
 
     def _harvest(self, table: I64) -> None:
         """Note the blocks that the last call has ended."""
@@ -175,11 +182,17 @@ class KernelBlocks:
         state[kernel.BLOCK_START] = 0
 
     def _note_keys(self, separators: U8, ends: I64) -> None:
-        if len(ends):
-            self._written.add_keys(separators[: ends[-1]].tobytes(), ends)
+        """Note the blocks that have begun since the last time."""
+        state = self._state
+        count, size = int(state[kernel.BLOCKS]), int(state[kernel.SEPARATORS_AT])
+        if count:
+            self._written.add_keys(separators[:size].tobytes(), ends[:count])
+        state[kernel.BLOCKS] = 0
+        state[kernel.SEPARATORS_AT] = 0
 
     def finish(self) -> None:
         """End the open block."""
+        self._take_notes()
         if not self._state[kernel.BLOCK_ROWS]:
             return
         table = np.empty((1, kernel.BLOCK_WORDS), np.int64)

@@ -1,6 +1,6 @@
 """The stats block: how many rows of each kind an SST holds (docs/format.md 11).
 
-Blocks have one small table each, most of them alike, so a stretch of equal ones is written in one go.
+Blocks have one small table each, most of them alike, so without kernels a stretch of equal ones is written in one go.
 """
 
 from dataclasses import dataclass, field
@@ -47,7 +47,8 @@ class SstStats:
 def encode_stats(stats: SstStats) -> bytes:
     """The FlatBuffer that SlateDB would write."""
     writer = FlatWriter()
-    blocks = writer.reference_column(_write_blocks(writer, stats.blocks)) if len(stats.blocks) else 0
+    write = _write_by_kernel if use_kernels(0) else _write_blocks
+    blocks = writer.reference_column(write(writer, stats.blocks)) if len(stats.blocks) else 0
     values = (stats.num_puts, stats.num_deletes, stats.num_merges, stats.raw_key_size, stats.raw_val_size, blocks)
     return writer.finish(writer.table(SST_STATS, values))
 
@@ -84,6 +85,21 @@ def _read_blocks(reader: FlatReader, start: int, count: int) -> NDArray[np.uint1
             return blocks
     columns = FlatColumns(reader, start, count, _BLOCKS)
     return np.stack([columns.scalar(slot, np.dtype("<u2")) for slot in range(_KINDS)], axis=1)
+
+
+def _write_by_kernel(writer: FlatWriter, blocks: NDArray[np.uint16]) -> I64:
+    """As ``_write_blocks``."""
+    from shale.kernels import flat
+
+    count = len(blocks)
+    room = count * flat.STATS_SIZE_MAX + flat.STATS_VTABLES_SIZE
+    counts = np.ascontiguousarray(blocks, np.uint16)
+    image, places = np.empty(room, np.uint8), np.empty(count, np.int64)
+    vtables = np.zeros(flat.STATS_VTABLES, np.int64)
+    end = address_of(image) + room
+    written = flat.write_stats(address_of(counts), count, end, address_of(vtables), address_of(places))
+    writer.append(image.data[room - written :], alignment=_ALIGNMENT)
+    return places
 
 
 def _write_blocks(writer: FlatWriter, blocks: NDArray[np.uint16]) -> I64:

@@ -3,7 +3,7 @@
 Reading believes nothing and explains nothing: where it returns ``REFUSED`` the plain twin, in
 ``shale.format.flat_columns``, looks again and says what is wrong.  It may refuse what the twin reads, as buffers whose
 parts are referenced more than once, but takes nothing that the twin does not.  Writing has its twin in
-``shale.format.index``.
+``shale.format.index`` and ``shale.format.stats``.
 """
 
 from shale.kernels.jit import helper, kernel, part
@@ -24,6 +24,11 @@ _VTABLE_SIZE = 8
 ENTRY_SIZE_MAX = 4 + 3 + 4 + _ENTRY_SIZE
 """What an entry of the index takes beside its key: length, two kinds of padding, the table."""
 VTABLES_SIZE = 2 * _VTABLE_SIZE
+STATS_SIZE_MAX = 12
+"""What the stats of a block take: back reference 4, padding 2, three fields."""
+STATS_VTABLES = 16
+"""One per set of fields and phase of a word, though phases are even: places for others stay empty."""
+STATS_VTABLES_SIZE = 10 * STATS_VTABLES
 
 
 @part
@@ -201,3 +206,66 @@ def write_index(offsets: int, keys: int, key_offsets: int, count: int, size: int
         if vtable == place + _VTABLE_SIZE:
             place = vtable
     return place - size
+
+
+@part
+def _write_stats_vtable(vtable: int, mask: int, size: int) -> None:
+    """Write the vtable of a table of ``size`` bytes that has the fields of ``mask``, in slot order at its end."""
+    slots = 3 if mask & 4 else 2 if mask & 2 else mask & 1
+    field = size - 2 * ((mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1))
+    store_u16(vtable, 4 + 2 * slots)
+    store_u16(vtable + 2, size)
+    for slot in range(slots):
+        present = mask >> slot & 1
+        store_u16(vtable + 4 + 2 * slot, field if present else 0)
+        field += 2 * present
+
+
+@kernel("int64(int64, int64, int64, int64, int64)")
+def write_stats(values: int, count: int, end: int, vtables: int, places: int) -> int:
+    """Write the tables of the blocks, first thing in a buffer; from high to low addresses, as FlatBuffers grow.
+
+    Args:
+        values: ``(count, 3)`` uint16; what is 0 is not written.
+        count: how many blocks.
+        end: where the bytes written end; ``STATS_SIZE_MAX`` per block and ``STATS_VTABLES_SIZE`` fit before it.
+        vtables: ``STATS_VTABLES`` int64 of 0, for the places of vtables.
+        places: where ``count`` int64 go: the tables, counted from the buffer's end.
+
+    Returns:
+        how many bytes were written.
+    """
+    place = 0
+    for number in range(count):
+        puts = load_u16(values + 6 * number)
+        deletes = load_u16(values + 6 * number + 2)
+        merges = load_u16(values + 6 * number + 4)
+        mask = (puts != 0) | (deletes != 0) << 1 | (merges != 0) << 2
+        fields_size = 2 * ((mask & 1) + (mask >> 1 & 1) + (mask >> 2 & 1))
+        phase = place & 3  # an odd number of slots leaves a vtable of 2 mod 4 bytes
+        size = (phase + fields_size + 3 & ~3) + 4 - phase
+        place += size
+        table = end - place
+        if size - fields_size > 4:
+            store_u16(table + 4, 0)
+        at = table + size - fields_size
+        if puts:
+            store_u16(at, puts)
+            at += 2
+        if deletes:
+            store_u16(at, deletes)
+            at += 2
+        if merges:
+            store_u16(at, merges)
+        store_i64(places + 8 * number, place)
+        known = vtables + 8 * (mask | phase << 2)
+        vtable = load_i64(known)
+        if vtable:
+            store_u32(table, vtable - place)
+            continue
+        slots = 3 if merges else 2 if deletes else 1 if puts else 0
+        store_u32(table, 4 + 2 * slots)
+        place += 4 + 2 * slots
+        _write_stats_vtable(end - place, mask, size)
+        store_i64(known, place)
+    return place

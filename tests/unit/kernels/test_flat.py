@@ -108,7 +108,9 @@ def test_keys_that_are_shared_are_read_by_the_twin() -> None:
 )
 def test_stats_read_as_by_the_twin(blocks: list[tuple[int, ...]], seed: int, places: list[tuple[int, int]]) -> None:
     counts = np.array(blocks, np.uint16).reshape(-1, 3) * Random(seed).choice([1, 20_000])
-    image = encode_stats(SstStats(num_puts=1, blocks=counts.astype(np.uint16)))
+    stats = SstStats(num_puts=1, blocks=counts.astype(np.uint16))
+    image = encode_stats(stats)
+    assert image == plainly(lambda: encode_stats(stats))
     assert read_stats(image) == counts.tolist()
     damaged = changed(image, places)
     assert read_stats(damaged) == plainly(lambda: read_stats(damaged))
