@@ -9,7 +9,7 @@ ShaleError
 ├── UnavailableError     the store did not answer: back off and retry
 │   └── ObjectUpdateTimeout, OutOfTime
 ├── CorruptionError      stored bytes break the format or miss what they name: stop, keep path and offset
-│   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated
+│   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, FeedGap
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing
 ├── InvalidRequestError  an impossible call or setting: fix the caller
@@ -143,6 +143,10 @@ class WalTruncated(CorruptionError):
     def __init__(self, id: int) -> None:  # noqa: A002 - the protocol's name
         super().__init__(f"WAL file {id} is needed but gone")
         self.id = id
+
+
+class FeedGap(CorruptionError):
+    """Changes that a feed still has to give are not in the WAL any more, or never were."""
 
 
 class NotFoundError(ShaleError):

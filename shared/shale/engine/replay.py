@@ -59,7 +59,7 @@ async def replay_wal(
     """
     builder = _TableBuilder(max_table_bytes, consumed=first_id - 1)
     missing_id: int | None = None
-    async for wal_id, rows in _files(wal, first_id, last_id, env):
+    async for wal_id, rows in wal_rows(wal, first_id, last_id, env):
         if rows is None:
             missing_id = wal_id
             continue
@@ -78,13 +78,21 @@ async def check_wal(wal: WalStore, first_id: int, last_id: int, env: Env) -> Non
     Raises:
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
-    async for _ in _files(wal, first_id, last_id, env):
+    async for _ in wal_rows(wal, first_id, last_id, env):
         pass
 
 
-async def _files(wal: WalStore, first_id: int, last_id: int, env: Env) -> AsyncIterator[tuple[int, Rows | None]]:
-    """The rows of each file, up to the first one that is missing, which gives ``None``."""
-    last_seq = 0
+async def wal_rows(
+    wal: WalStore, first_id: int, last_id: int, env: Env, *, last_seq: int = 0
+) -> AsyncIterator[tuple[int, Rows | None]]:
+    """Give the rows of each file, up to the first one that is missing, which gives ``None``.
+
+    Args:
+        last_seq: what the first file with rows has to begin above.
+
+    Raises:
+        CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
+    """
     for start in range(first_id, last_id + 1, PRELOAD_FILES):
         wal_ids = range(start, min(start + PRELOAD_FILES, last_id + 1))
         contents = await _read_all(wal, wal_ids)

@@ -51,6 +51,15 @@ class WalStore:
         """Whether there is a file, fences included."""
         return await self._store.head(self.key(wal_id)) is not None
 
+    async def size(self, wal_id: int) -> int | None:
+        """Bytes of a file, 0 for a fence; ``None`` if it is not there."""
+        meta = await self._store.head(self.key(wal_id))
+        return None if meta is None else meta.size
+
+    async def read_range(self, wal_id: int, start: int, end: int) -> memoryview | None:
+        """The bytes ``[start, end)`` of a file; ``None`` if it is not there."""
+        return await self._store.get_range(self.key(wal_id), start, end)
+
     async def read(self, wal_id: int) -> memoryview | None:
         """The bytes of a file, none for a fence; ``None`` if it is not there."""
         got = await self._store.get(self.key(wal_id))

@@ -1,0 +1,138 @@
+"""``WalFeed``: where to begin, how far the next batch goes, and how it is split.  What is in a part, ``reading`` tells.
+
+The frontier comes from probing, never from a listing; every file of a batch has to be there, or the batch fails with
+the files that are not.  Changes that reached L0 past the WAL (a writer without WAL, a bulk load) are found by their
+sequence numbers: what a manifest has in L0 must have gone through the files that were there when it was written.
+
+Source: docs/protocol.md 4.3, 4.6, 5.5.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from shale.engine.wal_feed.frontier import Frontier, find_frontier
+from shale.engine.wal_feed.offset import Edge, FeedOffset, FeedStart, FromSeq
+from shale.engine.wal_feed.plan import FeedPart, cut, end_id, find_gaps
+from shale.engine.wal_feed.reading import HOW_TO_GO_ON, OnGap
+from shale.engine.wal_feed.seq_span import SeqSpan, read_seq_span
+from shale.engine.wal_feed.starting import WalRun, offset_from_seq
+from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
+from shale.env import Env
+from shale.errors import FeedGap
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
+from shale.store.gather import gather
+
+PART_BYTES = 32 << 20
+PARTS_MAX = 64
+
+
+class WalFeed:
+    """Plans what to read of one database's WAL.  Keeps nothing between calls: an offset is all there is to know."""
+
+    def __init__(self, wal: WalStore, manifests: ManifestStore, env: Env, *, on_gap: OnGap = OnGap.FAIL) -> None:
+        self._wal = wal
+        self._manifests = manifests
+        self._env = env
+        self._on_gap = on_gap
+
+    async def begin(self, start: FeedStart) -> FeedOffset:
+        """The offset of somebody who has read nothing yet.
+
+        Raises:
+            FeedGap: changes from the wanted sequence number on are not in the WAL any more.
+            InvalidRequestError: that sequence number is beyond the next one.
+        """
+        frontier = await find_frontier(self._wal, self._manifests)
+        if start is Edge.LATEST:
+            last = await self._last_seq(0, frontier.wal_id, 0)
+            return FeedOffset(frontier.wal_id, max(last, frontier.manifest.last_l0_seq))
+        run = WalRun.of(await self._wal.list(), frontier)
+        last_l0_seq = int(frontier.manifest.last_l0_seq)
+        if isinstance(start, FromSeq):
+            return await offset_from_seq(run, start.seq, last_l0_seq, self._span, skips=self._skips)
+        first = await self._span(run.files[0]) if run.files else None
+        return FeedOffset(run.before_id, first.first - 1 if first else last_l0_seq)
+
+    async def end(self, start: FeedOffset, *, max_files: int | None = None) -> FeedOffset:
+        """Where the batch after ``start`` ends: at the frontier, or after ``max_files`` files.
+
+        Raises:
+            FeedGap: changes came to the database that are not in the WAL.
+            InvalidDbState: the WAL ends before ``start``.
+        """
+        frontier = await find_frontier(self._wal, self._manifests, start.wal_id)
+        last_id = end_id(start, frontier.wal_id, max_files)
+        seq = await self._last_seq(start.wal_id, last_id, start.seq)
+        last_l0_seq = frontier.manifest.last_l0_seq
+        if last_id == frontier.wal_id and seq < last_l0_seq:
+            await self._refuse_bypass(start, frontier, seq)
+            seq = last_l0_seq
+        return FeedOffset(last_id, seq, start.is_inside and last_id == start.wal_id)
+
+    async def plan(
+        self, start: FeedOffset, end: FeedOffset, *, part_bytes: int = PART_BYTES, parts_max: int = PARTS_MAX
+    ) -> tuple[FeedPart, ...]:
+        """Split what lies between two offsets into parts that can be read apart, in order; none without changes.
+
+        Raises:
+            FeedGap: files are gone.
+        """
+        first_id = start.wal_id + 1
+        sizes = await self._sizes(first_id, end.wal_id)
+        self._refuse_gaps(first_id, end.wal_id, sizes)
+        filled = [size if size is not None and size > EMPTY_FILE_BYTES_MAX else 0 for size in sizes]
+        ranges = cut(first_id, filled, part_bytes=part_bytes, parts_max=parts_max)
+        parts: list[FeedPart] = []
+        after_seq = start.seq
+        for number, files in enumerate(ranges):
+            parts.append(FeedPart(files.first_id, files.last_id, after_seq, start.is_inside and number == 0))
+            if number + 1 < len(ranges):
+                span = await self._span((files.last_id, filled[files.last_id - first_id]))
+                after_seq = span.last if span is not None else after_seq
+        return tuple(parts)
+
+    @property
+    def _skips(self) -> bool:
+        return self._on_gap is OnGap.SKIP
+
+    async def _span(self, file: tuple[int, int]) -> SeqSpan | None:
+        return await read_seq_span(self._wal, *file, self._env)
+
+    async def _last_seq(self, after_id: int, last_id: int, seq: int) -> int:
+        """The last sequence number of the files in ``(after_id, last_id]``, ``seq`` if none is to be found there."""
+        for wal_id in range(last_id, after_id, -1):
+            size = await self._wal.size(wal_id)
+            if size is None:
+                return seq  # Collected; whoever needs it is told by ``plan``.
+            span = await self._span((wal_id, size))
+            if span is not None:
+                return max(seq, span.last)
+        return seq
+
+    async def _sizes(self, first_id: int, last_id: int) -> Sequence[int | None]:
+        if first_id > last_id:
+            return ()
+        return await gather([partial(self._wal.size, wal_id) for wal_id in range(first_id, last_id + 1)])
+
+    def _refuse_gaps(self, first_id: int, last_id: int, sizes: Sequence[int | None]) -> None:
+        present = {wal_id for wal_id, size in enumerate(sizes, first_id) if size is not None}
+        gaps = find_gaps(first_id, last_id, present)
+        if gaps and not self._skips:
+            named = ", ".join(map(str, gaps[:3]))
+            raise FeedGap(
+                f"of the WAL files {first_id} to {last_id}, which were not read yet, {named} are gone: the collector"
+                f" took them while nobody read on; {HOW_TO_GO_ON}",
+                path=self._wal.key(gaps[0].first_id),
+            )
+
+    async def _refuse_bypass(self, start: FeedOffset, frontier: Frontier, seq: int) -> None:
+        """The database has changes that no file of the WAL has."""
+        if self._skips:
+            return
+        replay_after = int(frontier.manifest.replay_after_wal_id)
+        self._refuse_gaps(start.wal_id + 1, replay_after, await self._sizes(start.wal_id + 1, replay_after))
+        raise FeedGap(
+            f"the changes {seq + 1} to {frontier.manifest.last_l0_seq} never went through the WAL, which ends with file"
+            f" {frontier.wal_id}: the writer works without a WAL, or rows were loaded in bulk; {HOW_TO_GO_ON}"
+        )

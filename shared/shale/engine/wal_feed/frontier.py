@@ -1,0 +1,62 @@
+"""How far the WAL reaches, seen by somebody who does not own it (docs/protocol.md 4.3)."""
+
+from dataclasses import dataclass
+
+from shale.errors import InvalidDbState
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
+from shale.types import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The last file at the time, and a manifest from before it was looked for.
+
+    Every change that this manifest has in L0 went through the files up to ``wal_id``, if it went through the WAL.
+    """
+
+    wal_id: int
+    manifest: Manifest
+
+
+async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int = 0) -> Frontier:
+    """Find the last file, which is at or above ``after_id``.
+
+    Collected files leave holes below the manifest's replay point, so the search begins there or at ``after_id``,
+    whichever is later; a replay point that moved meanwhile makes it begin again.
+
+    Args:
+        after_id: a file that was there once, 0 if there is none.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidDbState: it is half built, or its WAL ends before ``after_id``.
+    """
+    manifest = await _latest(manifests)
+    while True:
+        base = max(after_id, manifest.replay_after_wal_id)
+        found = base
+        if await wal.exists(base + 1):
+            found = await wal.last_seen_wal_id(base + 1)
+        if found == after_id > manifest.replay_after_wal_id and not await wal.exists(after_id):
+            again = await _latest(manifests)
+            if again.replay_after_wal_id < after_id:
+                raise InvalidDbState(
+                    f"{wal.key(after_id)} was read once and is gone, though replay would need it: this is another"
+                    " database than the one that was followed, or an older state of it"
+                )
+            manifest = again
+            continue
+        if found == base:
+            return Frontier(found, manifest)
+        again = await _latest(manifests)
+        if again.replay_after_wal_id <= found:
+            return Frontier(found, manifest)
+        manifest = again
+
+
+async def _latest(manifests: ManifestStore) -> Manifest:
+    manifest = (await manifests.read_latest()).value
+    if not manifest.initialized:
+        raise InvalidDbState("the database is half built or being destroyed: there is nothing to follow")
+    return manifest

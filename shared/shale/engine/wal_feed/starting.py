@@ -1,0 +1,91 @@
+"""Where in the WAL a sequence number is."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from shale.engine.wal_feed.frontier import Frontier
+from shale.engine.wal_feed.offset import FeedOffset
+from shale.engine.wal_feed.reading import HOW_TO_GO_ON
+from shale.engine.wal_feed.seq_span import SeqSpan
+from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
+from shale.errors import FeedGap, InvalidRequestError
+from shale.protocol.wal_store import WalFile
+
+ReadSpan = Callable[[tuple[int, int]], Awaitable[SeqSpan | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class WalRun:
+    """The files up to the frontier among which none is missing.
+
+    ``before_id``: the id before the first of them.  ``files``: ids and sizes of those with rows.
+    """
+
+    before_id: int
+    last_id: int
+    files: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, listed: Iterable[WalFile], frontier: Frontier) -> Self:
+        """The run in a listing that was made after the frontier was found."""
+        sizes = {int(file.id): file.size for file in listed}
+        first = last = int(frontier.wal_id)
+        while first in sizes:
+            first -= 1
+        ids = range(first + 1, last + 1)
+        return cls(first, last, tuple((id_, sizes[id_]) for id_ in ids if sizes[id_] > EMPTY_FILE_BYTES_MAX))
+
+
+async def offset_from_seq(run: WalRun, seq: int, last_l0_seq: int, read: ReadSpan, *, skips: bool) -> FeedOffset:
+    """The offset before the change ``seq``.
+
+    Args:
+        run: what the WAL holds.
+        seq: the first change that is wanted.
+        last_l0_seq: the last change that is known besides.
+        read: the sequence numbers of a file.
+        skips: begin with the first change there is if ``seq`` is gone.
+
+    Raises:
+        FeedGap: the WAL begins later.
+        InvalidRequestError: it ends more than one before.
+    """
+    seq = max(seq, 1)  # no change has 0
+    place = await _first_reaching(run, seq, read)
+    if place == len(run.files):
+        last = await read(run.files[-1]) if run.files else None
+        known = max(last.last if last is not None else 0, last_l0_seq)
+        if seq > known + 1:
+            raise InvalidRequestError(f"start: the last change is {known}, so nobody can begin with {seq}")
+        if seq <= known and not skips:
+            raise FeedGap(f"start: change {seq} is in the database, but in no file of the WAL: {HOW_TO_GO_ON}")
+        return FeedOffset(run.last_id, max(seq - 1, known))
+    file_id, _ = run.files[place]
+    span = await read(run.files[place])
+    assert span is not None, "files without rows are not in the run"
+    if place == 0 and span.first > seq and run.before_id and not skips:
+        raise _gone(seq, run)
+    if span.first >= seq:
+        return FeedOffset(file_id - 1, seq - 1)
+    return FeedOffset(file_id - 1, seq - 1, is_inside=True)
+
+
+def _gone(seq: int, run: WalRun) -> FeedGap:
+    return FeedGap(
+        f"start: the WAL begins with file {run.before_id + 1}, and change {seq} may have been before it: {HOW_TO_GO_ON}"
+    )
+
+
+async def _first_reaching(run: WalRun, seq: int, read: ReadSpan) -> int:
+    """The first file that ends at or above ``seq``, as a place in ``run.files``; their number if there is none."""
+    low, high = 0, len(run.files)
+    while low < high:
+        middle = (low + high) // 2
+        span = await read(run.files[middle])
+        assert span is not None, "files without rows are not in the run"
+        if span.last >= seq:
+            high = middle
+        else:
+            low = middle + 1
+    return low
