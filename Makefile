@@ -11,7 +11,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
 
-.PHONY: help install demo up test bench sim soak lint fmt gen check lock image compose-check clean
+.PHONY: help install java demo up test bench sim soak lint fmt gen check lock image compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,9 @@ $(INSTALLED): pyproject.toml requirements-dev.lock
 $(KERNELS): $(INSTALLED) $(wildcard shared/shale/kernels/*.py)
 	$(BIN)/python -c "from shale.kernels.choice import load_kernels; load_kernels()"
 	touch $@
+
+java: install ## a Java for Spark, where there is none yet and this user may install one
+	$(BIN)/python -m shale_spark.java_install
 
 demo: install ## the main job on real data: three daemons, a killed and a fenced writer, every row back
 	$(BIN)/shale demo $(DEMO)
@@ -66,11 +69,13 @@ gen: install ## the pages that are made of code
 
 check: test lint ## what CI runs
 
-lock: ## write both dependency files again
+lock: ## write all dependency files again
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-header -q --extra spark -c requirements-dev.lock pyproject.toml -o requirements-spark.lock
 
 image: ## the container image; BASE_IMAGE= to choose the base
 	DOCKER_BUILDKIT=1 docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t shale:local .

@@ -7,12 +7,12 @@ Both stand in the file ``release`` of every Java home, so that nothing has to be
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from shale.errors import InvalidRequestError
+from shale_spark.java_packages import install_command
 
 VERSION_MIN = 17
 PREFERRED = (17, 21)
@@ -90,32 +90,3 @@ def missing_message(found: tuple[JavaHome, ...], command: str) -> str:
     else:
         seen = "found " + ", ".join(f"{home.path} (Java {home.version})" for home in dict.fromkeys(found))
     return f"Spark needs Java {VERSION_MIN} or later, with the module {MODULE}, and {seen}; install one with: {command}"
-
-
-def install_command() -> str:
-    """The one command that installs a Java for Spark on this system."""
-    packages = package(_os_release(Path("/etc/os-release")))
-    sudo = "" if os.geteuid() == 0 else "sudo "
-    for manager, command in (
-        ("apt-get", f"{sudo}apt-get install -y --no-install-recommends {packages}"),
-        ("dnf", f"{sudo}dnf install -y java-21-openjdk-headless"),
-        ("apk", f"{sudo}apk add openjdk17-jre-headless"),
-        ("brew", "brew install openjdk@17"),
-    ):
-        if shutil.which(manager):
-            return command
-    return "the package manager of your system, or from https://adoptium.net"
-
-
-def package(os_release: Mapping[str, str]) -> str:
-    """Debian's or Ubuntu's package: each release has one Java that it maintains for its whole life."""
-    major = int(re.sub(r"\..*", "", os_release.get("VERSION_ID", "")) or 0)
-    has_21 = {"debian": 13, "ubuntu": 24}.get(os_release.get("ID", ""), sys.maxsize)
-    return f"openjdk-{21 if major >= has_21 else 17}-jre-headless"
-
-
-def _os_release(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        return {}
-    lines = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
-    return {name: value.strip('"') for name, _, value in lines}

@@ -6,7 +6,8 @@ import pytest
 
 from shale.errors import InvalidRequestError
 from shale_spark import java
-from shale_spark.java import MODULE, JavaHome, install_command, installed, missing_message, package, read_home
+from shale_spark.java import MODULE, JavaHome, installed, missing_message, read_home
+from shale_spark.java_packages import debian_package, install_command, installation
 
 
 def make_home(path: Path, version: str, modules: str = f"java.base {MODULE} java.sql") -> Path:
@@ -81,4 +82,30 @@ def test_without_java_one_command_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_each_release_has_its_package(system: str, version: str, wanted: str) -> None:
-    assert package({"ID": system, "VERSION_ID": version}) == f"openjdk-{wanted}-jre-headless"
+    assert debian_package({"ID": system, "VERSION_ID": version}) == f"openjdk-{wanted}-jre-headless"
+
+
+@pytest.mark.parametrize(
+    ("program", "told_to_root", "told_to_others"),
+    [
+        ("dnf", "dnf install -y java-21-openjdk-headless", "sudo dnf install -y java-21-openjdk-headless"),
+        ("apk", "apk add openjdk17-jre-headless", "sudo apk add openjdk17-jre-headless"),
+        ("brew", "brew install openjdk@17", "brew install openjdk@17"),
+    ],
+)
+def test_one_command_for_each_system(program: str, told_to_root: str, told_to_others: str) -> None:
+    found = installation(lambda name: name == program, {})
+    assert found is not None
+    assert found.told(is_root=True) == told_to_root
+    assert found.told(is_root=False) == told_to_others
+
+
+def test_debian_fetches_its_lists_first() -> None:
+    found = installation(lambda name: name in {"apt-get", "brew"}, {"ID": "debian", "VERSION_ID": "13"})
+    assert found is not None
+    assert found.refresh == ("apt-get", "-qq", "update")
+    assert found.told(is_root=False).endswith("--no-install-recommends openjdk-21-jre-headless")
+
+
+def test_nobody_knows_how_on_an_unknown_system() -> None:
+    assert installation(lambda _name: None, {}) is None
