@@ -209,6 +209,16 @@ def test_values_keys_and_numbers_of_rows_beyond_every_buffer() -> None:
     assert merged([stored(rows, span=10**9)], Rules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
 
 
+@pytest.mark.parametrize("key_len", [8, 300])
+def test_notes_of_many_small_reads_fill_up(key_len: int) -> None:
+    """Thousands of blocks, of which each call sees a few: their table fills in between, or the room for keys."""
+    rows = [Entry(b"%0*d" % (key_len, number), b"v" * 100, 1, 0) for number in range(3000)]
+    sources = [rows[0::2], rows[1::2]]
+    files = merged([stored(source, span=2) for source in sources], Rules(), OPTIONS, 10**9)
+    assert files == built(rows, OPTIONS, 10**9)
+    assert len(files) == 1
+
+
 def test_room_for_keys_behind_huge_values_takes_no_memory() -> None:
     """Keys get room by the size of blocks; copying that room took a second and thrice the value."""
     from shale.format.block_merge import BlockMerge
