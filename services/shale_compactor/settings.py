@@ -19,7 +19,7 @@ from shale.sst.options import BLOCK_SIZE_MAX, SstOptions
 from shale.types import Compression
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms, load_transforms
+from shale_compactor.execution.transforms import NO_TRANSFORMS, TransformNames, Transforms
 from shale_compactor.process import CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 
@@ -60,6 +60,14 @@ class WorkerSection(Section):
     )
     name: str = Field(default_factory=gethostname, description="The label worker of metrics; stable over restarts.")
 
+    def transform_names(self) -> TransformNames:
+        """What this section names, for whoever loads it elsewhere."""
+        return TransformNames(
+            merge_operator=self.merge_operator,
+            merge_passthrough=self.merge_passthrough,
+            compaction_filters=self.compaction_filters,
+        )
+
     def transforms(self, section: str) -> Transforms:
         """Import what this section names; ``section`` is where it stands.
 
@@ -67,11 +75,7 @@ class WorkerSection(Section):
             InvalidRequestError: a name is unknown, or what it stands for cannot be used.
         """
         try:
-            return load_transforms(
-                merge_operator=self.merge_operator,
-                merge_passthrough=self.merge_passthrough,
-                compaction_filters=self.compaction_filters,
-            )
+            return self.transform_names().load()
         except InvalidRequestError as error:
             raise InvalidRequestError(f"{section}: {error}") from error
 
@@ -150,6 +154,10 @@ class MergingSettings(DaemonSettings):
         """
         worker = self.compactor_options.worker
         return worker.transforms("compactor_options.worker") if worker is not None else NO_TRANSFORMS
+
+    def transform_names(self) -> TransformNames:
+        """The same by their names, for processes elsewhere."""
+        return self._worker.transform_names()
 
     def protocol(self) -> ProtocolOptions:
         """The options of sequenced files, boundaries and epochs."""

@@ -4,7 +4,6 @@ Nothing here touches the manifest or the compactions.  An interrupted job leaves
 ``JobProgress`` says behind which of them the next attempt goes on.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from shale.compaction.filters import FilterContext
 from shale.env import Env
-from shale.errors import CorruptionError, UnavailableError
+from shale.errors import UnavailableError
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
 from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
@@ -33,17 +32,16 @@ from shale.types import Entry, KeyRange, Sst, excluded, included
 from shale_compactor.execution.buffers import Buffers, hash_bytes_of, plan_buffers
 from shale_compactor.execution.inputs import JobInputs
 from shale_compactor.execution.instruments import ExecutorMetrics
-from shale_compactor.execution.job import Job, JobExecutor
+from shale_compactor.execution.job import Job, JobExecutor, check_ascending
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.output import RunWriter
+from shale_compactor.execution.planning import ranges_of
 from shale_compactor.execution.progress import JobProgress
-from shale_compactor.execution.subcompactions import Anchor, plan_ranges, sample_anchors
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
 
 _COPIES_OF_BLOCKS = 2  # the chunk at hand and the one read ahead
 _COPIES_OF_ROWS = 8  # each of them stored and decoded, and as much for what stages make of them
-_PLANNING_READS_MAX = 16
 _SAMPLED_MAX = 4
 
 
@@ -82,7 +80,7 @@ class Executor(JobExecutor):
         """
         reader = self._reader(job, progress)
         if not progress.is_planned:
-            progress.plan(await self._plan(job, reader))
+            progress.plan(await ranges_of(job, reader, max_subcompactions=self._options.max_subcompactions))
         ended: set[int] = set()
         try:
             async with anyio.create_task_group() as tasks:
@@ -94,38 +92,13 @@ class Executor(JobExecutor):
             # A cancellation that nobody asked for, from a client's library for instance, ends a task group in silence.
             raise UnavailableError("a key range was cancelled before its last row")
         outputs = progress.outputs()
-        _check_ascending(outputs)
+        check_ascending(outputs)
         return outputs
 
     def _reader(self, job: Job, progress: JobProgress) -> SstReader:
         paths = SstPaths.of(self._root, job.manifest)
         cache = BlockCache(self._options.metadata_cache_bytes)
         return SstReader(self._store, paths, cache, self._env, with_filters=False, on_read=progress.note_read)
-
-    async def _plan(self, job: Job, reader: SstReader) -> tuple[KeyRange, ...]:
-        if self._options.max_subcompactions <= 1:
-            return plan_ranges([], max_subcompactions=1, largest_input_bytes=0)
-        anchors: list[Anchor] = []
-        reads = anyio.Semaphore(_PLANNING_READS_MAX)
-
-        async def sample(index: int) -> None:
-            view = job.views[index]
-            async with reads:
-                block_index = (await reader.meta(view.sst)).index
-            data_end = view.sst.info.data_len
-            anchors.extend(sample_anchors(block_index.separators, block_index.offsets, data_end, view.effective_range))
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                for index in range(len(job.views)):
-                    tasks.start_soon(sample, index)
-        except BaseExceptionGroup as group:
-            raise first_error(group) from group
-        return plan_ranges(
-            anchors,
-            max_subcompactions=self._options.max_subcompactions,
-            largest_input_bytes=max((view.sst.estimated_size_bytes for view in job.views), default=0),
-        )
 
     async def _run_range(self, job: Job, progress: JobProgress, reader: SstReader, index: int, ended: set[int]) -> None:
         writer: RunWriter | None = None
@@ -265,10 +238,3 @@ async def _last_row(reader: SstReader, sst: Sst) -> Entry:
     rows = await reader.blocks(sst, block_count - 1, block_count)
     (last,) = entries_from_rows(rows.slice(len(rows) - 1, len(rows)))
     return last
-
-
-def _check_ascending(outputs: Sequence[Sst]) -> None:
-    for left, right in itertools.pairwise(outputs):
-        last, first = left.info.last_entry, right.info.first_entry
-        if last is not None and first is not None and last > first:
-            raise CorruptionError(f"output {right.id} begins before output {left.id} ends")

@@ -1,10 +1,12 @@
 """One claimed compaction as its executor needs it: what to merge, and by which rules (docs/protocol.md 6.9)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from shale.compaction.specs import order_of, sources_of
-from shale.errors import InvalidCompaction
+from shale.errors import CorruptionError, InvalidCompaction
 from shale.types import Compaction, Manifest, SortedRun, Sst, SstView, TieredSpec, Ulid
 from shale_compactor.execution.progress import JobProgress
 
@@ -57,6 +59,18 @@ def plan_job(entry: Compaction, manifest: Manifest) -> Job:
         is_dest_last_run=not tree.compacted or tree.compacted[-1].id == spec.destination,
         clock_tick=manifest.last_l0_clock_tick,
     )
+
+
+def check_ascending(outputs: Sequence[Sst]) -> None:
+    """Return if the outputs of all ranges are one run.
+
+    Raises:
+        CorruptionError: one begins before the one before it ends.
+    """
+    for left, right in pairwise(outputs):
+        last, first = left.info.last_entry, right.info.first_entry
+        if last is not None and first is not None and last > first:
+            raise CorruptionError(f"output {right.id} begins before output {left.id} ends")
 
 
 class JobExecutor(Protocol):

@@ -1,6 +1,5 @@
 """What a job does to rows beyond merging them: the operator and the filters that settings name."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shale.compaction.filters import NamedFilter
@@ -28,17 +27,29 @@ class Transforms:
 NO_TRANSFORMS = Transforms()
 
 
-def load_transforms(
-    *, merge_operator: str | None, merge_passthrough: bool, compaction_filters: Sequence[str]
-) -> Transforms:
-    """Import what settings name.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformNames:
+    """What settings say about transforms: enough to load them in another process.
 
-    Raises:
-        InvalidRequestError: a name is unknown, or what it stands for cannot be used.
+    Args:
+        merge_operator: registered name or ``module:attribute``.
+        merge_passthrough: see ``Transforms``.
+        compaction_filters: registered names or ``module:attribute``.
     """
-    return Transforms(
-        operator=None if merge_operator is None else resolve(MERGE_OPERATORS, merge_operator),
-        operator_name=merge_operator or "",
-        merge_passthrough=merge_passthrough,
-        filters=tuple(NamedFilter(name, resolve(COMPACTION_FILTERS, name)) for name in compaction_filters),
-    )
+
+    merge_operator: str | None = None
+    merge_passthrough: bool = True
+    compaction_filters: tuple[str, ...] = ()
+
+    def load(self) -> Transforms:
+        """Import what is named.
+
+        Raises:
+            InvalidRequestError: a name is unknown, or what it stands for cannot be used.
+        """
+        return Transforms(
+            operator=None if self.merge_operator is None else resolve(MERGE_OPERATORS, self.merge_operator),
+            operator_name=self.merge_operator or "",
+            merge_passthrough=self.merge_passthrough,
+            filters=tuple(NamedFilter(name, resolve(COMPACTION_FILTERS, name)) for name in self.compaction_filters),
+        )
