@@ -1,0 +1,190 @@
+"""Carrying out jobs on Spark: one task for each key range, and one result whatever dies meanwhile.
+
+The worker around this knows no difference: it sees the plan, each finished SST and the bytes that were read, and
+persists them as those of a local job.  What a lost executor, task or driver leaves behind are SSTs that nobody names.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from pyspark.sql import SparkSession
+
+from shale.engine.where import Where
+from shale.env import Env
+from shale.errors import UnavailableError
+from shale.service.spark_section import SparkSettings
+from shale.sst.cache import BlockCache
+from shale.sst.paths import SstPaths
+from shale.sst.reader import SstReader
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import KeyRange, Sst
+from shale_compactor.execution.instruments import ExecutorMetrics
+from shale_compactor.execution.job import Job, JobExecutor, check_ascending
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.planning import ranges_of
+from shale_compactor.execution.progress import JobProgress
+from shale_compactor.execution.transforms import TransformNames
+from shale_compactor.first_error import first_error
+from shale_spark.compaction.chain import Chain
+from shale_spark.compaction.channel import Channel
+from shale_spark.compaction.frames import Report
+from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan
+from shale_spark.compaction.sessions import Sessions
+from shale_spark.compaction.stage import run_stage
+from shale_spark.session import spark_session
+
+_TOKEN_BITS = 128
+
+
+class SparkExecutor(JobExecutor):
+    """Merges on the executors of a Spark cluster.
+
+    Args:
+        where: the database, reachable by its URL from executors.
+        store: the same from here, for planning.
+        env: time and chance.
+        options: of one task: how output is written, and how much memory a range takes.
+        transforms: what happens to rows, by name.
+        sessions: the Spark session, when it is needed.
+        metrics: counts what tasks report.
+    """
+
+    def __init__(
+        self,
+        where: Where,
+        store: ObjectStore,
+        env: Env,
+        options: ExecutorOptions,
+        *,
+        transforms: TransformNames,
+        sessions: Sessions,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._where = where
+        self._store = store
+        self._env = env
+        self._options = options
+        self._transforms = transforms
+        self._sessions = sessions
+        self._metrics = ExecutorMetrics(metrics if metrics is not None else Metrics())
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        """Merge everything that ``progress`` does not have yet; returns all outputs in key order.
+
+        Raises:
+            SparkFailed: tasks failed too often, or the session was lost.
+            InvalidRequestError: executors cannot reach the store or this process, or there is no Java.
+            ShaleError: see ``shale_compactor.execution.executor.Executor``.
+        """
+        session = await anyio.to_thread.run_sync(self._sessions.get)
+        if not progress.is_planned:
+            progress.plan(await self._plan(job, session))
+        context = progress.context()
+        assert context is not None, "there is a plan"
+        chains = [Chain(ssts=[*sub.output_ssts]) for sub in context.subcompactions]
+        feed = ProgressFeed(progress, self._metrics)
+        token = f"{self._env.rng.getrandbits(_TOKEN_BITS):032x}"
+        channel = Channel(chains, token, feed)
+        host = self._sessions.event_host(session)
+        try:
+            async with anyio.create_task_group() as tasks:
+                port = await tasks.start(channel.serve, host)
+                plans = [
+                    encode_plan(self._task(job, progress, index, (host, port), token)) for index in range(len(chains))
+                ]
+                await run_stage(session, plans, f"compaction-{job.id}", channel)
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+        finally:
+            feed.ended(is_done=all(chain.is_done for chain in chains))
+        if not all(chain.is_done for chain in chains):
+            raise UnavailableError("Spark ended a compaction whose ranges have not all ended")
+        outputs = progress.outputs()
+        check_ascending(outputs)
+        return outputs
+
+    async def aclose(self) -> None:
+        """Stop the session, if there is one."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._sessions.close)
+
+    async def _plan(self, job: Job, session: SparkSession) -> tuple[KeyRange, ...]:
+        paths = SstPaths.of(self._where.root, job.manifest)
+        cache = BlockCache(self._options.metadata_cache_bytes)
+        reader = SstReader(self._store, paths, cache, self._env, with_filters=False)
+        ranges = await anyio.to_thread.run_sync(self._sessions.ranges, session)
+        return await ranges_of(job, reader, max_subcompactions=ranges)
+
+    def _task(self, job: Job, progress: JobProgress, index: int, driver: tuple[str, int], token: str) -> TaskPlan:
+        keys = progress.ranges[index]
+        return TaskPlan(
+            where=self._where,
+            job=cut_job(job, keys),
+            index=index,
+            range=keys,
+            retention_min_seq=progress.retention_min_seq,
+            options=replace(self._options, max_active_ranges=1, max_subcompactions=1),
+            transforms=self._transforms,
+            driver=driver,
+            token=token,
+        )
+
+
+class ProgressFeed:
+    """Turns what tasks report into the progress of a job."""
+
+    def __init__(self, progress: JobProgress, metrics: ExecutorMetrics) -> None:
+        self._progress = progress
+        self._metrics = metrics
+        self._unfinished = [0] * len(progress.ranges)
+
+    def started(self, number: int) -> None:
+        """See ``Listener``: what the attempt before has merged and not finished is merged again."""
+        self._progress.repeated_bytes += self._unfinished[number]
+        self._unfinished[number] = 0
+
+    def reported(self, number: int, report: Report) -> None:
+        """See ``Listener``."""
+        self._progress.note_read(report.read_bytes)
+        if report.merged_bytes:
+            self._progress.note_rows(report.merged_bytes)
+        # The SST after a finished one may have begun: close enough to say how much was in vain.
+        self._unfinished[number] = 0 if report.ssts else self._unfinished[number] + report.merged_bytes
+        self._metrics.expired(*report.expired)
+        self._metrics.folded(report.folded)
+        for sst in report.ssts:
+            self._progress.add(number, sst)
+
+    def ended(self, *, is_done: bool) -> None:
+        """Whatever is unfinished when a job ends early was in vain."""
+        if not is_done:
+            self._progress.repeated_bytes += sum(self._unfinished)
+
+
+def make_executor(
+    where: Where,
+    store: ObjectStore,
+    env: Env,
+    options: ExecutorOptions,
+    *,
+    transforms: TransformNames,
+    settings: SparkSettings,
+    metrics: Metrics,
+    session: Callable[[], SparkSession] | None = None,
+) -> SparkExecutor:
+    """What the entry point group ``shale.executors`` has under ``spark``.
+
+    Args:
+        where, store, env, options, transforms, metrics: see ``SparkExecutor``.
+        settings: the section ``spark``.
+        session: makes the session otherwise than by the settings.
+    """
+    make = session if session is not None else partial(spark_session, settings, app_name=f"shale worker {where.root}")
+    return SparkExecutor(
+        where, store, env, options, transforms=transforms, sessions=Sessions(make, settings), metrics=metrics
+    )

@@ -1,0 +1,185 @@
+"""What tasks and the driver say to each other while a compaction runs, and how it is framed.
+
+::
+
+    length of the body u32 big-endian | body: msgpack
+
+A task asks and the driver answers, one at a time::
+
+    Hello    → Start (go on behind this SST) | Refused (somebody newer owns the range) | Over (it is done)
+    Report   → Accepted | Refused
+    Finished → Accepted | Refused
+    Failed   → nothing: the job is over
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, TypeAlias
+
+import msgpack
+from anyio.abc import ByteStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from shale.errors import CorruptionError
+from shale.format.flat_reader import FlatReader
+from shale.format.sst_info import encode_sst_info, read_sst_info
+from shale.types import Sst, Ulid
+
+FRAME_BYTES_MAX = 16 << 20
+"""A frame holds a few SSTs, and each of these two keys."""
+_LENGTH = Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """An attempt at a range begins.  ``attempt`` is larger for what was started later."""
+
+    token: str
+    range: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What has happened since the last report; also a sign of life.
+
+    Args:
+        position: SSTs of the range before ``ssts``.
+        ssts: finished since.
+        read_bytes: stored bytes of inputs that arrived since.
+        merged_bytes: keys and values that left the merge since.
+        expired: values and operands that expired since.
+        folded: operands that were folded since.
+    """
+
+    position: int
+    ssts: tuple[Sst, ...]
+    read_bytes: int = 0
+    merged_bytes: int = 0
+    expired: tuple[int, int] = (0, 0)
+    folded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The range has all its SSTs: so many, up to this one."""
+
+    count: int
+    last: Ulid | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job cannot succeed; ``error`` is an encoded error of ours."""
+
+    error: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The range is yours: go on behind ``last``, the SST number ``count``."""
+
+    count: int
+    last: Sst | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The range is somebody else's; wait until this connection ends, then fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The range is done already."""
+
+
+Message: TypeAlias = Hello | Report | Finished | Failed | Start | Accepted | Refused | Over
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Hello, Report, Finished, Failed, Start, Accepted, Refused, Over)
+}
+_SST = 1
+_ULID = 2
+
+
+def encode(message: Message) -> bytes:
+    """A message as a frame.
+
+    Raises:
+        CorruptionError: it is larger than any frame.
+    """
+    fields = [getattr(message, name) for name in message.__slots__]
+    body: bytes = msgpack.packb([type(message).__name__, *fields], default=_pack_value, strict_types=True)
+    if len(body) > FRAME_BYTES_MAX:
+        raise CorruptionError(f"a report of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
+    return _LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Message:
+    """The message of a frame.
+
+    Raises:
+        CorruptionError: it is none.
+    """
+    try:
+        name, *fields = msgpack.unpackb(body, ext_hook=_unpack_value, use_list=False)
+        message: Message = _KINDS[name](*fields)
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+        raise CorruptionError(f"a message between driver and task makes no sense: {error}") from error
+    return message
+
+
+class Wire:
+    """Frames over a connection."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._receive = BufferedByteReceiveStream(stream)
+
+    async def send(self, message: Message) -> None:
+        """Send one message."""
+        await self._stream.send(encode(message))
+
+    async def receive(self) -> Message:
+        """The next message.
+
+        Raises:
+            EndOfStream, IncompleteRead, BrokenResourceError: the other side is gone.
+            CorruptionError: what came is no message.
+        """
+        (length,) = _LENGTH.unpack(await self._receive.receive_exactly(_LENGTH.size))
+        if length > FRAME_BYTES_MAX:
+            raise CorruptionError(f"a frame of {length} bytes exceeds {FRAME_BYTES_MAX}")
+        return decode(await self._receive.receive_exactly(length))
+
+    async def aclose(self) -> None:
+        """End the connection."""
+        await self._stream.aclose()
+
+
+def _pack_value(value: object) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, Sst):
+        fields = [value.id.to_bytes(16), value.format_version, encode_sst_info(value.info)]
+        return msgpack.ExtType(_SST, msgpack.packb(fields))
+    if isinstance(value, Ulid):
+        return msgpack.ExtType(_ULID, value.to_bytes(16))
+    raise TypeError(f"{type(value).__name__} is part of no message")
+
+
+def _unpack_value(code: int, data: bytes) -> object:
+    if code == _ULID:
+        return Ulid(int.from_bytes(data))
+    if code != _SST:
+        raise ValueError(f"unknown kind of value {code}")
+    id_, version, info = msgpack.unpackb(data)
+    return Sst(
+        id=Ulid(int.from_bytes(id_)),
+        info=read_sst_info(FlatReader(info, path=None).root()),
+        format_version=version,
+    )

@@ -1,0 +1,162 @@
+"""A task's end of its connection to the driver."""
+
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from shale.errors import ShaleError
+from shale.telemetry.metrics import Metrics
+from shale.types import Sst
+from shale_compactor.execution.progress import JobProgress
+from shale_compactor.nudge import Nudge
+from shale_spark.compaction.channel import GONE
+from shale_spark.compaction.frames import Accepted, Failed, Finished, Hello, Message, Over, Refused, Report, Start, Wire
+from shale_spark.task_errors import encode_error
+
+_REPORT_S = 1.0
+_ANSWER_S = 30.0
+_CONNECT_S = 20.0
+
+
+class AttemptLost(Exception):
+    """This attempt cannot go on, and another one may: no error of ours, so that Spark tries again."""
+
+
+class Superseded(Exception):
+    """A newer attempt owns the range."""
+
+
+class DriverLink:
+    """Says hello, reports what happens, and says when the range is done.
+
+    Args:
+        address: host and port of the driver.
+        hello: who this is.
+        metrics: what the executor of this task counts; the driver hears of it.
+    """
+
+    def __init__(self, address: tuple[str, int], hello: Hello, metrics: Metrics) -> None:
+        self._address = address
+        self._hello = hello
+        self._news = Nudge()
+        self._counts = _Counts(metrics)
+        self._fresh: list[Sst] = []
+        self._count = 0
+        self._last: Sst | None = None
+        self._is_ending = False
+        self._wire: Wire
+
+    async def __aenter__(self) -> Self:
+        try:
+            with anyio.fail_after(_CONNECT_S):
+                self._wire = Wire(await anyio.connect_tcp(*self._address))
+        except GONE as error:
+            host, port = self._address
+            raise AttemptLost(f"the driver cannot be reached at {host}:{port}") from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._wire.aclose()
+
+    async def begin(self) -> Start | None:
+        """Ask for the range; ``None``: it is done already.
+
+        Raises:
+            Superseded: it belongs to a newer attempt.
+            AttemptLost: the driver is gone.
+        """
+        answer = await self._ask(self._hello)
+        if isinstance(answer, Over):
+            return None
+        assert isinstance(answer, Start), "the one other answer to a hello"
+        self._count, self._last = answer.count, answer.last
+        return answer
+
+    def add(self, sst: Sst) -> None:
+        """An SST is finished."""
+        self._fresh.append(sst)
+        self._news.call()
+
+    async def report_on(self, progress: JobProgress) -> None:
+        """Report each SST at once, and everything else every second, until ``end``.
+
+        Raises:
+            Superseded, AttemptLost: see ``begin``.
+        """
+        read, merged = 0, 0
+        while True:
+            await self._news.wait(_REPORT_S)
+            is_last = self._is_ending  # looked at before the report is made, so that nothing is left out
+            now_read, now_merged = progress.read_bytes, progress.merged_bytes
+            fresh, self._fresh = self._fresh, []
+            expired, folded = self._counts.take()
+            await self._ask(Report(self._count, tuple(fresh), now_read - read, now_merged - merged, expired, folded))
+            read, merged = now_read, now_merged
+            if fresh:
+                self._count, self._last = self._count + len(fresh), fresh[-1]
+            if is_last:
+                return
+
+    def end(self) -> None:
+        """Let ``report_on`` report what is left, and return."""
+        self._is_ending = True
+        self._news.call()
+
+    async def finish(self) -> None:
+        """Everything is written and reported: the range is done.
+
+        Raises:
+            Superseded, AttemptLost: see ``begin``.
+        """
+        await self._ask(Finished(self._count, None if self._last is None else self._last.id))
+
+    async def fail(self, error: ShaleError) -> None:
+        """Tell the driver what no other attempt could avoid; if it is gone, nobody waits for an answer."""
+        try:
+            await self._wire.send(Failed(encode_error(error)))
+        except GONE:
+            return
+        await self.wait_for_end()
+
+    async def wait_for_end(self) -> None:
+        """Do nothing until the driver lets go of this attempt, or Spark ends it."""
+        while True:
+            try:
+                await self._wire.receive()
+            except GONE:
+                return
+
+    async def _ask(self, message: Message) -> Message:
+        try:
+            with anyio.fail_after(_ANSWER_S):
+                await self._wire.send(message)
+                answer = await self._wire.receive()
+        except GONE as error:
+            raise AttemptLost("the driver is gone, or let go of this attempt") from error
+        if isinstance(answer, Refused):
+            raise Superseded
+        assert isinstance(answer, Accepted | Start | Over), "answers of the driver"
+        return answer
+
+
+class _Counts:
+    """What the executor's counters gained since they were last looked at."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        expired = "slatedb_compactor_expired_entries_total"
+        self._metrics = metrics
+        self._names = (
+            (expired, {"db": "", "entry_type": "value"}),
+            (expired, {"db": "", "entry_type": "merge"}),
+            ("slatedb_merge_operator_operands_total", {"db": "", "path": "compact"}),
+        )
+        self._taken = [0, 0, 0]
+
+    def take(self) -> tuple[tuple[int, int], int]:
+        now = [int(self._metrics.registry.get_sample_value(name, labels) or 0) for name, labels in self._names]
+        values, operands, folded = (count - taken for count, taken in zip(now, self._taken, strict=True))
+        self._taken = now
+        return (values, operands), folded

@@ -1,0 +1,187 @@
+"""What one task has to know, about a kilobyte: the range, the inputs that meet it, and the rules of the job.
+
+The entry and the manifest travel in their own formats, cut down to what this range needs: an executor reads neither.
+"""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import msgpack
+
+from shale.engine.where import Where
+from shale.errors import InvalidRequestError
+from shale.format.bloom import BloomPolicy
+from shale.format.compactions import decode_compactions, encode_compactions
+from shale.format.manifest import decode_manifest, encode_manifest
+from shale.sst.options import SstOptions
+from shale.store.options import RetryPolicy, StoreOptions
+from shale.types import (
+    EMPTY_SEQUENCE_TRACKER,
+    Compaction,
+    CompactionContext,
+    Compactions,
+    CompactionStatus,
+    Compression,
+    ExternalDb,
+    KeyRange,
+    Manifest,
+    Segment,
+    Seq,
+    SortedRun,
+    SstView,
+    Subcompaction,
+    TieredSpec,
+    Tree,
+)
+from shale_compactor.execution.job import Job
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import TransformNames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """One range of one job.
+
+    Args:
+        where: the database; its store is a URL that executors can reach.
+        job: inputs that meet the range, and the job's rules.
+        index: the number of the range in the job.
+        range: what this task merges.
+        retention_min_seq: the job's barrier.
+        options: how output is written, and how much memory a task takes.
+        transforms: what happens to rows, by name.
+        driver: host and port at which the driver hears of progress.
+        token: proves to the driver that it is talked to by a task of this job.
+    """
+
+    where: Where
+    job: Job
+    index: int
+    range: KeyRange
+    retention_min_seq: Seq
+    options: ExecutorOptions
+    transforms: TransformNames = field(default_factory=TransformNames)
+    driver: tuple[str, int]
+    token: str
+
+
+def cut_job(job: Job, keys: KeyRange) -> Job:
+    """The job with those inputs only that meet a range; its rules stay, for they are about the whole job."""
+    l0 = tuple(view for view in job.l0 if _meets(view, keys))
+    runs = [replace(run, ssts=tuple(view for view in run.ssts if _meets(view, keys))) for run in job.runs]
+    runs = [run for run in runs if run.ssts]
+    return replace(job, l0=l0, runs=tuple(runs), manifest=_manifest_of(job, l0, runs))
+
+
+def _meets(view: SstView, keys: KeyRange) -> bool:
+    return not view.effective_range.intersect(keys).is_empty
+
+
+def _manifest_of(job: Job, l0: tuple[SstView, ...], runs: list[SortedRun]) -> Manifest:
+    """A manifest with nothing but these inputs, and where those live that belong to other databases."""
+    tree = Tree(l0=l0, compacted=tuple(runs))
+    needed = {view.sst.id for view in tree.views()}
+    external = [
+        ExternalDb(path=db.path, source_checkpoint_id=db.source_checkpoint_id, sst_ids=ids)
+        for db in job.manifest.external_dbs
+        if (ids := tuple(sst_id for sst_id in db.sst_ids if sst_id in needed))
+    ]
+    segment = job.spec.segment
+    return replace(
+        job.manifest,
+        tree=Tree() if segment else tree,
+        segments=(Segment(prefix=segment, tree=tree),) if segment else (),
+        checkpoints=(),
+        external_dbs=tuple(external),
+        sequence_tracker=EMPTY_SEQUENCE_TRACKER,
+    )
+
+
+def encode_plan(plan: TaskPlan) -> bytes:
+    """The plan as bytes.
+
+    Raises:
+        InvalidRequestError: the store is an object of this process, or filters are over prefixes that code defines.
+    """
+    context = CompactionContext(
+        subcompactions=(Subcompaction(range=plan.range),), retention_min_seq=plan.retention_min_seq
+    )
+    entry = Compaction(id=plan.job.id, spec=plan.job.spec, status=CompactionStatus.RUNNING, ctx=context)
+    fields = {
+        "where": _where_fields(plan.where),
+        "entry": encode_compactions(Compactions(entries=(entry,))),
+        "manifest": encode_manifest(plan.job.manifest),
+        "rules": [plan.job.is_dest_last_run, plan.job.clock_tick],
+        "index": plan.index,
+        "options": _options_fields(plan.options),
+        "transforms": asdict(plan.transforms),
+        "driver": list(plan.driver),
+        "token": plan.token,
+    }
+    return msgpack.packb(fields)  # type: ignore[no-any-return]
+
+
+def decode_plan(data: bytes) -> TaskPlan:
+    """The plan again."""
+    fields = msgpack.unpackb(data)
+    (entry,) = decode_compactions(fields["entry"]).entries
+    assert entry.ctx is not None, "every plan has its range"
+    assert isinstance(entry.spec, TieredSpec), "drains are never executed"
+    (only,) = entry.ctx.subcompactions
+    transforms = fields["transforms"]
+    host, port = fields["driver"]
+    return TaskPlan(
+        where=_where(fields["where"]),
+        job=_job(entry, entry.spec, decode_manifest(fields["manifest"]), *fields["rules"]),
+        index=fields["index"],
+        range=only.range,
+        retention_min_seq=entry.ctx.retention_min_seq,
+        options=_options(fields["options"]),
+        transforms=TransformNames(**transforms | {"compaction_filters": tuple(transforms["compaction_filters"])}),
+        driver=(host, port),
+        token=fields["token"],
+    )
+
+
+def _job(entry: Compaction, spec: TieredSpec, manifest: Manifest, is_dest_last_run: bool, clock_tick: int) -> Job:
+    tree = manifest.tree_of(spec.segment)
+    assert tree is not None, "the manifest was cut to this tree"
+    return Job(
+        id=entry.id,
+        spec=spec,
+        manifest=manifest,
+        l0=tree.l0,
+        runs=tree.compacted,
+        is_dest_last_run=is_dest_last_run,
+        clock_tick=clock_tick,
+    )
+
+
+def _where_fields(where: Where) -> dict[str, Any]:
+    if not isinstance(where.store, str) or where.store.startswith("memory:"):
+        raise InvalidRequestError("compaction on Spark needs a store that executors can reach by its URL")
+    options = asdict(where.store_options)
+    options |= {"config": dict(where.store_options.config), "client": dict(where.store_options.client)}
+    return {"store": where.store, "root": where.root, "options": options}
+
+
+def _where(fields: dict[str, Any]) -> Where:
+    options = fields["options"]
+    return Where(
+        fields["store"], fields["root"], None, StoreOptions(**options | {"retry": RetryPolicy(**options["retry"])})
+    )
+
+
+def _options_fields(options: ExecutorOptions) -> dict[str, Any]:
+    if any(policy.prefix_extractor is not None for policy in options.sst.filter_policies):
+        raise InvalidRequestError("filters over prefixes are written by local executors only")
+    return asdict(options)
+
+
+def _options(fields: dict[str, Any]) -> ExecutorOptions:
+    sst = fields["sst"]
+    policies = tuple(BloomPolicy(**policy) for policy in sst["filter_policies"])
+    compression = Compression(sst["compression"])
+    return ExecutorOptions(
+        **fields | {"sst": SstOptions(**sst | {"filter_policies": policies, "compression": compression})}
+    )

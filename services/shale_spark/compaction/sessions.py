@@ -1,0 +1,101 @@
+"""The Spark session of a worker: made when the first job needs it, and made again after it was lost."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from shale.errors import InvalidRequestError
+from shale.service.spark_section import SparkSettings
+
+
+class Sessions:
+    """Holds one session; every method blocks and belongs into a thread.
+
+    Args:
+        make: makes a session, or finds the active one.
+        settings: how many ranges a job gets, and where executors reach this process, if that was said.
+    """
+
+    def __init__(self, make: Callable[[], SparkSession], settings: SparkSettings) -> None:
+        self._make = make
+        self._settings = settings
+        self._session: SparkSession | None = None
+        self._lock = Lock()
+
+    def get(self) -> SparkSession:
+        """A session that works; one over Connect connects again by itself.
+
+        Raises:
+            InvalidRequestError: there is no Java for it.
+        """
+        with self._lock:
+            if self._session is not None and not self._settings.is_remote and not _is_alive(self._session):
+                _forget(self._session)
+                self._session = None
+            if self._session is None:
+                self._session = self._make()
+            return self._session
+
+    def close(self) -> None:
+        """Stop the session, if there is one."""
+        with self._lock:
+            if self._session is not None:
+                _forget(self._session)
+                self._session = None
+
+    def ranges(self, session: SparkSession) -> int:
+        """How many ranges keep the cluster busy: by default one for each core that it has now.
+
+        Raises:
+            InvalidRequestError: a session over Connect does not say.
+        """
+        if self._settings.ranges is not None:
+            return self._settings.ranges
+        if self._settings.is_remote:
+            raise InvalidRequestError("spark.ranges must be set: Spark Connect does not say how many cores there are")
+        return session.sparkContext.defaultParallelism
+
+    def event_host(self, session: SparkSession) -> str:
+        """The address at which executors reach this process.
+
+        Raises:
+            InvalidRequestError: a session over Connect does not say.
+        """
+        if self._settings.event_host is not None:
+            return self._settings.event_host
+        if self._settings.is_remote:
+            raise InvalidRequestError("spark.event_host must be set: the driver of Spark Connect is another process")
+        host = session.sparkContext.getConf().get("spark.driver.host")
+        assert host is not None, "Spark sets it when it starts"
+        return host
+
+
+def _is_alive(session: SparkSession) -> bool:
+    java = session.sparkContext._jsc
+    try:
+        return java is not None and not java.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def _forget(session: SparkSession) -> None:
+    """Stop a session and let PySpark forget its Java process, which may be dead: it would be used again otherwise."""
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        SparkContext._active_spark_context = None
+    gateway = SparkContext._gateway
+    if gateway is not None and not _answers(gateway):
+        SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
+
+
+def _answers(gateway: object) -> bool:
+    try:
+        gateway.jvm.System.currentTimeMillis()  # type: ignore[attr-defined]
+    except (Py4JError, OSError):
+        return False
+    return True
