@@ -18,7 +18,7 @@ from shale.engine.wal_feed.seq_span import SeqSpan, read_seq_span
 from shale.engine.wal_feed.starting import WalRun, offset_from_seq
 from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
 from shale.env import Env
-from shale.errors import FeedGap
+from shale.errors import FeedGap, WalTruncated
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_store import WalStore
 from shale.store.gather import gather
@@ -43,6 +43,13 @@ class WalFeed:
             FeedGap: changes from the wanted sequence number on are not in the WAL any more.
             InvalidRequestError: that sequence number is beyond the next one.
         """
+        while True:
+            try:
+                return await self._begin(start)
+            except WalTruncated:
+                continue  # collected since the listing, which will not show it again
+
+    async def _begin(self, start: FeedStart) -> FeedOffset:
         frontier = await find_frontier(self._wal, self._manifests)
         if start is Edge.LATEST:
             last = await self._last_seq(0, frontier.wal_id, 0)
@@ -88,8 +95,7 @@ class WalFeed:
         for number, files in enumerate(ranges):
             parts.append(FeedPart(files.first_id, files.last_id, after_seq, start.is_inside and number == 0))
             if number + 1 < len(ranges):
-                span = await self._span((files.last_id, filled[files.last_id - first_id]))
-                after_seq = span.last if span is not None else after_seq
+                after_seq = await self._last_seq_of(files.last_id, filled[files.last_id - first_id], after_seq)
         return tuple(parts)
 
     @property
@@ -105,10 +111,23 @@ class WalFeed:
             size = await self._wal.size(wal_id)
             if size is None:
                 return seq  # Collected; whoever needs it is told by ``plan``.
-            span = await self._span((wal_id, size))
+            try:
+                span = await self._span((wal_id, size))
+            except WalTruncated:
+                return seq
             if span is not None:
                 return max(seq, span.last)
         return seq
+
+    async def _last_seq_of(self, wal_id: int, size: int, seq: int) -> int:
+        """The last sequence number of one file, which the part behind it has to begin above."""
+        try:
+            span = await self._span((wal_id, size))
+        except WalTruncated as error:
+            if self._skips:
+                return seq
+            raise FeedGap(f"the file is gone before it was read; {HOW_TO_GO_ON}", path=self._wal.key(wal_id)) from error
+        return span.last if span is not None else seq
 
     async def _sizes(self, first_id: int, last_id: int) -> Sequence[int | None]:
         if first_id > last_id:

@@ -1,0 +1,178 @@
+"""The change feed under faults: whatever happens to writers, collector and reader, it gives the log as it was written.
+
+The reader keeps its books as a streaming query does: the end of a batch is noted before it is read, and the batch
+counts once it has been read whole.  It is killed and starts again from its books.  What the log holds is known from
+every put that ever reached it.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+
+from shale.engine.wal_feed.feed import WalFeed
+from shale.engine.wal_feed.offset import Edge, FeedOffset
+from shale.engine.wal_feed.reading import read_part
+from shale.engine.wal_file import decode_wal_file
+from shale.errors import FeedGap, FencedError, LatestRecordMissing
+from shale.format.names import parse_wal_key
+from shale.kernels.rows import entries_from_rows
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.history import Mutation
+from shale.testing.simulation import SimProcess, Simulation
+from shale.types import Entry
+from tests.simulation.gc_house import collector, quick
+from tests.simulation.reached import Reached, row
+from tests.simulation.row_model import RowModel, Told
+from tests.simulation.writers import writer
+
+
+@dataclass
+class Log:
+    """Every WAL file that was ever put."""
+
+    files: dict[int, bytes] = field(default_factory=dict)
+
+    def after(self, mutation: Mutation, sim: Simulation) -> None:
+        wal_id = parse_wal_key("db", mutation.key)
+        if wal_id is not None and mutation.op == "put" and mutation.data is not None:
+            # An attempt whose answer was lost may arrive once more when the file has been collected.
+            self.files.setdefault(wal_id, mutation.data)
+
+    async def changes(self, env: Any, first_id: int, last_id: int) -> list[Entry]:
+        entries: list[Entry] = []
+        for wal_id in range(first_id, last_id + 1):
+            entries += entries_from_rows(await decode_wal_file(memoryview(self.files[wal_id]), "log", env))
+        return entries
+
+
+@dataclass
+class Books:
+    """What outlives the reader: offsets of batches, and the changes of those that are done."""
+
+    offsets: list[FeedOffset] = field(default_factory=list)
+    given: list[Entry] = field(default_factory=list)
+    done: int = 0
+    gap: str = ""
+
+
+async def reader(process: SimProcess, books: Books, reached: Reached, *, pause_s: float = 3.0) -> None:
+    """Batch after batch until a batch finds a gap."""
+    wal = WalStore(process.store, "db", process.env)
+    feed = WalFeed(wal, ManifestStore(process.store, "db", process.env, process.metrics), process.env)
+    rng = process.rng
+    while not books.offsets:
+        try:
+            books.offsets.append(await feed.begin(Edge.EARLIEST))
+        except LatestRecordMissing:
+            await anyio.sleep(1)
+    if len(books.offsets) > books.done + 1:
+        reached("resumed inside a batch")
+    try:
+        while True:
+            if len(books.offsets) == books.done + 1:
+                books.offsets.append(await feed.end(books.offsets[-1], max_files=rng.choice((None, 1, 3))))
+            start, end = books.offsets[-2:]
+            parts = await feed.plan(start, end, part_bytes=rng.choice((1, 500, 1 << 20)))
+            entries: list[Entry] = []
+            for part in parts:
+                async for _, rows in read_part(wal, part, process.env):
+                    entries += entries_from_rows(rows)
+            books.given += entries
+            books.done += 1
+            if len(parts) > 1:
+                reached("several parts")
+            await anyio.sleep(rng.uniform(0, pause_s))
+    except FeedGap as error:
+        books.gap = str(error)
+        reached("gap named")
+
+
+async def failing_over(process: SimProcess, model: RowModel, **settings: Any) -> None:
+    """A writer that gives up when a newer one takes over."""
+    try:
+        await writer(process, model, rounds=25, **settings)
+    except FencedError:
+        return
+
+
+async def expected(process: SimProcess, log: Log, first_id: int, last_id: int) -> list[Entry]:
+    return await log.changes(process.env, first_id, last_id)
+
+
+class Scene:
+    """Writers that fence each other and are killed, and a reader that is killed again and again."""
+
+    def __init__(self, sim: Simulation, reached: Reached) -> None:
+        self.sim = sim
+        self.reached = reached
+        self.model = RowModel()
+        self.books = Books()
+        self.log = Log()
+        sim.watch(DatabaseRules(sim, "db"), self.log)
+        sim.restart_killed(5.0)
+        for number in range(4):
+            sim.at(number * sim.rng.uniform(2, 10), partial(self.start_writer, f"w{number}"))
+        sim.start(reader, role="reader", books=self.books, reached=reached)
+        for _ in range(6):
+            sim.at(sim.rng.uniform(0, 60), self.kill_reader)
+
+    def start_writer(self, name: str) -> None:
+        self.sim.start(failing_over, name, role="writer", model=self.model)
+
+    def kill_reader(self) -> None:
+        for process in self.sim.processes:
+            if process.role == "reader" and process.is_running:
+                process.kill()
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether every file is read, or the reader has met a gap."""
+        books = self.books
+        is_done = books.done > 0 and books.offsets[books.done].wal_id == max(self.log.files, default=0)
+        return is_done or bool(books.gap)
+
+    def conclude(self) -> None:
+        """What was given is the log up to the last batch that is done: nothing twice, nothing left out."""
+        sim, books = self.sim, self.books
+        sim.run(minutes=2)
+        sim.heal()
+        sim.run(hours=1, until=lambda: not any(each.is_running for each in sim.processes if each.role == "writer"))
+        sim.run(hours=1, until=lambda: self.has_caught_up)
+        if not self.log.files:
+            return
+        for process in sim.processes:
+            assert process.role != "reader" or process.error is None, process.error
+        assert self.has_caught_up
+        first, last = books.offsets[0], books.offsets[books.done]
+        judge = sim.start(expected, "judge", log=self.log, first_id=first.wal_id + 1, last_id=last.wal_id)
+        sim.run(minutes=1, until=lambda: judge.has_ended)
+        assert books.given == judge.result
+        assert [entry.seq for entry in books.given] == sorted(entry.seq for entry in books.given)
+        self.reached(
+            "over a fence",
+            when=any(not data for wal_id, data in self.log.files.items() if first.wal_id + 1 < wal_id < last.wal_id),
+        )
+        if not books.gap and first.wal_id == 0:
+            given = {(entry.key, entry.seq) for entry in books.given}
+            for attempt in self.model.attempts:
+                assert attempt.told is not Told.DURABLE or (attempt.key, attempt.seq) in given
+
+
+@row("resumed inside a batch", "over a fence", "several parts")
+def test_every_change_once_across_fail_over_and_restarts(seed: int, reached: Reached) -> None:
+    with Simulation(seed) as sim:
+        scene = Scene(sim, reached)
+        scene.conclude()
+        assert not scene.books.gap
+
+
+@row("gap named", "resumed inside a batch", "over a fence", "several parts")
+def test_a_collector_that_takes_unread_files_is_never_silence(seed: int, reached: Reached) -> None:
+    with Simulation(seed) as sim:
+        scene = Scene(sim, reached)
+        sim.start(collector, role="gc", options=quick(interval_s=5.0))
+        scene.conclude()
