@@ -1,0 +1,103 @@
+"""From a user's DataFrame to rows in the order of the database, by Spark itself.
+
+Spark compares binary columns byte by byte, unsigned, and a prefix is less than what it begins: the order of keys in
+an SST.  ``RowStream`` checks it all the same.
+"""
+
+from typing import TYPE_CHECKING
+
+from shale.errors import InvalidRequestError
+from shale_spark.load.request import Columns
+from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ORDER = "shale_order"
+REASON = "reason"
+
+
+def chosen_columns(df: "DataFrame", columns: Columns, *, has_codec: bool) -> "DataFrame":
+    """The columns that tasks get, and ``_ORDER`` where rows of one key are to be chosen from.
+
+    Raises:
+        InvalidRequestError: a column is missing or of a type that is not understood.
+    """
+    from pyspark.sql import functions as f
+
+    selected = [_binary(df, columns.key).alias(KEY)]
+    if columns.expire_at is not None:
+        selected.append(_milliseconds(df, columns.expire_at).alias(EXPIRE_MS))
+    if columns.order_by is not None:
+        _type(df, columns.order_by)
+        selected.append(f.col(_quoted(columns.order_by)).alias(_ORDER))
+    if not has_codec:
+        return df.select(*selected, _binary(df, columns.values[0]).alias(VALUE))
+    named = {columns.key, columns.expire_at, columns.order_by}
+    values = columns.values or tuple(name for name in df.columns if name not in named)
+    for name in values:
+        _type(df, name)
+    if not values:
+        raise InvalidRequestError("there is no column that could make a value")
+    return df.select(*selected, *(f.col(_quoted(name)) for name in values))
+
+
+def in_key_order(chosen: "DataFrame", partitions: int) -> "DataFrame":
+    """Every key in one partition, partitions by key, rows by key and the wanted one of each key first."""
+    from pyspark.sql import functions as f
+
+    ranged = chosen.repartitionByRange(partitions, f.col(KEY))
+    if _ORDER not in chosen.columns:
+        return ranged.sortWithinPartitions(f.col(KEY))
+    return ranged.sortWithinPartitions(f.col(KEY), f.col(_ORDER).desc_nulls_last()).drop(_ORDER)
+
+
+def judged(chosen: "DataFrame") -> tuple["DataFrame", "DataFrame"]:
+    """The rows that can be stored, and those that cannot with the reason as a column more."""
+    from pyspark.sql import functions as f
+
+    length = f.octet_length(f.col(KEY))
+    reason = (
+        f.when(f.col(KEY).isNull(), f.lit("the key is null"))
+        .when(length == 0, f.lit("the key is empty"))
+        .when(length > KEY_BYTES_MAX, f.lit(f"the key is longer than {KEY_BYTES_MAX} bytes"))
+    )
+    if VALUE in chosen.columns:
+        reason = reason.when(f.col(VALUE).isNull(), f.lit("the value is null"))
+    return chosen.where(reason.isNull()), chosen.withColumn(REASON, reason).where(f.col(REASON).isNotNull())
+
+
+def _binary(df: "DataFrame", name: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    kind = _type(df, name)
+    if kind not in ("binary", "string"):
+        raise InvalidRequestError(f"column {name!r} is {kind}: keys and values are binary or string")
+    column = f.col(_quoted(name))
+    return column if kind == "binary" else column.cast("binary")
+
+
+def _milliseconds(df: "DataFrame", name: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    kind, column = _type(df, name), f.col(_quoted(name))
+    if kind == "timestamp":
+        return f.unix_millis(column)
+    if kind in ("bigint", "int"):
+        return column.cast("bigint")
+    raise InvalidRequestError(f"column {name!r} is {kind}: an expiry is a timestamp, or milliseconds since 1970")
+
+
+def _type(df: "DataFrame", name: str) -> str:
+    """The name of a column's type, as SQL has it."""
+    if name not in df.columns:
+        raise InvalidRequestError(f"there is no column {name!r}: the columns are {', '.join(df.columns)}")
+    if df.columns.count(name) > 1:
+        raise InvalidRequestError(f"there are two columns {name!r}")
+    kind: str = df.schema[name].dataType.simpleString()
+    return kind
+
+
+def _quoted(name: str) -> str:
+    """The name for ``col``, which would take a dot for the member of a struct."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,80 @@
+"""The database that takes a load, held open beside Spark's blocking calls: by a thread with an event loop."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from shale.engine.load_target import LoadTarget, NewDatabase, TakenDatabase
+from shale.engine.where import Where
+from shale.env import Env
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest, Sst
+from shale_spark.load.request import Mode
+
+if TYPE_CHECKING:
+    from shale.errors import ShaleError
+
+
+class HeldTarget:
+    """A ``LoadTarget`` for callers that block."""
+
+    def __init__(self, portal: BlockingPortal, target: LoadTarget) -> None:
+        self._portal = portal
+        self._target = target
+        self.stamp = target.stamp
+
+    def commit(self, ssts: Sequence[Sst]) -> Manifest:
+        """See ``LoadTarget``."""
+        return self._portal.call(self._target.commit, ssts)
+
+    @contextmanager
+    def watched(self, on_lost: Callable[[], object]) -> Iterator[None]:
+        """Call ``on_lost`` as soon as a commit has become impossible.
+
+        Raises:
+            FencedError, InvalidDbState: that is what happened; whatever the block raised is its consequence.
+        """
+        lost: list[ShaleError] = []
+
+        async def watch() -> None:
+            lost.append(await self._target.until_lost())
+            on_lost()
+
+        watching = self._portal.start_task_soon(watch)
+        try:
+            yield
+        finally:
+            watching.cancel()
+            if lost:
+                raise lost[0]
+
+
+@contextmanager
+def held_target(where: Where, *, mode: Mode, fence: bool) -> Iterator[HeldTarget]:
+    """Open the database of a load, and let go of it at the end.
+
+    Raises:
+        InvalidDbState: it is there and should not be, or the other way round, or somebody may be writing it.
+    """
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(where, mode, fence)) as target:
+        yield HeldTarget(portal, target)
+
+
+@asynccontextmanager
+async def _opened(where: Where, mode: Mode, fence: bool) -> AsyncIterator[LoadTarget]:
+    env, metrics = Env.system(), Metrics()
+    stores = where.connect(env, metrics, component="pipeline")
+    try:
+        target: LoadTarget
+        if mode is Mode.CREATE:
+            target = await NewDatabase.open(stores.main, where.root, env, metrics)
+        else:
+            target = await TakenDatabase.open(stores.main, where.root, env, metrics, wal_store=stores.wal, fence=fence)
+        try:
+            yield target
+        finally:
+            await target.close()
+    finally:
+        await stores.aclose()

@@ -1,0 +1,163 @@
+"""What a caller of ``load`` asks for, checked before anything is touched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypedDict, TypeVar
+
+from shale.engine.settings_values import Duration, Size, parse_duration_ms, parse_size
+from shale.engine.where import Where, resolve
+from shale.errors import InvalidRequestError
+from shale.sst.options import SstOptions
+from shale.types import Compression
+from shale_spark.codecs import ValueCodec, value_codec
+from shale_spark.load.rules import Duplicates
+
+C = TypeVar("C", bound=StrEnum)
+
+
+class Mode(StrEnum):
+    """Into a new database, or into one that exists."""
+
+    CREATE = "create"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Which columns of the DataFrame mean what.
+
+    ``values``: one column of bytes or text; with a codec those that it takes, or all others if none are named.
+    ``order_by``: of several rows with one key, that with the greatest is taken.
+    """
+
+    key: str = "key"
+    values: tuple[str, ...] = ("value",)
+    expire_at: str | None = None
+    order_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """One load.  ``partitions``: tasks, each of which makes at least one SST; ``None``: by the size of the rows."""
+
+    where: Where
+    mode: Mode
+    fence: bool
+    columns: Columns
+    codec: ValueCodec | None
+    ttl_ms: int | None
+    duplicates: Duplicates
+    dead_letters: str | None
+    partitions: int | None
+    sst_bytes: int
+    sst: SstOptions
+
+
+class LoadArguments(TypedDict, total=False):
+    """The keywords of ``load``, which explains them; defaults are those of ``load_request``."""
+
+    key: str
+    value: str | Sequence[str] | None
+    value_format: str | None
+    avro_schema: str | None
+    ttl: Duration | None
+    expire_at: str | None
+    duplicates: str
+    order_by: str | None
+    mode: str
+    fence: bool
+    dead_letters: str | None
+    partitions: int | None
+    sst_bytes: Size
+    block_size: Size
+    compression: str
+    min_filter_keys: int
+
+
+def load_request(
+    where: Where | str,
+    *,
+    key: str = "key",
+    value: str | Sequence[str] | None = None,
+    value_format: str | None = None,
+    avro_schema: str | None = None,
+    ttl: Duration | None = None,
+    expire_at: str | None = None,
+    duplicates: str = "error",
+    order_by: str | None = None,
+    mode: str = "create",
+    fence: bool = False,
+    dead_letters: str | None = None,
+    partitions: int | None = None,
+    sst_bytes: Size = "256MiB",
+    block_size: Size = "4KiB",
+    compression: str = "none",
+    min_filter_keys: int = 1000,
+) -> LoadRequest:
+    """Check the arguments of ``load``, which explains them.
+
+    Raises:
+        InvalidRequestError: one of them is impossible, or two contradict each other.
+    """
+    place = where if isinstance(where, Where) else resolve(where)
+    if not isinstance(place.store, str) or place.store.startswith("memory:"):
+        raise InvalidRequestError("executors cannot reach a store in the memory of this process: name one by its URL")
+    chosen = _choice(Mode, mode, "mode")
+    repeated = _choice(Duplicates, duplicates, "duplicates")
+    if repeated is Duplicates.LAST and order_by is None:
+        raise InvalidRequestError('duplicates="last" needs order_by: rows of a DataFrame have no order of their own')
+    if repeated is Duplicates.ERROR and order_by is not None:
+        raise InvalidRequestError('order_by chooses between rows of one key, which is duplicates="last"')
+    if fence and chosen is Mode.CREATE:
+        raise InvalidRequestError('fence is for mode="append": a new database has no writer')
+    if partitions is not None and partitions < 1:
+        raise InvalidRequestError(f"partitions: {partitions} is less than 1")
+    return LoadRequest(
+        where=place,
+        mode=chosen,
+        fence=fence,
+        columns=Columns(key=key, values=_values(value, value_format), expire_at=expire_at, order_by=order_by),
+        codec=None if value_format is None else value_codec(value_format, avro_schema=avro_schema),
+        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="ttl"),
+        duplicates=repeated,
+        dead_letters=dead_letters,
+        partitions=partitions,
+        sst_bytes=_positive(sst_bytes, "sst_bytes"),
+        sst=SstOptions(
+            block_size_bytes=_positive(block_size, "block_size"),
+            compression=_compression(compression),
+            min_filter_keys=min_filter_keys,
+        ),
+    )
+
+
+def _values(value: str | Sequence[str] | None, value_format: str | None) -> tuple[str, ...]:
+    if value is None:
+        return ("value",) if value_format is None else ()
+    names = (value,) if isinstance(value, str) else tuple(value)
+    if value_format is None and len(names) != 1:
+        raise InvalidRequestError(f"value: {len(names)} columns make no value without a value_format")
+    return names
+
+
+def _choice(kind: type[C], text: str, name: str) -> C:
+    try:
+        return kind(text)
+    except ValueError:
+        raise InvalidRequestError(f"{name}: {text!r} is none of {', '.join(kind)}") from None
+
+
+def _positive(size: Size, name: str) -> int:
+    parsed = parse_size(size, name=name)
+    if parsed < 1:
+        raise InvalidRequestError(f"{name}: {size!r} is less than 1 byte")
+    return parsed
+
+
+def _compression(text: str) -> Compression:
+    try:
+        return Compression[text.upper()]
+    except KeyError:
+        known = ", ".join(codec.name.lower() for codec in Compression)
+        raise InvalidRequestError(f"compression: {text!r} is none of {known}") from None

@@ -1,0 +1,139 @@
+"""Arrow batches in key order become rows of one commit: judged, freed of repeated keys, stamped.
+
+Nothing is done row by row, and keys and values stay where Arrow has them.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shale.engine.bulk_load import shown
+from shale.errors import InvalidRequestError
+from shale.kernels.rows import EMPTY_ROWS, Rows
+from shale.types import FLAG_CREATE_TS
+from shale_spark.arrow import batch_to_rows
+from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE, VALUE_BYTES_MAX, Duplicates, RowRules
+
+
+class RowStream:
+    """The rows of one task, batch after batch; counts what it leaves out."""
+
+    def __init__(self, rules: RowRules) -> None:
+        self._rules = rules
+        self._last_key: bytes | None = None
+        self.repeated = 0
+        self.expired = 0
+
+    def take(self, batch: pa.RecordBatch) -> Rows:
+        """The rows that are to be stored, by strictly ascending key; perhaps none.
+
+        Raises:
+            InvalidRequestError: a row that no database can hold, a key that occurs twice although it must not, or rows
+                out of order; names the row.
+        """
+        if not batch.num_rows:
+            return EMPTY_ROWS
+        codec = self._rules.codec
+        if codec is not None:
+            names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
+            values = codec.encode(pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=names))
+        else:
+            values = batch.column(VALUE)
+        columns = {"key": batch.column(KEY), "value": values}
+        _require_possible(columns["key"], values)
+        ends = self._ends(batch)
+        if ends is not None:
+            columns["expire_ts"] = ends
+        return self._stamped(self._first_of_each(pa.RecordBatch.from_pydict(columns)))
+
+    def _ends(self, batch: pa.RecordBatch) -> Any:
+        """When each row expires; ``None``: never."""
+        ttl_ms = self._rules.ttl_ms
+        default = None if ttl_ms is None else self._rules.stamp.create_ts + ttl_ms
+        if EXPIRE_MS not in batch.schema.names:
+            return None if default is None else pa.array(np.full(len(batch), default, np.int64))
+        ends = batch.column(EXPIRE_MS)
+        return ends if default is None else pc.fill_null(ends, default)
+
+    def _first_of_each(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the first row of every key alone."""
+        keys = batch.column("key")
+        before = pa.concat_arrays([pa.array([self._last_key], keys.type), keys.slice(0, len(keys) - 1)])
+        self._last_key = keys[-1].as_py()
+        # Before the first key of all stands a null, which is neither greater nor equal.
+        falling = pc.greater(before, keys)
+        if pc.any(falling).as_py():
+            place = _first(falling)
+            raise InvalidRequestError(
+                f"key {_shown(keys, place)} comes after {_shown(before, place)}: sort by key first"
+            )
+        same = pc.fill_null(pc.equal(before, keys), fill_value=False)
+        count = pc.sum(same).as_py()
+        if not count:
+            return batch
+        if self._rules.duplicates is Duplicates.ERROR:
+            raise InvalidRequestError(f"key {_shown(keys, _first(same))} occurs more than once")
+        self.repeated += count
+        return batch.filter(pc.invert(same))
+
+    def _stamped(self, batch: pa.RecordBatch) -> Rows:
+        stamp = self._rules.stamp
+        if "expire_ts" in batch.schema.names:
+            expired = pc.fill_null(pc.less_equal(batch.column("expire_ts"), stamp.create_ts), fill_value=False)
+            count = pc.sum(expired).as_py()
+            if count:
+                self.expired += count
+                batch = _buried(batch, expired) if stamp.keeps_expired else batch.filter(pc.invert(expired))
+        rows = batch_to_rows(batch, seq=np.full(len(batch), stamp.seq, np.uint64))
+        return replace(
+            rows, flags=rows.flags | np.uint8(FLAG_CREATE_TS), create_ts=np.full(len(rows), stamp.create_ts, np.int64)
+        )
+
+
+def reason_of(keys: Any, values: Any) -> tuple[int, str] | None:
+    """The place of the first row that cannot be stored, and why; ``None`` if there is none."""
+    for mask, reason in (
+        (pc.is_null(keys), "the key is null"),
+        (pc.equal(pc.binary_length(keys), 0), "the key is empty"),
+        (pc.greater(pc.binary_length(keys), KEY_BYTES_MAX), f"the key is longer than {KEY_BYTES_MAX} bytes"),
+        (pc.is_null(values), "the value is null"),
+        (pc.greater(pc.binary_length(values), VALUE_BYTES_MAX), f"the value is longer than {VALUE_BYTES_MAX} bytes"),
+    ):
+        if pc.any(mask).as_py():
+            return _first(mask), reason
+    return None
+
+
+def _require_possible(keys: Any, values: Any) -> None:
+    found = reason_of(keys, values)
+    if found is None:
+        return
+    place, reason = found
+    value = values[place].as_py()
+    shown_value = "null" if value is None else shown(value)
+    raise InvalidRequestError(f"row with key {_shown(keys, place)} and value {shown_value}: {reason}")
+
+
+def _buried(batch: pa.RecordBatch, expired: Any) -> pa.RecordBatch:
+    """The batch with nulls, which are tombstones, for the rows that expired: what they replace must not come back."""
+    values, ends = batch.column("value"), batch.column("expire_ts")
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": batch.column("key"),
+            "value": pc.if_else(expired, pa.scalar(None, values.type), values),
+            "expire_ts": pc.if_else(expired, pa.scalar(None, ends.type), ends),
+        }
+    )
+
+
+def _first(mask: Any) -> int:
+    place: int = pc.index(mask, value=True).as_py()
+    return place
+
+
+def _shown(keys: Any, place: int) -> str:
+    key = keys[place].as_py()
+    return "null" if key is None else shown(key)

@@ -1,0 +1,78 @@
+"""One task of a load: sorted batches to SSTs in a store, which the commit makes readable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pyarrow as pa
+import pytest
+
+import shale
+from shale.engine.load_target import NewDatabase
+from shale.engine.where import Where
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.sst.options import SstOptions
+from shale.store.connect import connect
+from shale.telemetry.metrics import Metrics
+from shale.types import Compression
+from shale_spark.load.part import decode_part, encode_part, run_part
+from shale_spark.load.rules import Duplicates, Part, PartPlan, RowRules
+
+ENV = Env.system()
+
+
+def batches(numbers: range, size: int = 1000) -> Iterator[pa.RecordBatch]:
+    for start in range(numbers.start, numbers.stop, size):
+        keys = [b"%08d" % number for number in range(start, min(start + size, numbers.stop))]
+        yield pa.RecordBatch.from_pydict({"shale_key": keys, "shale_value": [key * 20 for key in keys]})
+
+
+def plan_of(where: Where, target: NewDatabase) -> PartPlan:
+    return PartPlan(
+        where=where,
+        rules=RowRules(stamp=target.stamp, duplicates=Duplicates.LAST),
+        sst=SstOptions(compression=Compression.LZ4, min_filter_keys=1),
+        sst_bytes=20_000,
+    )
+
+
+def test_two_tasks_make_one_database(tmp_path: Path) -> None:
+    async def story() -> None:
+        where = Where(f"file://{tmp_path}", "db")
+        store = connect(where.store, ENV)
+        target = await NewDatabase.open(store, "db", ENV, Metrics())
+        plan = plan_of(where, target)
+        parts = [await run_part(batches(range(first, first + 5000)), plan, ENV) for first in (5000, 0)]
+        parts = [decode_part(encode_part(part)) for part in parts]
+        assert [part.rows for part in parts] == [5000, 5000]
+        assert all(len(part.ssts) > 2 for part in parts)
+        assert all(sst.info.filter_len for part in parts for sst in part.ssts)
+        await target.commit([sst for part in parts for sst in part.ssts])
+        async with shale.DbReader.open("db", store=store) as reader:
+            rows = [(row.key, row.value) async for row in reader.scan()]
+        assert rows == [(b"%08d" % number, b"%08d" % number * 20) for number in range(10_000)]
+
+    anyio.run(story)
+
+
+def test_a_bad_row_ends_the_task_with_its_own_error(tmp_path: Path) -> None:
+    async def story() -> None:
+        where = Where(f"file://{tmp_path}", "db")
+        target = await NewDatabase.open(connect(where.store, ENV), "db", ENV, Metrics())
+        bad = pa.RecordBatch.from_pydict({"shale_key": [b"99999999", b""], "shale_value": [b"x", b"y"]})
+        with pytest.raises(InvalidRequestError, match="value 'y': the key is empty"):
+            await run_part([*batches(range(3000)), bad], plan_of(where, target), ENV)
+
+    anyio.run(story)
+
+
+def test_no_rows_are_no_ssts(tmp_path: Path) -> None:
+    async def story() -> None:
+        where = Where(f"file://{tmp_path}", "db")
+        target = await NewDatabase.open(connect(where.store, ENV), "db", ENV, Metrics())
+        part = await run_part([], plan_of(where, target), ENV)
+        assert decode_part(encode_part(part)) == Part()
+
+    anyio.run(story)
+    assert list(tmp_path.iterdir()) == []
