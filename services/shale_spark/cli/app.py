@@ -2,7 +2,7 @@
 
 import typer
 
-from shale_spark.cli import check
+from shale_spark.cli import check, load
 
 app = typer.Typer(
     help="Bulk work as Spark jobs.  Needs pip install 'shale[spark]' and Java 17.",
@@ -16,4 +16,5 @@ def _jobs() -> None:
     """Bulk work as Spark jobs."""
 
 
-check.register(app)
+for command in (check, load):
+    command.register(app)

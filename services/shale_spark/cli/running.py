@@ -15,6 +15,7 @@ import anyio.to_thread
 from shale.errors import InvalidRequestError, LatestRecordMissing, OutOfTime
 from shale.service.leaving import leave
 from shale_cli.session import be_verbose, command_line, guarded, patience_s, patient_options
+from shale_spark.cli.options import pairs
 from shale_spark.extra import require_extra
 
 if TYPE_CHECKING:
@@ -54,27 +55,12 @@ class _Running:
 def run(context: "typer.Context", master: str | None, conf: Sequence[str] | None, work: Work) -> None:
     """Do the work of a command and end the process with its code."""
     options: GlobalOptions = context.obj
-    leave(guarded(options, lambda: _to_the_end(options, master, conf or (), work), timed_out=TEMPFAIL))
+    leave(guarded(options, lambda: _to_the_end(options, master, conf, work), timed_out=TEMPFAIL))
 
 
-def parse_properties(given: Sequence[str]) -> dict[str, str]:
-    """Spark properties as ``--conf`` has them.
-
-    Raises:
-        InvalidRequestError: one has no value.
-    """
-    found: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise InvalidRequestError(f"--conf {each}: write NAME=VALUE")
-        found[name] = value
-    return found
-
-
-def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str], work: Work) -> int:
+def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str] | None, work: Work) -> int:
     require_extra()
-    given = parse_properties(conf)
+    given = pairs(conf, "--conf")
     timeout_s = patience_s(options)
     be_verbose(options)
     settings, where = _place(options)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError
-from shale_spark.cli.running import parse_properties
+from shale_spark.cli.options import pairs, text_or_file
 from shale_spark.extra import require_extra
 
 ROOT = Path(__file__).parents[3]
@@ -51,10 +51,19 @@ def test_packages_that_are_there_are_no_trouble() -> None:
 
 
 def test_properties_of_the_command_line() -> None:
-    assert parse_properties(["spark.a=1", "spark.b=c=d", "spark.e="]) == {
+    assert pairs(["spark.a=1", "spark.b=c=d", "spark.e="], "--conf") == {
         "spark.a": "1",
         "spark.b": "c=d",
         "spark.e": "",
     }
     with pytest.raises(InvalidRequestError, match=r"--conf spark\.a: write NAME=VALUE"):
-        parse_properties(["spark.a"])
+        pairs(["spark.a"], "--conf")
+
+
+def test_long_texts_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "schema").write_text('{"type": "record"}')
+    assert text_or_file(f"@{tmp_path}/schema", "--avro-schema") == '{"type": "record"}'
+    assert text_or_file("{}", "--avro-schema") == "{}"
+    assert text_or_file(None, "--avro-schema") is None
+    with pytest.raises(InvalidRequestError, match=r"--avro-schema: .*No such file"):
+        text_or_file("@/nowhere", "--avro-schema")
