@@ -1,6 +1,7 @@
 """The compactor daemon: its parts, wired to the shell."""
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -8,6 +9,8 @@ import anyio
 from shale.admin.compactions import CompactionAdmin
 from shale.service.process import Process
 from shale_compactor.admin_api import CompactionsApi
+from shale_compactor.execution.job import JobExecutor
+from shale_compactor.executors import open_executor
 from shale_compactor.poll_check import poll_check
 from shale_compactor.process import Compactor
 from shale_compactor.settings import CompactorSettings
@@ -21,6 +24,14 @@ async def compact(process: Process[CompactorSettings]) -> None:
         LiveCoordinator: somebody else coordinates the database, and ``take_over`` is off.
         FencedError: another coordinator has taken over.
     """
+    async with AsyncExitStack() as stack:
+        executor = None
+        if process.settings.options().embedded_worker:
+            executor = await stack.enter_async_context(open_executor(process))
+        await _compact(process, executor)
+
+
+async def _compact(process: Process[CompactorSettings], executor: JobExecutor | None) -> None:
     settings = process.settings
     compactor = Compactor(
         process.store,
@@ -28,8 +39,8 @@ async def compact(process: Process[CompactorSettings]) -> None:
         process.env,
         settings.options(),
         process.metrics,
-        transforms=settings.transforms(),
         protocol=settings.protocol(),
+        executor=executor,
     )
     await process.wait_for(compactor.start)
     process.health.add_status(lambda: _status(compactor))

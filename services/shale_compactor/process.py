@@ -17,6 +17,7 @@ from shale_compactor.coordinator.coordinator import Coordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.takeover import require_no_live_coordinator
 from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.job import JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
 from shale_compactor.first_error import first_error
@@ -59,7 +60,9 @@ class Compactor:
         *,
         transforms: Transforms = NO_TRANSFORMS,
         protocol: ProtocolOptions | None = None,
+        executor: JobExecutor | None = None,
     ) -> None:
+        """Make no request yet; ``executor`` replaces the local one and brings transforms of its own."""
         metrics = metrics if metrics is not None else Metrics()
         protocol = protocol if protocol is not None else ProtocolOptions(component="compactor")
         self._env = env
@@ -83,7 +86,7 @@ class Compactor:
             self.worker = Worker(
                 self._manifests,
                 self._compactions,
-                Executor(store, root, env, options.executor, transforms=transforms, metrics=metrics),
+                executor or Executor(store, root, env, options.executor, transforms=transforms, metrics=metrics),
                 env,
                 options.worker,
                 metrics=metrics,

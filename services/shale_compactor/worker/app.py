@@ -13,7 +13,8 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
 from shale.service.process import Process
-from shale_compactor.execution.executor import Executor
+from shale_compactor.execution.job import JobExecutor
+from shale_compactor.executors import open_executor
 from shale_compactor.poll_check import poll_check
 from shale_compactor.worker.settings import WorkerSettings
 from shale_compactor.worker.worker import LONGEST_POLL, Worker
@@ -28,8 +29,12 @@ async def work(process: Process[WorkerSettings]) -> None:
         InvalidDbState: it is destroyed.
         CorruptionError: the manifest or the compactions are damaged.
     """
+    async with open_executor(process) as executor:
+        await _work(process, executor)
+
+
+async def _work(process: Process[WorkerSettings], executor: JobExecutor) -> None:
     settings = process.settings
-    transforms = settings.transforms()
     require_alive = partial(require_not_destroyed, process.store, process.root)
     protocol = settings.protocol()
     manifests = ManifestStore(process.store, process.root, process.env, process.metrics, protocol)
@@ -38,14 +43,6 @@ async def work(process: Process[WorkerSettings]) -> None:
     await require_alive()
     # A damaged file is found before anybody takes this process for a worker.
     await compactions.try_read_latest()
-    executor = Executor(
-        process.store,
-        process.root,
-        process.env,
-        settings.executor_options(),
-        transforms=transforms,
-        metrics=process.metrics,
-    )
     worker = Worker(
         manifests,
         compactions,

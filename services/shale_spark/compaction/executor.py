@@ -4,13 +4,12 @@ The worker around this knows no difference: it sees the plan, each finished SST 
 persists them as those of a local job.  What a lost executor, task or driver leaves behind are SSTs that nobody names.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from pyspark.sql import SparkSession
 
 from shale.engine.where import Where
 from shale.env import Env
@@ -33,9 +32,16 @@ from shale_spark.compaction.chain import Chain
 from shale_spark.compaction.channel import Channel
 from shale_spark.compaction.frames import Report
 from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan
-from shale_spark.compaction.sessions import Sessions
 from shale_spark.compaction.stage import run_stage
-from shale_spark.session import spark_session
+from shale_spark.extra import require_extra
+from shale_spark.java import require_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from shale_spark.compaction.sessions import Sessions
 
 _TOKEN_BITS = 128
 
@@ -61,7 +67,7 @@ class SparkExecutor(JobExecutor):
         options: ExecutorOptions,
         *,
         transforms: TransformNames,
-        sessions: Sessions,
+        sessions: "Sessions",
         metrics: Metrics | None = None,
     ) -> None:
         self._where = where
@@ -113,7 +119,7 @@ class SparkExecutor(JobExecutor):
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._sessions.close)
 
-    async def _plan(self, job: Job, session: SparkSession) -> tuple[KeyRange, ...]:
+    async def _plan(self, job: Job, session: "SparkSession") -> tuple[KeyRange, ...]:
         paths = SstPaths.of(self._where.root, job.manifest)
         cache = BlockCache(self._options.metadata_cache_bytes)
         reader = SstReader(self._store, paths, cache, self._env, with_filters=False)
@@ -175,7 +181,7 @@ def make_executor(
     transforms: TransformNames,
     settings: SparkSettings,
     metrics: Metrics,
-    session: Callable[[], SparkSession] | None = None,
+    session: "Callable[[], SparkSession] | None" = None,
 ) -> SparkExecutor:
     """What the entry point group ``shale.executors`` has under ``spark``.
 
@@ -183,7 +189,17 @@ def make_executor(
         where, store, env, options, transforms, metrics: see ``SparkExecutor``.
         settings: the section ``spark``.
         session: makes the session otherwise than by the settings.
+
+    Raises:
+        InvalidRequestError: the extra or Java is not installed; names the command that installs it.
     """
+    require_extra()
+    if not settings.is_remote:
+        require_java()
+    # Imported here, so that its absence is one line and not a traceback.
+    from shale_spark.compaction.sessions import Sessions
+    from shale_spark.session import spark_session
+
     make = session if session is not None else partial(spark_session, settings, app_name=f"shale worker {where.root}")
     return SparkExecutor(
         where, store, env, options, transforms=transforms, sessions=Sessions(make, settings), metrics=metrics

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from shale.errors import ShaleError, UnavailableError
 from shale_spark.compaction.channel import Channel
 from shale_spark.compaction.task import compact_range
 from shale_spark.tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _INTERRUPT_S = 0.5
 _GONE_S = 15.0
@@ -23,7 +25,7 @@ class SparkFailed(UnavailableError):
     """Spark gave a job up.  What was finished is recorded; another attempt goes on behind it."""
 
 
-async def run_stage(session: SparkSession, plans: Sequence[bytes], tag: str, channel: Channel) -> None:
+async def run_stage(session: "SparkSession", plans: Sequence[bytes], tag: str, channel: Channel) -> None:
     """Run the plans as tasks until all have ended; when cancelled, return once they are gone, or after 15 s.
 
     Raises:
@@ -69,7 +71,7 @@ async def _first_of(*events: anyio.Event) -> None:
             waiters.start_soon(end_with, event)
 
 
-async def _stop(session: SparkSession, tag: str, channel: Channel, ended: anyio.Event) -> None:
+async def _stop(session: "SparkSession", tag: str, channel: Channel, ended: anyio.Event) -> None:
     """Let no task go on.  The interrupt is repeated: Spark forgets one that comes before its job."""
     channel.refuse_all()
     with anyio.move_on_after(_GONE_S):
@@ -80,7 +82,7 @@ async def _stop(session: SparkSession, tag: str, channel: Channel, ended: anyio.
         await channel.wait_until_gone(_GONE_S)
 
 
-def _interrupt(session: SparkSession, tag: str) -> None:
+def _interrupt(session: "SparkSession", tag: str) -> None:
     with suppress(Exception):  # a session that is lost has no tasks, and its thread raises why
         session.interruptTag(tag)
 
@@ -91,7 +93,6 @@ def _translated(error: Exception) -> ShaleError:
     lines = str(error).strip().splitlines() or [""]
     known = [line.strip() for line in lines if "AttemptLost: " in line]
     reason = known[-1].partition("AttemptLost: ")[2] if known else lines[0]
-    kind = "" if isinstance(error, PySparkException) else f"{type(error).__name__}: "
-    failed = SparkFailed(f"Spark gave the compaction up: {kind}{reason}")
+    failed = SparkFailed(f"Spark gave the compaction up: {type(error).__name__}: {reason}")
     failed.__cause__ = error
     return failed

@@ -18,8 +18,14 @@ COMPACTION_FILTERS = "shale.compaction_filters"
 MERGE_OPERATORS = "shale.merge_operators"
 
 COMMANDS = "shale.commands"
+EXECUTORS = "shale.executors"
 
-_NOUNS = {COMMANDS: "command", COMPACTION_FILTERS: "compaction filter", MERGE_OPERATORS: "merge operator"}
+_NOUNS = {
+    COMMANDS: "command",
+    EXECUTORS: "executor",
+    COMPACTION_FILTERS: "compaction filter",
+    MERGE_OPERATORS: "merge operator",
+}
 
 
 def known_names(group: str) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ class Event(StrEnum):
     COMPACTION_FAILED = "compaction.failed", "error"
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"
     COMPACTION_PROGRESS = "compaction.progress", "info"
+    EXECUTOR_UNAVAILABLE = "executor.unavailable", "warning"
     COMPACTION_REMOTE_IGNORED = "compaction.remote.ignored", "error"
     CHECKPOINT_CREATED = "checkpoint.created", "info"
     CHECKPOINT_DELETED = "checkpoint.deleted", "info"
