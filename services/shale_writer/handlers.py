@@ -22,6 +22,7 @@ from shale.service.problems import Problem, bad_request, busy, too_large
 from shale.telemetry.metrics import Metrics
 from shale_writer.batch_body import decode_batch
 from shale_writer.fields import binary, key_in_path, known_only, to_base64, ttl_s, wants_durable
+from shale_writer.repeats import Accepted, Repeats, batch_name
 from shale_writer.scan_stream import LineStream, scan_lines, scan_request
 from shale_writer.settings import WriterSettings
 
@@ -39,6 +40,7 @@ class Handlers:
         self._env = env
         self._http = http = settings.http
         self._max_key_bytes = settings.max_key_bytes
+        self._repeats = Repeats(http.max_idempotency_keys)
         self._latency = Latency(env, settings.metrics.sample_rate)
         self._seconds = {
             op: metrics.histogram("slatedb_db_request_duration_seconds", op=op)
@@ -75,22 +77,28 @@ class Handlers:
 
     async def batch(self, request: Request) -> Response:
         """Many writes as one."""
-        packed, durable = is_msgpack(request), wants_durable(request)
+        packed, durable, name = is_msgpack(request), wants_durable(request), batch_name(request)
         with await self._budget.read(request) as body:
-            work = partial(
-                decode_batch,
-                body.data,
-                packed=packed,
-                max_key_bytes=self._max_key_bytes,
-                max_rows=self._http.max_batch_rows,
-            )
-            batch = await self._env.cpu.run(work) if len(body.data) > LARGE_BODY_BYTES else work()
-            with self._limit("accept the batch"):
-                handle = await self._timed("write", self._db.write(batch))
+            commit = partial(self._commit, body.data, packed=packed)
+            accepted = await (commit() if name is None else self._repeats.once(name, body.data, commit))
+        handle = accepted.handle
         if durable:
             await self._durable(handle)
-        fields = {"seq": handle.seq, "create_ts": handle.create_ts, "rows": len(batch)}
+        fields = {"seq": handle.seq, "create_ts": handle.create_ts, "rows": accepted.rows}
         return _answer(fields, packed=packed, headers=_headers(handle))
+
+    async def _commit(self, body: bytearray, *, packed: bool) -> Accepted:
+        work = partial(
+            decode_batch,
+            body,
+            packed=packed,
+            max_key_bytes=self._max_key_bytes,
+            max_rows=self._http.max_batch_rows,
+        )
+        batch = await self._env.cpu.run(work) if len(body) > LARGE_BODY_BYTES else work()
+        with self._limit("accept the batch"):
+            handle = await self._timed("write", self._db.write(batch))
+        return Accepted(handle, len(batch))
 
     async def get_many(self, request: Request) -> Response:
         """Many rows in one trip, in the order of the keys."""

@@ -16,6 +16,12 @@ _DURABILITY = {
     "schema": {"type": "string", "enum": ["durable", "memory"], "default": "durable"},
     "description": "durable: answer when the write is in the WAL; memory: when it is readable.",
 }
+_NAME = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 128},
+    "description": "The batch's name: sent again, it gets the first answer and is not committed again.",
+}
 _TTL = {
     "name": "X-Shale-TTL-Ms",
     "in": "header",
@@ -37,6 +43,7 @@ _REASONS = {
     "413": "The body is too large.",
     "415": "The body is neither JSON nor msgpack.",
     "421": "This process is not the writer any more.",
+    "422": "The name belongs to another batch.",
     "429": "Too many requests at once; see Retry-After.",
     "503": "Back-pressure, an unreachable store or a stop; see Retry-After.",
 }
@@ -104,9 +111,9 @@ def _batch_call() -> dict[str, Any]:
         "post": {
             "operationId": "batch",
             "summary": "Many writes as one commit; keys and values are base64 in JSON, binary in msgpack.",
-            "parameters": [_DURABILITY],
+            "parameters": [_DURABILITY, _NAME],
             "requestBody": _body(request, "application/json", "application/msgpack"),
-            "responses": {"200": done, **_problems("400", "408", "413", "415")},
+            "responses": {"200": done, **_problems("400", "408", "413", "415", "422")},
         }
     }
 
