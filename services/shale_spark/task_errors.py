@@ -25,7 +25,7 @@ def encode_error(error: ShaleError) -> bytes:
 def decode_error(data: bytes) -> ShaleError:
     """The error again; of a class that cannot be imported here, its nearest ancestor that can."""
     fields = msgpack.unpackb(data)
-    cls = next(found for module, name in fields["classes"] if (found := _error_class(module, name)) is not None)
+    cls = next(found for module, name in fields["classes"] if (found := error_class(module, name)) is not None)
     error = cls.__new__(cls, fields["message"])
     assert isinstance(error, ShaleError)
     for name, value in fields["state"].items():
@@ -33,7 +33,10 @@ def decode_error(data: bytes) -> ShaleError:
     return error
 
 
-def _error_class(module: str, name: str) -> Any:
+def error_class(module: str, name: str) -> Any:
+    """The class of ours that has this name, or ``None``."""
+    if not module.startswith("shale"):
+        return None
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError:

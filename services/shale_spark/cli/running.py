@@ -17,6 +17,7 @@ from shale.service.leaving import leave
 from shale_cli.session import be_verbose, command_line, guarded, patience_s, patient_options
 from shale_spark.cli.options import pairs
 from shale_spark.extra import require_extra
+from shale_spark.failures import translated
 
 if TYPE_CHECKING:
     import typer
@@ -68,6 +69,9 @@ def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str
     running = _Running()
 
     def whole() -> int | None:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
         from shale_spark.session import spark_session
 
         running.is_own = not _has_session()
@@ -79,6 +83,10 @@ def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str
             if options.url is None or options.url in str(error):
                 raise
             raise LatestRecordMissing(f"{options.url}: {error}") from error
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            if options.verbose:
+                sys.stderr.write(f"{error}\n")
+            raise translated(error) from error
 
     try:
         code = anyio.run(_bounded, whole, running, timeout_s) or 0
