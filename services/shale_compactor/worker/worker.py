@@ -49,12 +49,19 @@ class Worker:
         require_alive: Callable[[], Awaitable[None]] | None = None,
         jobs_ready: Nudge | None = None,
         results_ready: Nudge | None = None,
+        only: frozenset[Ulid] | None = None,
     ) -> None:
-        """``require_alive`` raises once the database is marked as destroyed; it is asked at every look for jobs."""
+        """Claim nothing yet.
+
+        Args:
+            require_alive: raises once the database is marked as destroyed; it is asked at every look for jobs.
+            only: the jobs that this worker is for; ``None``: all.
+        """
         self.id = str(env.ids.ulid())
         self.options = options
         self.last_poll_s: float | None = None
         self._require_alive = require_alive
+        self._only = only
         self._manifests = manifests
         self._executor = executor
         self._env = env
@@ -136,6 +143,8 @@ class Worker:
 
     def _claimable(self, compactions: Compactions, just_claimed: int) -> set[Ulid]:
         excluded = self._jobs.keys() | self._stopping | self._retries.excluded(self._env.clock.monotonic_s())
+        if self._only is not None:
+            excluded |= {entry.id for entry in compactions.entries} - self._only
         capacity = self.options.max_concurrent_compactions - len(self._jobs) - just_claimed
         return {entry.id for entry in claims.claimable(compactions, excluded, capacity)}
 

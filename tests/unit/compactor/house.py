@@ -16,7 +16,7 @@ from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo
+from shale.types import EVERYTHING, Compaction, Compactions, Manifest, Sst, SstInfo, Ulid
 from shale_compactor.coordinator.coordinator import Coordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.coordinator.state_view import refresh_view
@@ -112,7 +112,9 @@ class House:
         await coordinator.start()
         return coordinator
 
-    def worker(self, seed: int = 2, metrics: Metrics | None = None, **options: object) -> Worker:
+    def worker(
+        self, seed: int = 2, metrics: Metrics | None = None, *, only: frozenset[Ulid] | None = None, **options: object
+    ) -> Worker:
         env = self.new_env(seed)
         return Worker(
             ManifestStore(self.store, "db", env),
@@ -121,6 +123,7 @@ class House:
             env,
             WorkerOptions(**options),  # type: ignore[arg-type]
             metrics=metrics,
+            only=only,
         )
 
     async def watch(self, coordinator: Coordinator, seconds: int) -> None:

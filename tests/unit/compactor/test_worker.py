@@ -61,6 +61,15 @@ async def test_a_job_is_claimed_executed_and_handed_over():
     assert job.is_dest_last_run
 
 
+async def test_a_worker_for_one_job_leaves_the_others_alone():
+    """Older ones too."""
+    house = await scheduled(entry(8, spec((4, 3), to=0, segment=b"a"), S.SCHEDULED), JOB)
+    worker = house.worker(only=frozenset({JOB.id}))
+    assert [job.plan.id for job in await worker.claim()] == [JOB.id]
+    assert await worker.claim() == []
+    assert statuses(await house.stored()) == {8: S.SCHEDULED, 9: S.RUNNING}
+
+
 async def test_two_workers_never_own_one_job():
     """F4.6."""
     house = await scheduled()

@@ -1,0 +1,150 @@
+"""Compactions on a Spark session that a program has: one that is asked for here, or whatever is scheduled.
+
+Somebody else coordinates: `shale compactor`, or SlateDB.  This is a worker, and works only when jobs are scheduled.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from shale.admin.compactions import CompactionAdmin
+from shale.compaction.requests import CompactionRequest
+from shale.compaction.status import CompactionInfo
+from shale.engine.where import Where
+from shale.env import Env
+from shale.kernels.choice import load_kernels
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.service.spark_section import SparkSettings
+from shale.telemetry.metrics import Metrics
+from shale.types import Ulid
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import TransformNames
+from shale_compactor.first_error import first_error
+from shale_compactor.worker.options import WorkerOptions
+from shale_compactor.worker.worker import Worker
+from shale_spark.compaction.executor import make_executor
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PATIENT = WorkerOptions(name="spark", compactions_poll_interval_s=1.0, persist_every_sst=True)
+OnProgress = Callable[[CompactionInfo], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Working:
+    """How a worker on Spark works.
+
+    Args:
+        settings: how many ranges, and where executors reach this process.
+        options: how output is written, and how much memory a task takes.
+        worker: how jobs are claimed and kept alive.
+        transforms: the merge operator and the filters that every worker of the database uses.
+    """
+
+    settings: SparkSettings = field(default_factory=SparkSettings)
+    options: ExecutorOptions = field(default_factory=ExecutorOptions)
+    worker: WorkerOptions = _PATIENT
+    transforms: TransformNames = field(default_factory=TransformNames)
+
+
+DEFAULTS = Working()
+
+
+def compact(
+    spark: "SparkSession",
+    where: Where,
+    request: CompactionRequest,
+    *,
+    working: Working = DEFAULTS,
+    on_progress: OnProgress | None = None,
+) -> tuple[CompactionInfo, ...]:
+    """Submit compactions, execute them on Spark once they are scheduled, and return when they have ended.
+
+    Args:
+        spark: stays open.
+        where: the database; its store must be a URL.
+        request: as for ``shale compaction submit``.
+        working: see ``Working``.
+        on_progress: called now and then with each compaction.
+
+    Returns:
+        how each one ended; ``error`` says why if it failed.
+
+    Raises:
+        InvalidCompaction: the request breaks a rule.
+        ShaleError: the store or the session cannot be used.
+    """
+
+    async def main() -> tuple[CompactionInfo, ...]:
+        env = Env.system()
+        stores = where.connect(env, Metrics(), component="worker")
+        try:
+            admin = CompactionAdmin(stores.main, where.root, env)
+            asked = [info.id for info in await admin.submit(request)]
+            ended: list[CompactionInfo] = []
+
+            async def wait() -> None:
+                ended.extend([await admin.wait(compaction_id, on_progress) for compaction_id in asked])
+
+            await _work(spark, where, env, working, until=wait, only=frozenset(asked))
+            return tuple(ended)
+        finally:
+            await stores.aclose()
+
+    return anyio.run(main)
+
+
+def work(spark: "SparkSession", where: Where, *, working: Working = DEFAULTS) -> None:
+    """Execute whatever coordinators schedule, until interrupted; see ``compact``."""
+
+    async def main() -> None:
+        await _work(spark, where, Env.system(), working, until=anyio.sleep_forever)
+
+    anyio.run(main)
+
+
+async def _work(
+    spark: "SparkSession",
+    where: Where,
+    env: Env,
+    working: Working,
+    *,
+    until: Callable[[], Awaitable[None]],
+    only: frozenset[Ulid] | None = None,
+) -> None:
+    """Be a worker until ``until`` returns; claims are given back then."""
+    metrics = Metrics()
+    stores = where.connect(env, metrics, component="worker")
+    executor = make_executor(
+        where,
+        stores.main,
+        env,
+        working.options,
+        transforms=working.transforms,
+        settings=_of_session(spark, working.settings),
+        metrics=metrics,
+        session=lambda: spark,
+    )
+    manifests = ManifestStore(stores.main, where.root, env, metrics)
+    compactions = CompactionsStore(stores.main, where.root, env, metrics)
+    worker = Worker(manifests, compactions, executor, env, working.worker, metrics=metrics, only=only)
+    try:
+        await env.cpu.run(load_kernels)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.run, name="worker")
+            await until()
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group
+    finally:
+        await stores.aclose()
+
+
+def _of_session(spark: "SparkSession", settings: SparkSettings) -> SparkSettings:
+    """The settings, told whether the session is over Connect, whoever made it."""
+    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    return replace(settings, master="sc://") if is_remote and not settings.is_remote else settings
