@@ -7,7 +7,7 @@ any moment, and what executors still do is interrupted.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shale.engine.where import Where
+    from shale.service.settings import DaemonSettings
     from shale_cli.output import Output
     from shale_cli.session import GlobalOptions
     from shale_spark.settings import SparkCommandSettings
+
+S = TypeVar("S", bound="DaemonSettings")
 
 TEMPFAIL = 75
 """``--timeout``: the work had not ended; docs/operations.md 12."""
@@ -38,8 +41,22 @@ class SparkCommand:
 
     spark: "SparkSession"
     where: "Where"
-    settings: "SparkCommandSettings"
-    output: "Output"
+    options: "GlobalOptions"
+
+    @property
+    def output(self) -> "Output":
+        """Where results go."""
+        return self.options.output
+
+    def load(self, model: type[S]) -> S:
+        """Settings of another kind, from the same places.
+
+        Raises:
+            SettingsError: with every mistake.
+        """
+        from shale.service.settings import load
+
+        return load(model, command_line(self.options)).settings
 
 
 Work = Callable[[SparkCommand], int | None]
@@ -76,7 +93,7 @@ def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str
 
         running.is_own = not _has_session()
         running.spark = spark_session(settings.spark.settings(), master=master, conf=properties)
-        command = SparkCommand(spark=running.spark, where=where, settings=settings, output=options.output)
+        command = SparkCommand(spark=running.spark, where=where, options=options)
         try:
             return work(command)
         except LatestRecordMissing as error:

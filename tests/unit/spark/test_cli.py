@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError
+from shale.service.settings import load
+from shale_compactor.worker.settings import WorkerSettings
+from shale_spark.cli.compact import worker_arguments
 from shale_spark.cli.options import pairs, text_or_file
 from shale_spark.extra import require_extra
 
@@ -67,3 +70,12 @@ def test_long_texts_may_come_from_a_file(tmp_path: Path) -> None:
     assert text_or_file(None, "--avro-schema") is None
     with pytest.raises(InvalidRequestError, match=r"--avro-schema: .*No such file"):
         text_or_file("@/nowhere", "--avro-schema")
+
+
+def test_a_worker_that_stays_gets_what_the_command_line_says() -> None:
+    conf = {"spark.executor.memory": "1g", "spark.driver.extraJavaOptions": '-Da="b c" -Dd=é\\'}
+    arguments = worker_arguments("spark://host:7077", conf, 12)
+    section = load(WorkerSettings, ["--url=file:///data/orders", *arguments]).settings.spark
+    assert (section.executor, section.master, section.ranges) == ("spark", "spark://host:7077", 12)
+    assert section.conf == conf
+    assert worker_arguments(None, {}, None) == ["--set=spark.executor=spark"]

@@ -1,0 +1,116 @@
+"""``shale spark compact``: one compaction on Spark, asked for and waited for, or a worker that stays."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from shale_spark.cli.options import Conf, Master, pairs
+from shale_spark.cli.running import SparkCommand, run
+
+if TYPE_CHECKING:
+    from shale.compaction.status import CompactionInfo
+    from shale_cli.output import Output
+    from shale_cli.session import GlobalOptions
+    from shale_compactor.worker.settings import WorkerSettings
+    from shale_spark.compaction.command import Working
+
+POLL_INTERVAL_S = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    examples = "shale spark compact --full -u s3://bucket/db  |  shale spark compact --work --master spark://host:7077"
+    app.command("compact", epilog=f"Examples:  {examples}")(compact)
+
+
+def compact(
+    context: typer.Context,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="All runs of every tree, or of --segment.")] = False,
+    sources: Annotated[str | None, typer.Option(help="Runs and L0s of one tree: SR3,SR2 or 01J…,SR3.")] = None,
+    destination: Annotated[int | None, typer.Option(min=0, help="The run to write.")] = None,
+    segment: Annotated[str | None, typer.Option(help="The segment's prefix, in the key format.")] = None,
+    request: Annotated[str | None, typer.Option(help="The request as JSON (docs/operations.md 15).")] = None,
+    ranges: Annotated[int | None, typer.Option(min=1, help="Key ranges, each a task; default: the cores.")] = None,
+    work: Annotated[bool, typer.Option("--work", help="Be a worker until stopped; ask for nothing.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Submit a compaction, execute it on Spark once a coordinator has scheduled it, and wait for its end.
+
+    A coordinator has to run: `shale compactor --no-embedded-worker`, or SlateDB's.  Exit code 4 if it failed.
+    """
+    if work:
+        _stay(context.obj, master, pairs(conf, "--conf"), ranges)
+
+    def compact_once(command: SparkCommand) -> int:
+        from shale.env import Env
+        from shale.service.exit_codes import ExitCode
+        from shale_cli.compaction_progress import watching
+        from shale_cli.compaction_request import build_request
+        from shale_cli.session import complain
+        from shale_compactor.worker.settings import WorkerSettings
+        from shale_spark.compaction.command import compact as compact_rows
+
+        chosen = build_request(
+            command.output, full=full, sources=sources, destination=destination, segment=segment, request=request
+        )
+        working = _working(command.load(WorkerSettings), ranges)
+        with watching(command.output, Env.system().clock) as on_progress:
+            ended = compact_rows(command.spark, command.where, chosen, working=working, on_progress=on_progress)
+        _show(command.output, ended)
+        failed = [info for info in ended if info.error is not None]
+        for info in failed:
+            complain(f"compaction {info.id}: {info.error}")
+        return ExitCode.NEGATIVE if failed else ExitCode.OK
+
+    run(context, master, conf, compact_once)
+
+
+def _working(settings: "WorkerSettings", ranges: int | None) -> "Working":
+    """As a worker's settings say; but it looks every second, because somebody waits, and publishes every SST."""
+    from shale_spark.compaction.command import Working
+
+    spark, worker = settings.spark.settings(), settings.worker_options()
+    return Working(
+        settings=spark if ranges is None else replace(spark, ranges=ranges),
+        options=settings.executor_options(),
+        worker=replace(
+            worker,
+            compactions_poll_interval_s=min(worker.compactions_poll_interval_s, POLL_INTERVAL_S),
+            persist_every_sst=True,
+        ),
+        transforms=settings.transform_names(),
+    )
+
+
+def _show(output: "Output", infos: "tuple[CompactionInfo, ...]") -> None:
+    from shale_cli.compaction_rows import COLUMNS, item
+
+    if not infos:
+        output.note("no tree has sorted runs: nothing to compact")
+    output.listing("compactions", [item(info, output) for info in infos], COLUMNS)
+
+
+def _stay(options: "GlobalOptions", master: str | None, conf: Mapping[str, str], ranges: int | None) -> NoReturn:
+    """Become `shale worker` with its executor on Spark: it has a port for health, and gives claims back at its end."""
+    from shale_cli.__main__ import run_process
+    from shale_cli.session import command_line
+    from shale_spark.extra import require_extra
+
+    require_extra()
+    run_process("worker", [*command_line(options), *worker_arguments(master, conf, ranges)])
+
+
+def worker_arguments(master: str | None, conf: Mapping[str, str], ranges: int | None) -> list[str]:
+    """What makes a worker of these options."""
+    wanted = {"spark.executor": "spark", "spark.master": master, "spark.ranges": ranges}
+    settings = [f"--set={name}={value}" for name, value in wanted.items() if value is not None]
+    if conf:
+        # JSON's strings are TOML's, and property names have dots.
+        table = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in conf.items())
+        settings.append(f"--set=spark.conf={{ {table} }}")
+    return settings
