@@ -89,7 +89,7 @@ class SstBuilder:
 
     def _note(self, rows: Rows) -> None:
         if self._filters:
-            hashes = _hash_keys(rows)
+            hashes = hash_rows(rows)
             for filter_hashes in self._filters:
                 filter_hashes.add_rows(rows, hashes)
         if self._first_key is None:
@@ -182,7 +182,8 @@ def build_sst(rows: Rows, options: SstOptions) -> tuple[bytes, SstInfo]:
     return b"".join(parts), info
 
 
-def _hash_keys(rows: Rows) -> U64:
+def hash_rows(rows: Rows) -> U64:
+    """The hash of every row's key, as filters hold it; shape (n,)."""
     if use_kernels(rows.size_bytes):
         from shale.kernels import siphash
 

@@ -1,0 +1,24 @@
+"""What is wrong, and where."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from shale.errors import CorruptionError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``object`` is a key in the store, ``offset`` the first byte of the part at fault, if one is known."""
+
+    object: str
+    what: str
+    offset: int | None = None
+
+    @classmethod
+    def of(cls, error: CorruptionError, path: str) -> Self:
+        """What an error says of the object at ``path``."""
+        return cls(error.path or path, error.message or str(error), error.offset)
+
+    def __str__(self) -> str:
+        place = self.object if self.offset is None else f"{self.object} at byte {self.offset}"
+        return f"{place}: {self.what}"

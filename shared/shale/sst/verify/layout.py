@@ -1,0 +1,41 @@
+"""The parts of an SST lie back to back: data, filter, index, stats, footer (docs/format.md 6).
+
+A byte that belongs to no part is covered by no checksum.
+"""
+
+from collections.abc import Iterator
+
+from shale.sst.verify.finding import Finding
+from shale.types import FilterFormat, Sst, SstInfo, SstType
+
+
+def check_layout(info: SstInfo, *, footer_offset: int, path: str) -> Iterator[Finding]:
+    """Whether the parts that a footer names fill the object up to the footer."""
+    at = info.data_len
+    parts = [("the filter", info.filter_offset, info.filter_len)] if info.filter_len else []
+    parts.append(("the index", info.index_offset, info.index_len))
+    if info.stats_len:
+        parts.append(("the stats", info.stats_offset, info.stats_len))
+    for name, offset, length in parts:
+        if offset != at:
+            yield Finding(path, f"{name} begins at byte {offset}, what comes before ends at {at}", at)
+        at = offset + length
+    if at != footer_offset:
+        yield Finding(path, f"the footer begins at byte {footer_offset}, what comes before ends at {at}", at)
+
+
+def check_footer(info: SstInfo, version: int, sst: Sst, *, path: str, offset: int) -> Iterator[Finding]:
+    """Whether an SST's own footer says what the manifest says of it."""
+    if version != sst.format_version:
+        yield Finding(path, f"it is of format version {version}, the manifest says {sst.format_version}", offset)
+    if info.sst_type is not SstType.COMPACTED:
+        yield Finding(path, "its footer calls it a WAL file", offset)
+    for name in SstInfo.__dataclass_fields__:
+        stored, known = getattr(info, name), getattr(sst.info, name)
+        if stored != known and not _is_moot(name, info):
+            yield Finding(path, f"its footer has {name} {stored!r}, the manifest {known!r}", offset)
+
+
+def _is_moot(name: str, info: SstInfo) -> bool:
+    """Without a filter its format says nothing."""
+    return name == "filter_format" and not info.filter_len and info.filter_format in FilterFormat

@@ -1,0 +1,145 @@
+"""One compacted SST against the manifest that names it, from its size to its last row, in bounded memory.
+
+Only the parts between data and footer are held at once; blocks come in spans of 4 MiB.  A part that is broken does
+not keep the others from being checked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from shale.env import Env
+from shale.errors import CorruptionError
+from shale.format.bloom import PrefixExtractor
+from shale.format.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.index import BlockIndex, decode_index
+from shale.format.section import open_section
+from shale.format.sst_info import TRAILER_SIZE, TailTooShort, decode_trailer
+from shale.format.stats import SstStats, decode_stats
+from shale.sst.meta import SstMeta
+from shale.sst.source import READ_AHEAD_BYTES, span_end
+from shale.sst.verify.finding import Finding
+from shale.sst.verify.layout import check_footer, check_layout
+from shale.sst.verify.rows_check import RowsCheck, RowTotals
+from shale.store.port import Buffer, ObjectStore
+from shale.types import Sst
+
+_TRAILER_TAIL = TRAILER_SIZE + 4
+_GONE = "the object is gone, and a manifest still names it"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SstVerdict:
+    """What was found.  ``totals`` is of the rows that could be read; ``read_bytes`` of the object, 0 if it is gone."""
+
+    path: str
+    findings: tuple[Finding, ...]
+    totals: RowTotals
+    read_bytes: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+
+async def verify_sst(
+    store: ObjectStore, path: str, sst: Sst, env: Env, *, extractors: Sequence[PrefixExtractor] = ()
+) -> SstVerdict:
+    """Check everything about one SST that can be checked without another object.
+
+    Args:
+        path: the object.
+        sst: what the manifest says of it.  Readers believe that, and so do the checks of blocks.
+        extractors: to read filters over prefixes; only filters over whole keys are asked for every row.
+    """
+    meta = await store.head(path)
+    if meta is None:
+        return _without_rows(path, Finding(path, _GONE))
+    size, data_len = meta.size, sst.info.data_len
+    if data_len + _TRAILER_TAIL > size:
+        return _without_rows(path, Finding(path, f"it has {size} bytes, the manifest knows of {data_len} of data"))
+    tail = await store.get_range(path, data_len, size)
+    if tail is None:
+        return _without_rows(path, Finding(path, _GONE))
+    findings = await env.cpu.run(partial(_check_tail, tail, size, sst, path))
+    decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path))
+    findings += problems
+    if decoded is None:
+        return _without_rows(path, *findings, read_bytes=len(tail))
+    check = RowsCheck(sst, path, decoded, findings)
+    await _check_blocks(store, check, env)
+    check.conclude()
+    return SstVerdict(path=path, findings=tuple(findings), totals=check.totals, read_bytes=size)
+
+
+def _without_rows(path: str, *findings: Finding, read_bytes: int = 0) -> SstVerdict:
+    return SstVerdict(path=path, findings=findings, totals=RowTotals(), read_bytes=read_bytes)
+
+
+async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> None:
+    offsets = check.meta.index.offsets
+    first, count = 0, len(check.meta.index)
+    while first < count and not check.is_full:
+        last = span_end(offsets, first, count, READ_AHEAD_BYTES)
+        data = await store.get_range(check.path, int(offsets[first]), int(offsets[last]))
+        if data is None:
+            check.findings.append(Finding(check.path, "the object went while it was read"))
+            check.is_whole = False
+            return
+        await env.cpu.run(partial(check.check, data, first, last))
+        first = last
+
+
+def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Finding]:
+    """Footer, trailer and layout."""
+    try:
+        info, version = decode_trailer(tail, object_size=size, path=path)
+    except TailTooShort as error:
+        return [Finding(path, f"the footer begins at byte {error.start}, inside the data", size - TRAILER_SIZE)]
+    except CorruptionError as error:
+        return [Finding.of(error, path)]
+    offset = int.from_bytes(tail[-TRAILER_SIZE:-2], "big")
+    return [
+        *check_footer(info, version, sst, path=path, offset=offset),
+        *check_layout(info, footer_offset=offset, path=path),
+    ]
+
+
+def _decode_parts(
+    tail: memoryview, sst: Sst, extractors: Sequence[PrefixExtractor], path: str
+) -> tuple[SstMeta | None, list[Finding]]:
+    """Index, filter and stats, each for itself; ``None`` without an index, because nothing can be read then."""
+    info = sst.info
+    findings: list[Finding] = []
+
+    def section(offset: int, length: int) -> Buffer:
+        start = offset - info.data_len
+        if start < 0:
+            raise CorruptionError("the manifest places it inside the data", path=path, offset=offset)
+        return open_section(tail[start : start + length], info.compression, path, offset)
+
+    def part(decode: Callable[[], T], otherwise: T) -> T:
+        try:
+            return decode()
+        except CorruptionError as error:
+            findings.append(Finding.of(error, path))
+            return otherwise
+
+    def index() -> BlockIndex | None:
+        image = section(info.index_offset, info.index_len)
+        return decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+
+    def filters() -> Filters:
+        image = section(info.filter_offset, info.filter_len)
+        return decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
+
+    def stats() -> SstStats | None:
+        return decode_stats(section(info.stats_offset, info.stats_len), path=path, offset=info.stats_offset)
+
+    blocks = part(index, None)
+    named = part(filters, NO_FILTERS) if info.filter_len else NO_FILTERS
+    counts = part(stats, None) if info.stats_len else None
+    return (None if blocks is None else SstMeta(blocks, named, counts)), findings
