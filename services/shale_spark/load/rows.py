@@ -15,6 +15,7 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.types import FLAG_CREATE_TS
 from shale_spark.arrow import batch_to_rows
+from shale_spark.codecs import ValueCodec
 from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE, VALUE_BYTES_MAX, Duplicates, RowRules
 
 
@@ -36,14 +37,8 @@ class RowStream:
         """
         if not batch.num_rows:
             return EMPTY_ROWS
-        codec = self._rules.codec
-        if codec is not None:
-            names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
-            values = codec.encode(pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=names))
-        else:
-            values = batch.column(VALUE)
-        columns = {"key": batch.column(KEY), "value": values}
-        _require_possible(columns["key"], values)
+        keys, values = possible_rows(batch, self._rules.codec)
+        columns = {"key": keys, "value": values}
         ends = self._ends(batch)
         if ends is not None:
             columns["expire_ts"] = ends
@@ -91,6 +86,22 @@ class RowStream:
         return replace(
             rows, flags=rows.flags | np.uint8(FLAG_CREATE_TS), create_ts=np.full(len(rows), stamp.create_ts, np.int64)
         )
+
+
+def possible_rows(batch: pa.RecordBatch, codec: ValueCodec | None) -> tuple[Any, Any]:
+    """Keys and values of a batch that has the columns of ``rules``.
+
+    Raises:
+        InvalidRequestError: a row that no database can hold; names it.
+    """
+    if codec is None:
+        values = batch.column(VALUE)
+    else:
+        names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
+        values = codec.encode(pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=names))
+    keys = batch.column(KEY)
+    _require_possible(keys, values)
+    return keys, values
 
 
 def reason_of(keys: Any, values: Any) -> tuple[int, str] | None:

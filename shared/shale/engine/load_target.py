@@ -56,16 +56,20 @@ class LoadTarget(Protocol):
 class NewDatabase:
     """A place where there is no database; the commit is its first manifest."""
 
-    def __init__(self, store: ObjectStore, root: str, env: Env, manifests: ManifestStore) -> None:
+    def __init__(self, store: ObjectStore, root: str, manifests: ManifestStore, stamp: LoadStamp) -> None:
         self._store = store
         self._root = root
         self._manifests = manifests
-        now_ms = env.clock.now_ms()
-        self.stamp = LoadStamp(seq=1, create_ts=now_ms, not_before_ms=now_ms, keeps_expired=False)
+        self.stamp = stamp
 
     @classmethod
-    async def open(cls, store: ObjectStore, root: str, env: Env, metrics: Metrics) -> "NewDatabase":
+    async def open(
+        cls, store: ObjectStore, root: str, env: Env, metrics: Metrics, *, stamp: LoadStamp | None = None
+    ) -> "NewDatabase":
         """Write nothing yet.
+
+        Args:
+            stamp: of a load that another process began.
 
         Raises:
             InvalidDbState: there is a database, or one was destroyed here.
@@ -76,7 +80,10 @@ class NewDatabase:
             raise InvalidDbState(
                 f"there is a database at {root or '/'} in {store.url}: append to it, or take another path"
             )
-        return cls(store, root, env, manifests)
+        if stamp is None:
+            now_ms = env.clock.now_ms()
+            stamp = LoadStamp(seq=1, create_ts=now_ms, not_before_ms=now_ms, keeps_expired=False)
+        return cls(store, root, manifests, stamp)
 
     async def commit(self, ssts: Iterable[Sst]) -> Manifest:
         """See ``LoadTarget``."""

@@ -1,0 +1,106 @@
+"""The options of ``df.write.format("shale")``, which are all text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
+from shale.engine.where import Where, resolve
+from shale.errors import InvalidRequestError
+from shale_spark.codecs import ValueCodec, value_codec
+from shale_spark.load.request import Columns, LoadArguments, LoadRequest, load_request
+from shale_spark.load.sender import Endpoint
+
+_COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at"})
+_APPEND = _COMMON | {"endpoint", "token", "timeout", "batch_rows", "batch_bytes"}
+_BUILD = _COMMON | {"url", "path", "store", "sst_bytes", "block_size", "compression", "min_filter_keys"}
+
+
+class WriteMode(StrEnum):
+    """Through a running writer, or as a new database."""
+
+    APPEND = "append"
+    BUILD = "build"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """Rows through a writer daemon, in batches of at most so many rows and bytes."""
+
+    endpoint: Endpoint
+    columns: Columns = field(default_factory=Columns)
+    codec: ValueCodec | None = None
+    ttl_ms: int | None = None
+    batch_rows: int = 20_000
+    batch_bytes: int = 4 << 20
+
+
+def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
+    """Read the options.
+
+    Raises:
+        InvalidRequestError: one is unknown or impossible, or one is missing.
+    """
+    text = options.get("mode", WriteMode.APPEND)
+    if text not in tuple(WriteMode):
+        raise InvalidRequestError(f"option mode: {text!r} is none of {', '.join(WriteMode)}")
+    known = _APPEND if text == WriteMode.APPEND else _BUILD
+    unknown = sorted(name for name in options if name.lower() not in known)
+    if unknown:
+        raise InvalidRequestError(
+            f"option {unknown[0]}: unknown with mode={text}; there are {', '.join(sorted(known))}"
+        )
+    return _append(options) if text == WriteMode.APPEND else _build(options)
+
+
+def _append(options: Mapping[str, str]) -> AppendRequest:
+    url = options.get("endpoint")
+    if url is None:
+        raise InvalidRequestError('option endpoint: the address of a writer, http://host:8080, or mode="build"')
+    if not url.startswith(("http://", "https://")):
+        raise InvalidRequestError(f"option endpoint: {url!r} does not begin with http:// or https://")
+    timeout, ttl, format_ = options.get("timeout", "5m"), options.get("ttl"), options.get("value_format")
+    return AppendRequest(
+        endpoint=Endpoint(
+            url=url, token=options.get("token"), patience_s=parse_duration_s(timeout, name="option timeout")
+        ),
+        columns=Columns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
+        codec=None if format_ is None else value_codec(format_, avro_schema=options.get("avro_schema")),
+        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="option ttl"),
+        batch_rows=_at_least_one(options.get("batch_rows", "20000"), "batch_rows"),
+        batch_bytes=_at_least_one(options.get("batch_bytes", "4MiB"), "batch_bytes"),
+    )
+
+
+def _build(options: Mapping[str, str]) -> LoadRequest:
+    arguments: LoadArguments = {"value": _values(options) or None}
+    for name in ("key", "value_format", "avro_schema", "ttl", "expire_at", "sst_bytes", "block_size", "compression"):
+        if name in options:
+            arguments[name] = options[name]
+    if "min_filter_keys" in options:
+        arguments["min_filter_keys"] = parse_size(options["min_filter_keys"], name="option min_filter_keys")
+    return load_request(_where(options), **arguments)
+
+
+def _where(options: Mapping[str, str]) -> Where:
+    """``url``, or ``store`` and ``path``; Spark calls the argument of ``save`` a path, too."""
+    if "store" in options:
+        return resolve(None, store=options["store"], path=options.get("path"))
+    url = options.get("url", options.get("path"))
+    if url is None:
+        raise InvalidRequestError("option url: where the database is to be")
+    return resolve(url)
+
+
+def _values(options: Mapping[str, str]) -> tuple[str, ...]:
+    text = options.get("value")
+    if text is None:
+        return ("value",) if options.get("value_format") is None else ()
+    return tuple(name.strip() for name in text.split(",")) if "value_format" in options else (text,)
+
+
+def _at_least_one(text: str, name: str) -> int:
+    number = parse_size(text, name=f"option {name}")
+    if number < 1:
+        raise InvalidRequestError(f"option {name}: {text!r} is less than 1")
+    return number

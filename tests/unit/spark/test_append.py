@@ -1,0 +1,242 @@
+"""Rows through a writer's network interface: in order, in bounded batches, each batch once, whatever the wire does."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import httpx
+import pyarrow as pa
+import pytest
+
+import shale
+from shale.env import Env, InlineCpu
+from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
+from shale.service.sections import MetricsSection
+from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
+from shale.testing.sim_process import SimClock
+from shale.testing.virtual_loop import VirtualLoop
+from shale_spark.load.append import append_rows, operations
+from shale_spark.load.request import LoadRequest
+from shale_spark.load.rules import Duplicates
+from shale_spark.load.sender import BatchSender, Endpoint
+from shale_spark.load.write_options import AppendRequest, write_request
+from shale_writer.api import Api
+from shale_writer.handlers import Handlers
+from shale_writer.settings import HttpSection
+
+URL = "http://writer"
+
+
+class Wire(httpx.AsyncBaseTransport):
+    """The way to a writer: each entry of ``weather`` spoils one request, then all is well."""
+
+    def __init__(self, api: Api, weather: Sequence[str], env: Env) -> None:
+        self._inner = httpx.ASGITransport(app=cast("Any", api))
+        self._weather = list(weather)
+        self._env = env
+        self.times_s: list[float] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.times_s.append(self._env.clock.monotonic_s())
+        spoiled = self._weather.pop(0) if self._weather else ""
+        if spoiled == "lost request":
+            raise httpx.ConnectError("refused")
+        if spoiled.isdigit():
+            return httpx.Response(int(spoiled), headers={"Retry-After": "7"}, text="not now")
+        answer = await self._inner.handle_async_request(request)
+        if spoiled == "lost answer":
+            await answer.aread()
+            raise httpx.ReadError("cut")
+        return answer
+
+
+Story = Callable[[shale.Db, BatchSender, Wire, Env], Awaitable[None]]
+
+
+def run(story: Story, *weather: str, token: str | None = None, **limits: Any) -> None:
+    """Tell a story in virtual time: a database in memory, the real interface of the writer, and the wire."""
+    loop = VirtualLoop()
+    env = Env(SimClock(loop), random.Random(1), InlineCpu())
+
+    async def main() -> None:
+        metrics, http = Metrics(), HttpSection(**limits)
+
+        class Settings:
+            max_key_bytes = 65_535
+            metrics = MetricsSection()
+
+        settings: Any = Settings()
+        settings.http = http
+        async with shale.Db.open("db", store=MemoryStore(), flush_interval=0, env=env) as db:
+            api = Api(Handlers(db, env, metrics, settings), http, metrics, env)
+            wire = Wire(api, weather, env)
+            endpoint = Endpoint(url=URL, token=token, patience_s=60)
+            headers = endpoint.client().headers
+            async with httpx.AsyncClient(transport=wire, base_url=URL, headers=headers) as client:
+                await story(db, BatchSender(endpoint, client, env, name="w.0"), wire, env)
+
+    asyncio.set_event_loop(loop)
+    try:
+        task = loop.create_task(main())
+        loop.run_until(3600)
+        task.result()
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def request(**options: str) -> AppendRequest:
+    made = write_request({"endpoint": URL, **options})
+    assert isinstance(made, AppendRequest)
+    return made
+
+
+def batches(*sizes: int) -> list[pa.RecordBatch]:
+    made, first = [], 0
+    for size in sizes:
+        keys = [b"%05d" % number for number in range(first, first + size)]
+        made.append(pa.RecordBatch.from_pydict({"key": keys, "value": [key * 3 for key in keys]}))
+        first += size
+    return made
+
+
+async def contents(db: shale.Db) -> dict[bytes, bytes]:
+    return {row.key: row.value async for row in db.scan()}
+
+
+def test_rows_arrive_in_batches_that_are_commits() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        assert await append_rows(batches(250, 0, 30), request(batch_rows="100"), sender, env) == 280
+        assert db.last_seq == 4
+        assert db.durable_seq == 4
+        assert await contents(db) == {b"%05d" % number: b"%05d" % number * 3 for number in range(280)}
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "weather",
+    [
+        pytest.param(["lost answer"], id="an answer is lost"),
+        pytest.param(["lost answer", "lost answer", "503", "lost answer"], id="many are"),
+        pytest.param(["lost request", "429", "421", "502", "408"], id="requests are lost or refused for now"),
+    ],
+)
+def test_each_batch_is_committed_once_whatever_the_wire_does(weather: list[str]) -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        await append_rows(batches(10, 10), request(), sender, env)
+        assert db.last_seq == 2
+        assert len(await contents(db)) == 20
+        assert len(wire.times_s) == 2 + len(weather)
+
+    run(story, *weather)
+
+
+def test_the_writer_is_left_alone_as_long_as_it_wants() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        await append_rows(batches(1), request(), sender, env)
+        first, second, third = wire.times_s
+        assert second - first == 7
+        assert third - second == 7
+
+    run(story, "503", "429")
+
+
+def test_patience_ends_with_the_last_problem() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        with pytest.raises(UnavailableError, match=r"http://writer took no batch in \d+ tries in 60 s: 503 not now"):
+            await append_rows(batches(1), request(), sender, env)
+        assert 50 < env.clock.monotonic_s() <= 60
+
+    run(story, *["503"] * 100)
+
+
+def test_a_refusal_is_final_and_says_why() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        with pytest.raises(InvalidRequestError, match="refused a batch: 413 ops: the batch has 6 operations"):
+            await append_rows(batches(6), request(), sender, env)
+        assert len(wire.times_s) == 1
+
+    run(story, max_batch_rows=5)
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "right"])
+def test_the_token_is_sent(token: str | None) -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        if token != "right":
+            with pytest.raises(AccessDenied, match="401 a bearer token is required"):
+                await append_rows(batches(1), request(), sender, env)
+        else:
+            await append_rows(batches(1), request(), sender, env)
+            assert db.last_seq == 1
+
+    run(story, token=token, bearer_token="right")
+
+
+def test_a_bad_row_is_named_and_what_was_before_it_stays() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        bad = pa.RecordBatch.from_pydict({"key": [b"fine", None], "value": [b"x", b"of the bad row"]})
+        with pytest.raises(InvalidRequestError, match="value 'of the bad row': the key is null"):
+            await append_rows([*batches(3), bad], request(), sender, env)
+        assert len(await contents(db)) == 3
+
+    run(story)
+
+
+def test_batches_are_bounded_by_rows_and_bytes() -> None:
+    (batch,) = batches(10)  # 20 bytes a row
+
+    def sizes(**limits: str) -> list[int]:
+        return [len(ops) for ops in operations(batch, request(**limits), now_ms=0)]
+
+    assert sizes() == [10]
+    assert sizes(batch_rows="4") == [4, 4, 2]
+    assert sizes(batch_bytes="60") == [3, 3, 3, 1]
+    assert sizes(batch_bytes="1") == [1] * 10
+
+
+def test_lifetimes_are_what_is_left() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "id": ["a", "b", "c"],
+            "at": pa.array([5_500_000, 1_000_000, None], pa.timestamp("us", "UTC")),
+            "n": pa.array([1, 2, 3], pa.int32()),
+        }
+    )
+    made = request(key="id", expire_at="at", value_format="json")
+    assert list(operations(batch, made, now_ms=2000)) == [
+        [("put", b"a", b'{"n":1}', 3500), ("put", b"b", b'{"n":2}', 0), ("put", b"c", b'{"n":3}')]
+    ]
+    made = request(key="id", expire_at="at", value="n", value_format="json", ttl="9s")
+    assert [op[3:] for ops in operations(batch, made, now_ms=2000) for op in ops] == [(3500,), (0,), (9000,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "option endpoint: the address of a writer"),
+        ({"mode": "replace"}, "option mode: 'replace' is none of append, build"),
+        ({"endpoint": "writer:8080"}, "does not begin with http"),
+        ({"endpoint": URL, "sst_bytes": "1MiB"}, "option sst_bytes: unknown with mode=append"),
+        ({"mode": "build", "path": "file:///x/db", "endpoint": URL}, "option endpoint: unknown with mode=build"),
+        ({"mode": "build"}, "option url"),
+        ({"endpoint": URL, "batch_rows": "0"}, "option batch_rows"),
+        ({"endpoint": URL, "timeout": "soon"}, "option timeout"),
+        ({"endpoint": URL, "value_format": "xml"}, "no value format"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        write_request(options)
+
+
+def test_the_options_of_a_build_are_those_of_a_load() -> None:
+    made = write_request({"mode": "build", "path": "file:///x/db", "sst_bytes": "1MiB", "min_filter_keys": "5"})
+    assert isinstance(made, LoadRequest)
+    assert (made.where.store, made.where.root) == ("file:///x", "db")
+    assert (made.sst_bytes, made.sst.min_filter_keys, made.duplicates) == (1 << 20, 5, Duplicates.ERROR)
+    made = write_request({"mode": "build", "store": "file:///x", "path": "a/db", "value": "v"})
+    assert isinstance(made, LoadRequest)
+    assert (made.where.store, made.where.root, made.columns.values) == ("file:///x", "a/db", ("v",))
