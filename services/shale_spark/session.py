@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from shale.service.spark_section import SparkSettings
 from shale_spark.conf import properties, worker_python
 from shale_spark.java import require_java
+from shale_spark.source.data_source import register
 
 
 def spark_session(
@@ -20,7 +21,7 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The active session, or a new one.  Blocks for seconds when one is made.
+    """The active session, or a new one, which knows ``format("shale")``.  Blocks for seconds when one is made.
 
     Args:
         settings: the section ``spark``.
@@ -32,7 +33,9 @@ def spark_session(
         InvalidRequestError: there is no Java that Spark could use; names the command that installs one.
     """
     current = current_session()
-    return current if current is not None else _made(_chosen(settings, master), app_name, conf or {})
+    session = current if current is not None else _made(_chosen(settings, master), app_name, conf or {})
+    register(session)
+    return session
 
 
 def current_session() -> SparkSession | None:

@@ -86,12 +86,13 @@ def run_tasks(spark: "SparkSession", plans: Sequence[bytes], work: Work, *, tag:
 
 def run_async(main: Callable[[Env], Awaitable[T]], *, cpu_threads: int = 2) -> T:
     """Run asynchronous code in a task: Spark's Python workers have no event loop."""
-    _prepare_process()
+    prepare_process()
     return anyio.run(main, Env.system(cpu_threads=cpu_threads))
 
 
 @cache
-def _prepare_process() -> None:
+def prepare_process() -> None:
+    """Tell the allocator, once, that this process works with large buffers in several threads."""
     share_one_arena()
     reuse_large_buffers()
 

@@ -1,0 +1,1 @@
+"""``spark.read.format("shale")``: a database as a DataFrame."""

@@ -1,0 +1,102 @@
+"""The data source ``shale`` of PySpark's Python Data Source API."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructType
+
+from shale_spark.arrow import in_batches
+from shale_spark.source.columns import Columns, default_schema
+from shale_spark.source.filters import KeySet, push_filters
+from shale_spark.source.options import ReadOptions
+from shale_spark.source.plan import ReadPlan
+from shale_spark.source.planning import plan_read
+from shale_spark.source.reading import read_rows
+from shale_spark.tasks import run_async
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+NAME = "shale"
+_ROWS_MAX = 64 * 1024
+_BYTES_MAX = 16 * 1024 * 1024
+
+
+class ShaleDataSource(DataSource):
+    """A database; ``ReadOptions`` says which options there are."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` calls it."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns, where nobody names them."""
+        return default_schema(ReadOptions.parse(self.options).value_format)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        options = ReadOptions.parse(self.options)
+        # Spark calls `pushFilters` of whoever has it, and fails if its own setting does not allow that.
+        return (FilteringReader if options.pushdown else Reader)(options, schema)
+
+
+class Reader(DataSourceReader):
+    """Reads what the options say; Spark applies all filters afterwards."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._wanted = KeySet(options.key_range)
+        if options.keys is not None:
+            self._wanted = self._wanted.among(options.keys)
+        self._columns()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One per task; called in the driver, each time a query is planned."""
+        plans = run_async(lambda env: plan_read(self._options, self._wanted, env))
+        return [PlannedPartition(plan) for plan in plans] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of one partition; called in a task."""
+        if not isinstance(partition, PlannedPartition):
+            return
+        columns = self._columns()
+        for rows in read_rows(partition.plan):
+            for part in in_batches(rows, rows_max=_ROWS_MAX, bytes_max=_BYTES_MAX):
+                yield columns.batch(part)
+
+    def _columns(self) -> Columns:
+        options = self._options
+        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
+        return Columns.of(schema, options.codec(), options.value_format, options.on_bad)
+
+
+class FilteringReader(Reader):
+    """Reads only keys that can satisfy the filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the interface's name
+        """Take what is said about the key; gives back what Spark still has to apply."""
+        key_is_text = "key" in self._schema.names and isinstance(self._schema["key"].dataType, StringType)
+        self._wanted, left = push_filters(filters, self._wanted, key_is_text=key_is_text)
+        return left
+
+
+class PlannedPartition(InputPartition):
+    """The plan of one task, as bytes."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        super().__init__(plan.encode())
+
+    @property
+    def plan(self) -> ReadPlan:
+        """The plan again."""
+        return ReadPlan.decode(self.value)
+
+
+def register(spark: "SparkSession") -> None:
+    """Make ``format("shale")`` known to a session."""
+    spark.dataSource.register(ShaleDataSource)

@@ -1,0 +1,151 @@
+"""The state that a read sees, and the checkpoint that keeps it (docs/protocol.md 5 and 9).
+
+A checkpoint that is made for a query has the name ``NAME``.  Queries share it while the database does not change, and
+renew it while their tasks run; nobody can tell when the last of them has ended, so it expires.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from shale.engine.where import Stores, Where
+from shale.env import Env
+from shale.errors import (
+    CheckpointMissing,
+    InvalidDbState,
+    InvalidRequestError,
+    LatestRecordMissing,
+    ManifestMissing,
+    NotFoundError,
+)
+from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, renew_checkpoint
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.wal_store import WalStore
+from shale.types import Checkpoint, Manifest
+from shale_spark.source.plan import Lease, WalSpan
+
+NAME = "shale-spark-read"
+"""What checkpoints for queries are called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A state, what protects it, and the WAL files whose rows belong to it (``None``: there are none)."""
+
+    manifest: Manifest
+    lease: Lease
+    wal: WalSpan | None
+
+
+class SnapshotLost(NotFoundError):
+    """The state that a query reads is protected no more: its checkpoint has expired or was deleted."""
+
+
+async def open_manifest(stores: Stores, where: Where, env: Env) -> StoredManifest:
+    """The newest manifest of a database that can be read.
+
+    Raises:
+        LatestRecordMissing: there is no database; names the place.
+        InvalidDbState: it is half built or destroyed.
+        InvalidRequestError: its WAL is elsewhere, and nobody said where.
+    """
+    await require_not_destroyed(stores.main, where.root)
+    try:
+        stored = await ManifestStore(stores.main, where.root, env).load()
+    except LatestRecordMissing as error:
+        # The engine knows the path only, and a wrong store is as likely.
+        raise LatestRecordMissing(f"{place_of(where)}: {error}") from error
+    if not stored.value.initialized:
+        raise InvalidDbState(f"{place_of(where)} is not initialised: a clone that was not completed")
+    wal_uri = stored.value.wal_object_store_uri
+    if wal_uri is not None and where.wal_store is None:
+        raise InvalidRequestError(f"{place_of(where)} keeps its WAL in {wal_uri}: name it with wal_store")
+    return stored
+
+
+async def take_snapshot(
+    stores: Stores, where: Where, env: Env, *, checkpoint_id: UUID | None, lifetime_ms: int
+) -> Snapshot:
+    """The state of a checkpoint, or without one the newest state under a checkpoint that lives for ``lifetime_ms``.
+
+    The newest state includes what the WAL holds now; a checkpoint that was given includes what it was made of.
+
+    Raises:
+        CheckpointMissing: it is not listed, or has expired.
+        ManifestMissing: its version is gone.
+    """
+    stored = await open_manifest(stores, where, env)
+    if checkpoint_id is not None:
+        checkpoint = listed(stored.value, checkpoint_id, env.clock.now_ms())
+        manifest = await _version(stored, checkpoint)
+        lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s)
+        return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, manifest.next_wal_sst_id - 1))
+    checkpoint = await _shared_checkpoint(stored, env, lifetime_ms) or await create_checkpoint(
+        stored, env, lifetime_ms=lifetime_ms, name=NAME
+    )
+    manifest = await _version(stored, checkpoint)
+    wal = WalStore(stores.wal if stores.wal is not None else stores.main, where.root, env)
+    last_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id)
+    lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s, lifetime_ms=lifetime_ms)
+    return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, last_id))
+
+
+def listed(manifest: Manifest, checkpoint_id: UUID, now_ms: int) -> Checkpoint:
+    """A checkpoint that still protects something.
+
+    Raises:
+        CheckpointMissing: the manifest does not list it, or its lifetime is over.
+    """
+    checkpoint = manifest.checkpoint(checkpoint_id)
+    if checkpoint is None or checkpoint.is_expired(now_ms):
+        raise CheckpointMissing(checkpoint_id)
+    return checkpoint
+
+
+def place_of(where: Where) -> str:
+    """A database in a message."""
+    store = where.store if isinstance(where.store, str) else "the store"
+    return f"{store.rstrip('/')}/{where.root}"
+
+
+async def _shared_checkpoint(stored: StoredManifest, env: Env, lifetime_ms: int) -> Checkpoint | None:
+    """The checkpoint of an earlier query, if the database has not changed since: renewed, if need be."""
+    now_ms = env.clock.now_ms()
+    ours = [each for each in list_checkpoints(stored.value, NAME) if not each.is_expired(now_ms) and each.expire_s]
+    newest = max(ours, key=lambda each: each.manifest_id, default=None)
+    if newest is None:
+        return None
+    pinned = await stored.store.read(newest.manifest_id)
+    if pinned is None or _state(pinned) != _state(stored.value):
+        return None
+    if newest.expire_s * 1000 - now_ms >= lifetime_ms // 2:
+        return newest
+    try:
+        return await renew_checkpoint(stored, env, newest.id, lifetime_ms=lifetime_ms)
+    except CheckpointMissing:
+        return None
+
+
+async def _version(stored: StoredManifest, checkpoint: Checkpoint) -> Manifest:
+    if stored.id == checkpoint.manifest_id:
+        return stored.value
+    manifest = await stored.store.read(checkpoint.manifest_id)
+    if manifest is None:
+        raise ManifestMissing(checkpoint.manifest_id)
+    return manifest
+
+
+def _state(manifest: Manifest) -> tuple[object, ...]:
+    """What a read depends on."""
+    return (
+        manifest.tree,
+        manifest.segments,
+        manifest.last_l0_seq,
+        manifest.replay_after_wal_id,
+        manifest.external_dbs,
+    )
+
+
+def _span(manifest: Manifest, last_id: int) -> WalSpan | None:
+    first_id = manifest.replay_after_wal_id + 1
+    return WalSpan(first_id=first_id, last_id=last_id) if last_id >= first_id else None

@@ -1,0 +1,144 @@
+"""Any database, cut into any number of tasks and read with any filters, gives the model's rows, each once."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from shale.types import Entry, KeyRange
+from shale_spark.source.filters import KeySet, push_filters
+from shale_spark.source.options import ReadOptions
+from shale_spark.source.planning import plan_read
+from tests.unit.spark.source.databases import Database, entries_of
+
+BINARY = [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
+HOLDS = {
+    EqualTo: lambda key, value: key == value,
+    GreaterThan: lambda key, value: key > value,
+    GreaterThanOrEqual: lambda key, value: key >= value,
+    LessThan: lambda key, value: key < value,
+    LessThanOrEqual: lambda key, value: key <= value,
+    In: lambda key, value: key in value,
+    StringStartsWith: lambda key, value: key.startswith(value),
+}
+
+
+def random_filters(database: Database) -> list[Filter]:
+    """Up to three conditions on keys that are there, and on some that are not."""
+    rng = database.rng
+    keys = [*(entry.key for entry in database.history), b"k", b"absent", b"zzz"]
+    filters: list[Filter] = []
+    for _ in range(rng.randrange(3)):
+        match rng.randrange(4):
+            case 0:
+                filters.append(In(("key",), (*rng.choices(keys, k=rng.randrange(9)), None)))
+            case 1:
+                filters.append(StringStartsWith(("key",), rng.choice(keys)[: rng.randrange(4)].decode()))
+            case _:
+                filters.append(rng.choice(BINARY)(("key",), rng.choice(keys)))
+    return filters
+
+
+def satisfies(key: bytes, filters: list[Filter], *, is_text: bool) -> bool:
+    """What Spark would say."""
+    return all(
+        HOLDS[type(each)](key.decode() if is_text else key, each.value)  # type: ignore[attr-defined]
+        for each in filters
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_row_once(seed: int) -> None:
+    """Also with the WAL replayed by each task, in segments, and cut into tasks of a block or two."""
+    database = Database(seed)
+    rng = database.rng
+
+    async def story() -> None:
+        await database.fill(rng.choice((0, 3, 60, 900)), segmented=seed % 2 == 0)
+        low, high = sorted(rng.choices([b"", b"k1", b"k2", b"k5", b"k9", b"z"], k=2))
+        options = ReadOptions(
+            where=database.where,
+            key_range=KeyRange.half_open(*rng.choice([(None, None), (low or None, high), (low or None, None)])),
+            partition_bytes=rng.choice((700, 3000, 1 << 20)),
+            tail_bytes=rng.choice((0, 1 << 20)),
+        )
+        filters = random_filters(database)
+        is_text = any(isinstance(each, StringStartsWith) for each in filters)
+        if is_text:
+            filters = [each if isinstance(each, StringStartsWith) else _as_text(each) for each in filters]
+        wanted, left = push_filters(filters, KeySet(options.key_range), key_is_text=is_text)
+        assert left == []
+        plans = await plan_read(options, wanted, database.env)
+        expected = [
+            entry
+            for key, entry in database.live().items()
+            if options.key_range.contains(key) and satisfies(key, filters, is_text=is_text)
+        ]
+        assert await entries_of(plans, database.env) == expected
+        if len(expected) > 200 and options.partition_bytes == 700:
+            assert len(plans) > 5
+
+    anyio.run(story)
+
+
+def _as_text(each: Filter) -> Filter:
+    value = each.value  # type: ignore[attr-defined]
+    if isinstance(value, tuple):
+        return In(each.attribute, tuple(None if key is None else key.decode() for key in value))  # type: ignore[attr-defined]
+    return type(each)(each.attribute, value.decode())  # type: ignore[attr-defined,call-arg]
+
+
+def test_tasks_are_about_as_large_as_asked_for() -> None:
+    """The largest reads no more than twice its share, give or take a group of blocks."""
+    database = Database(7)
+
+    async def story() -> None:
+        await database.fill(3000, value_bytes=100, in_wal=False)
+        options = ReadOptions(where=database.where, partition_bytes=16_000)
+        plans = await plan_read(options, KeySet(), database.env)
+        assert len(plans) >= 8
+        sizes = [sum(len(entry.value) for entry in await entries_of([plan], database.env)) for plan in plans]
+        assert max(sizes) < 2 * sum(sizes) / len(sizes) + 4000
+
+    anyio.run(story)
+
+
+def test_a_plan_is_small() -> None:
+    """A task gets the part of the manifest that it needs."""
+    database = Database(7)
+
+    async def story() -> None:
+        await database.fill(3000, value_bytes=100, in_wal=False)
+        options = ReadOptions(where=database.where, partition_bytes=4000)
+        plans = await plan_read(options, KeySet(), database.env)
+        (whole,) = await plan_read(replace(options, partition_bytes=1 << 30), KeySet(), database.env)
+        assert max(len(plan.manifest.ssts()) for plan in plans) < len(whole.manifest.ssts())
+        assert max(len(plan.encode()) for plan in plans) < 4000
+
+    anyio.run(story)
+
+
+def test_single_keys_are_looked_up_and_not_scanned() -> None:
+    """An equality, or a list of keys, reads blocks and no ranges."""
+    database = Database(3)
+
+    async def story() -> None:
+        await database.fill(900)
+        live = database.live()
+        keys = [*list(live)[::7], b"absent"]
+        plans = await plan_read(ReadOptions(where=database.where), KeySet().among(keys), database.env)
+        assert [plan.lookups for plan in plans] == [tuple(sorted(keys))]
+        found: list[Entry] = await entries_of(plans, database.env)
+        assert found == [live[key] for key in sorted(keys) if key in live]
+
+    anyio.run(story)

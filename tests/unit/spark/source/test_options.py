@@ -1,0 +1,87 @@
+"""Options of the data source: understood, or refused with their name."""
+
+from uuid import UUID
+
+import pytest
+
+from shale.errors import InvalidRequestError
+from shale.types import KeyRange
+from shale_spark.codecs import OnBad
+from shale_spark.source.options import ReadOptions, options_of, where_of
+
+URL = "file:///data/orders"
+
+
+def test_everything_has_a_default_but_the_place() -> None:
+    """One URL is enough."""
+    options = ReadOptions.parse({"url": URL})
+    assert (options.where.store, options.where.root) == ("file:///data", "orders")
+    assert options.partition_bytes == 128 * 1024**2
+    assert options.on_bad is OnBad.FAILFAST
+    assert not options.pushdown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"path": URL},
+        {"URL": URL},
+        {"url": URL, "path": URL},
+        {"store": "file:///data", "path": "orders"},
+    ],
+)
+def test_a_place_can_be_named_in_several_ways(options: dict[str, str]) -> None:
+    """``.load(url)`` is the option ``path``."""
+    where = where_of(options)
+    assert (where.store, where.root) == ("file:///data", "orders")
+
+
+def test_a_place_survives_the_way_through_options() -> None:
+    """With what says how to reach it."""
+    where = where_of({"store": "s3://b", "path": "a/c", "store.endpoint": "http://h:1", "wal_store": "s3://w"})
+    assert where_of(options_of(where)) == where
+    assert where.store_options.config == {"endpoint": "http://h:1"}
+
+
+def test_ranges_of_keys() -> None:
+    """In the formats of the command line; a prefix narrows a range."""
+    options = ReadOptions.parse({"url": URL, "start": "6b31", "stop": "6b35", "key_format": "hex"})
+    assert options.key_range == KeyRange.half_open(b"k1", b"k5")
+    options = ReadOptions.parse({"url": URL, "prefix": "user:", "start": "user:b"})
+    assert options.key_range == KeyRange.half_open(b"user:b", b"user;")
+    assert ReadOptions.parse({"url": URL, "keys": "b,a,b"}).keys == (b"a", b"b")
+    text = str(UUID(int=7))
+    assert ReadOptions.parse({"url": URL, "checkpoint": text}).checkpoint == UUID(int=7)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give the option url"),
+        ({"url": URL, "path": "file:///other/db"}, "two databases"),
+        ({"url": URL, "colour": "red"}, "colour: no such option"),
+        ({"url": URL, "checkpoint": "x"}, "checkpoint: 'x' is not a UUID"),
+        ({"url": URL, "start": "zz", "key_format": "hex"}, "start: 'zz' is not hex"),
+        ({"url": URL, "start": "zz", "key_format": "octal"}, "key_format: 'octal'"),
+        ({"url": URL, "prefix": "1", "key_format": "repr"}, "prefix: '1' is not a bytes literal"),
+        ({"url": URL, "partition_bytes": "much"}, "partition_bytes: 'much' is not a size"),
+        ({"url": URL, "partition_bytes": "0"}, "partition_bytes must be greater than 0"),
+        ({"url": URL, "checkpoint_lifetime": "1s"}, "checkpoint_lifetime must be at least 30s"),
+        ({"url": URL, "mode": "dropmalformed"}, "mode: 'dropmalformed'"),
+        ({"url": URL, "pushdown": "perhaps"}, "pushdown: 'perhaps'"),
+        ({"url": URL, "store.max_retries": "many"}, "store.max_retries: 'many'"),
+    ],
+)
+def test_what_is_not_understood_is_refused(options: dict[str, str], message: str) -> None:
+    """The error names the option."""
+    with pytest.raises(InvalidRequestError, match=message):
+        ReadOptions.parse(options)
+
+
+def test_a_store_object_cannot_travel() -> None:
+    """Executors are other processes."""
+    from shale.engine.where import resolve
+    from shale.store.memory import MemoryStore
+
+    with pytest.raises(InvalidRequestError, match="by URL"):
+        options_of(resolve("db", store=MemoryStore()))
