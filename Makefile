@@ -11,7 +11,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
 
-.PHONY: help install java demo up test bench sim soak lint fmt gen check lock image compose-check clean
+.PHONY: help install java demo up test bench bench-spark sim soak lint fmt gen check lock image compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,9 @@ test: install ## the default suite, under ten minutes on two cores
 
 bench: install ## the table of speeds, against the slatedb wheel and rocksdict in one run
 	$(BIN)/python -m tests.bench $(BENCH)
+
+bench-spark: install ## what Spark costs and gives; BENCH= compaction, load, read
+	$(BIN)/python -m tests.bench.spark $(BENCH)
 
 sim: install ## SEEDS= how many per row, SEED= to replay one
 	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
