@@ -67,8 +67,7 @@ def _look(plan: bytes, _info: TaskInfo) -> bytes:
         has_kernels=load_kernels(),
         manifest_id=run_async(partial(_latest_manifest, where)),
     )
-    packed: bytes = msgpack.packb(asdict(sight))
-    return packed
+    return bytes(msgpack.packb(asdict(sight)) or b"")
 
 
 async def _latest_manifest(where: Where, env: Env) -> int:

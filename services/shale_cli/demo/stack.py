@@ -10,6 +10,14 @@ GC_MIN_AGE_MS = 4_000
 # Every limit below must stay under the collector's min_age (docs/protocol.md, Appendix A).
 _STALENESS = "2s"
 
+_COMPACTOR = {
+    "compactor_options.poll_interval": "250ms",
+    "compactor_options.commit_compacted_interval": "100ms",
+    "compactor_options.checkpoint_lifetime": "5s",
+    "probe_max_staleness": _STALENESS,
+    "compactor_options.worker.compactions_poll_interval": "200ms",
+}
+
 
 class Stack:
     """Makes the daemons of one database in one directory."""
@@ -36,14 +44,12 @@ class Stack:
 
     def compactor(self) -> Daemon:
         """A coordinator with its embedded worker."""
-        settings = {
-            "compactor_options.poll_interval": "250ms",
-            "compactor_options.commit_compacted_interval": "100ms",
-            "compactor_options.checkpoint_lifetime": "5s",
-            "probe_max_staleness": _STALENESS,
-            "compactor_options.worker.compactions_poll_interval": "200ms",
-        }
-        return self._daemon("compactor", "compactor", settings)
+        return self._daemon("compactor", "compactor", _COMPACTOR)
+
+    def coordinator(self) -> Daemon:
+        """A compactor that schedules what it is asked for, and leaves the work to workers elsewhere."""
+        quiet = {"compactor_options.scheduler_options.min_compaction_sources": "8", "embedded_worker": "false"}
+        return self._daemon("coordinator", "compactor", _COMPACTOR | quiet)
 
     def collector(self) -> Daemon:
         """A collector that looks every second."""
