@@ -9,9 +9,13 @@ from shale.engine.settings_values import Duration, Size, parse_duration_ms, pars
 from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
 from shale.sst.options import SstOptions
+from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
 from shale_spark.codecs import ValueCodec, value_codec
 from shale_spark.load.rules import Duplicates
+
+_PATIENCE = StoreOptions(retry=RetryPolicy(retries_max=10))
+"""A store that does not answer for some seconds ends a load; Spark's tasks shall not wait for ever."""
 
 C = TypeVar("C", bound=StrEnum)
 
@@ -100,7 +104,7 @@ def load_request(
     Raises:
         InvalidRequestError: one of them is impossible, or two contradict each other.
     """
-    place = where if isinstance(where, Where) else resolve(where)
+    place = where if isinstance(where, Where) else resolve(where, store_options=_PATIENCE)
     if not isinstance(place.store, str) or place.store.startswith("memory:"):
         raise InvalidRequestError("executors cannot reach a store in the memory of this process: name one by its URL")
     chosen = _choice(Mode, mode, "mode")

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
-from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec, value_codec
 from shale_spark.load.request import Columns, LoadArguments, LoadRequest, load_request
 from shale_spark.load.sender import Endpoint
+from shale_spark.source.options import lowered, refuse_unknown, where_of
 
 _COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at"})
 _APPEND = _COMMON | {"endpoint", "token", "timeout", "batch_rows", "batch_bytes"}
@@ -41,32 +41,26 @@ def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
     Raises:
         InvalidRequestError: one is unknown or impossible, or one is missing.
     """
-    text = options.get("mode", WriteMode.APPEND)
+    given = lowered(options)
+    text = given.get("mode", WriteMode.APPEND)
     if text not in tuple(WriteMode):
-        raise InvalidRequestError(f"option mode: {text!r} is none of {', '.join(WriteMode)}")
-    known = _APPEND if text == WriteMode.APPEND else _BUILD
-    unknown = sorted(name for name in options if name.lower() not in known)
-    if unknown:
-        raise InvalidRequestError(
-            f"option {unknown[0]}: unknown with mode={text}; there are {', '.join(sorted(known))}"
-        )
-    return _append(options) if text == WriteMode.APPEND else _build(options)
+        raise InvalidRequestError(f"mode: {text!r} is none of {', '.join(WriteMode)}")
+    refuse_unknown(given, _APPEND if text == WriteMode.APPEND else _BUILD)
+    return _append(given) if text == WriteMode.APPEND else _build(given)
 
 
 def _append(options: Mapping[str, str]) -> AppendRequest:
     url = options.get("endpoint")
     if url is None:
-        raise InvalidRequestError('option endpoint: the address of a writer, http://host:8080, or mode="build"')
+        raise InvalidRequestError('endpoint: the address of a writer, http://host:8080, or mode="build"')
     if not url.startswith(("http://", "https://")):
-        raise InvalidRequestError(f"option endpoint: {url!r} does not begin with http:// or https://")
+        raise InvalidRequestError(f"endpoint: {url!r} does not begin with http:// or https://")
     timeout, ttl, format_ = options.get("timeout", "5m"), options.get("ttl"), options.get("value_format")
     return AppendRequest(
-        endpoint=Endpoint(
-            url=url, token=options.get("token"), patience_s=parse_duration_s(timeout, name="option timeout")
-        ),
+        endpoint=Endpoint(url=url, token=options.get("token"), patience_s=parse_duration_s(timeout, name="timeout")),
         columns=Columns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
         codec=None if format_ is None else value_codec(format_, avro_schema=options.get("avro_schema")),
-        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="option ttl"),
+        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="ttl"),
         batch_rows=_at_least_one(options.get("batch_rows", "20000"), "batch_rows"),
         batch_bytes=_at_least_one(options.get("batch_bytes", "4MiB"), "batch_bytes"),
     )
@@ -78,18 +72,8 @@ def _build(options: Mapping[str, str]) -> LoadRequest:
         if name in options:
             arguments[name] = options[name]
     if "min_filter_keys" in options:
-        arguments["min_filter_keys"] = parse_size(options["min_filter_keys"], name="option min_filter_keys")
-    return load_request(_where(options), **arguments)
-
-
-def _where(options: Mapping[str, str]) -> Where:
-    """``url``, or ``store`` and ``path``; Spark calls the argument of ``save`` a path, too."""
-    if "store" in options:
-        return resolve(None, store=options["store"], path=options.get("path"))
-    url = options.get("url", options.get("path"))
-    if url is None:
-        raise InvalidRequestError("option url: where the database is to be")
-    return resolve(url)
+        arguments["min_filter_keys"] = parse_size(options["min_filter_keys"], name="min_filter_keys")
+    return load_request(where_of(options), **arguments)
 
 
 def _values(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -100,7 +84,7 @@ def _values(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _at_least_one(text: str, name: str) -> int:
-    number = parse_size(text, name=f"option {name}")
+    number = parse_size(text, name=name)
     if number < 1:
-        raise InvalidRequestError(f"option {name}: {text!r} is less than 1")
+        raise InvalidRequestError(f"{name}: {text!r} is less than 1")
     return number

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
@@ -42,6 +42,12 @@ class ShaleDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         # Spark calls `pushFilters` of whoever has it, and fails if its own setting does not allow that.
         return (FilteringReader if options.pushdown else Reader)(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's names
+        """Rows through a writer daemon, or a new database (docs/spark_load.md)."""
+        from shale_spark.load.data_source import make_writer
+
+        return make_writer(self.options, overwrite=overwrite)
 
 
 class Reader(DataSourceReader):

@@ -216,14 +216,14 @@ def test_lifetimes_are_what_is_left() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "option endpoint: the address of a writer"),
-        ({"mode": "replace"}, "option mode: 'replace' is none of append, build"),
+        ({}, "endpoint: the address of a writer"),
+        ({"mode": "replace"}, "mode: 'replace' is none of append, build"),
         ({"endpoint": "writer:8080"}, "does not begin with http"),
-        ({"endpoint": URL, "sst_bytes": "1MiB"}, "option sst_bytes: unknown with mode=append"),
-        ({"mode": "build", "path": "file:///x/db", "endpoint": URL}, "option endpoint: unknown with mode=build"),
-        ({"mode": "build"}, "option url"),
-        ({"endpoint": URL, "batch_rows": "0"}, "option batch_rows"),
-        ({"endpoint": URL, "timeout": "soon"}, "option timeout"),
+        ({"endpoint": URL, "sst_bytes": "1MiB"}, "sst_bytes: no such option"),
+        ({"mode": "build", "path": "file:///x/db", "endpoint": URL}, "endpoint: no such option"),
+        ({"mode": "build"}, "no database was named"),
+        ({"endpoint": URL, "batch_rows": "0"}, "batch_rows"),
+        ({"endpoint": URL, "timeout": "soon"}, "timeout"),
         ({"endpoint": URL, "value_format": "xml"}, "no value format"),
     ],
 )
