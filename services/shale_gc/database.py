@@ -48,18 +48,18 @@ class Database:
             wal=WalStore(store, root, env),
         )
 
-    async def checkpointed(self, latest: Versioned[Manifest]) -> list[Manifest]:
-        """The manifests that the latest one's checkpoints keep.
+    async def checkpointed(self, latest: Versioned[Manifest]) -> dict[int, Manifest]:
+        """The manifests that the latest one's checkpoints keep, by id.
 
         Raises:
             ManifestMissing: one is gone, so nobody can tell what it needs.
         """
-        manifests = []
+        manifests: dict[int, Manifest] = {}
         for manifest_id in sorted({checkpoint.manifest_id for checkpoint in latest.value.checkpoints}):
             manifest = latest.value if manifest_id == latest.id else await self.manifests.read(manifest_id)
             if manifest is None:
                 raise ManifestMissing(manifest_id)
-            manifests.append(manifest)
+            manifests[manifest_id] = manifest
         return manifests
 
     async def list_ssts(self) -> list[SstFile]:

@@ -59,6 +59,7 @@ def plan_wal_gc(
     *,
     latest: Manifest,
     checkpointed: Iterable[Manifest],
+    followed_after: int | None = None,
     fences: bool,
     now_ms: int,
     min_age_ms: int,
@@ -67,6 +68,9 @@ def plan_wal_gc(
 
     The latest manifest keeps everything from ``replay_after_wal_id`` on, that file included: it proves where the
     log stands.  A checkpoint keeps what its own replay reads.
+
+    Args:
+        followed_after: followers of the log need every file above this id (``shale.protocol.followers``).
     """
     retained = [(manifest.replay_after_wal_id + 1, manifest.next_wal_sst_id) for manifest in checkpointed]
     return tuple(
@@ -75,6 +79,7 @@ def plan_wal_gc(
         if file.is_fence == fences
         and file.id < latest.replay_after_wal_id
         and not any(first <= file.id < end for first, end in retained)
+        and (followed_after is None or file.id <= followed_after)
         and now_ms - file.last_modified_ms > min_age_ms
     )
 

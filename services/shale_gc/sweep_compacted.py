@@ -21,7 +21,7 @@ async def sweep_compacted(database: Database, this: Pass) -> None:
     compactions = await database.compactions.try_read_latest()
     latest = await database.manifests.read_latest()
     active = set(latest.value.ssts())
-    for manifest in await database.checkpointed(latest):
+    for manifest in (await database.checkpointed(latest)).values():
         active.update(manifest.ssts())
     cutoff = cutoff_for_ssts(
         latest.value,

@@ -30,7 +30,7 @@ async def sweep_detach(database: Database, this: Pass) -> None:
         ManifestMissing: the manifest of a checkpoint is gone, and it may still read a parent.
     """
     latest = await database.manifests.read_latest()
-    unused = plan_detach(latest.value, await database.checkpointed(latest))
+    unused = plan_detach(latest.value, (await database.checkpointed(latest)).values())
     this.instruments.planned(this.task, len(unused))
     if not unused:
         return

@@ -1,5 +1,6 @@
 """Old WAL files, and old fences, that no replay can need any more."""
 
+from shale.protocol.followers import followed_after
 from shale_gc.database import Database
 from shale_gc.options import Task
 from shale_gc.passes import Pass
@@ -17,7 +18,8 @@ async def sweep_wal(database: Database, this: Pass) -> None:
     doomed = plan_wal_gc(
         await database.wal.list(),
         latest=latest.value,
-        checkpointed=checkpointed,
+        checkpointed=checkpointed.values(),
+        followed_after=followed_after(latest.value, checkpointed),
         fences=this.task is Task.WAL_FENCE,
         now_ms=this.now_ms,
         min_age_ms=this.options.min_age_ms,

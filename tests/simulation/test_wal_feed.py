@@ -14,9 +14,10 @@ import anyio
 from shale.engine.wal_feed.feed import WalFeed
 from shale.engine.wal_feed.offset import Edge, FeedOffset
 from shale.engine.wal_feed.reading import read_part
+from shale.engine.wal_feed.retention import Retention
 from shale.engine.wal_file import decode_wal_file
 from shale.errors import FeedGap, FencedError, LatestRecordMissing
-from shale.format.names import parse_wal_key
+from shale.format.names import parse_wal_key, wal_key
 from shale.kernels.rows import entries_from_rows
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_store import WalStore
@@ -28,6 +29,8 @@ from tests.simulation.gc_house import collector, quick
 from tests.simulation.reached import Reached, row
 from tests.simulation.row_model import RowModel, Told
 from tests.simulation.writers import writer
+
+DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass
@@ -59,14 +62,20 @@ class Books:
     gap: str = ""
 
 
-async def reader(process: SimProcess, books: Books, reached: Reached, *, pause_s: float = 3.0) -> None:
+async def reader(
+    process: SimProcess, books: Books, reached: Reached, *, retains: bool = False, pause_s: float = 3.0
+) -> None:
     """Batch after batch until a batch finds a gap."""
     wal = WalStore(process.store, "db", process.env)
-    feed = WalFeed(wal, ManifestStore(process.store, "db", process.env, process.metrics), process.env)
+    manifests = ManifestStore(process.store, "db", process.env, process.metrics)
+    feed = WalFeed(wal, manifests, process.env)
+    retention = Retention(manifests, process.env, name="test", lifetime_ms=DAY_MS)
     rng = process.rng
     while not books.offsets:
         try:
-            books.offsets.append(await feed.begin(Edge.EARLIEST))
+            if retains:
+                await retention.hold()
+            books.offsets.append(await feed.begin(Edge.LATEST if retains else Edge.EARLIEST))
         except LatestRecordMissing:
             await anyio.sleep(1)
     if len(books.offsets) > books.done + 1:
@@ -83,6 +92,8 @@ async def reader(process: SimProcess, books: Books, reached: Reached, *, pause_s
                     entries += entries_from_rows(rows)
             books.given += entries
             books.done += 1
+            if retains:
+                await retention.move(end)
             if len(parts) > 1:
                 reached("several parts")
             await anyio.sleep(rng.uniform(0, pause_s))
@@ -106,17 +117,18 @@ async def expected(process: SimProcess, log: Log, first_id: int, last_id: int) -
 class Scene:
     """Writers that fence each other and are killed, and a reader that is killed again and again."""
 
-    def __init__(self, sim: Simulation, reached: Reached) -> None:
+    def __init__(self, sim: Simulation, reached: Reached, **options: Any) -> None:
         self.sim = sim
         self.reached = reached
         self.model = RowModel()
         self.books = Books()
         self.log = Log()
-        sim.watch(DatabaseRules(sim, "db"), self.log)
+        self.rules = DatabaseRules(sim, "db")
+        sim.watch(self.rules, self.log)
         sim.restart_killed(5.0)
         for number in range(4):
             sim.at(number * sim.rng.uniform(2, 10), partial(self.start_writer, f"w{number}"))
-        sim.start(reader, role="reader", books=self.books, reached=reached)
+        sim.start(reader, role="reader", books=self.books, reached=reached, **options)
         for _ in range(6):
             sim.at(sim.rng.uniform(0, 60), self.kill_reader)
 
@@ -176,3 +188,31 @@ def test_a_collector_that_takes_unread_files_is_never_silence(seed: int, reached
         scene = Scene(sim, reached)
         sim.start(collector, role="gc", options=quick(interval_s=5.0))
         scene.conclude()
+
+
+@row("resumed inside a batch", "over a fence", "several parts", "kept for the reader")
+def test_what_a_follower_has_not_read_is_kept(seed: int, reached: Reached) -> None:
+    """The collector takes everything at once that nobody needs; the reader is slow and dead for a while."""
+    with Simulation(seed) as sim:
+        scene = Scene(sim, reached, retains=True, pause_s=20.0)
+        sim.watch(KeptFiles(scene, reached))
+        sim.start(collector, role="gc", options=quick(interval_s=5.0))
+        scene.conclude()
+        assert not scene.books.gap
+
+
+class KeptFiles:
+    """Notes when a file below the replay point is there that the reader still has to read."""
+
+    def __init__(self, scene: Scene, reached: Reached) -> None:
+        self._scene = scene
+        self._reached = reached
+
+    def after(self, mutation: Mutation, sim: Simulation) -> None:
+        books = self._scene.books
+        if mutation.role != "gc" or mutation.op != "delete" or not books.offsets:
+            return
+        replay_after = self._scene.rules.manifests.latest.replay_after_wal_id
+        unread = range(books.offsets[books.done].wal_id + 1, replay_after)
+        held = any(sim.objects(wal_key("db", wal_id)).get(wal_key("db", wal_id)) for wal_id in unread)
+        self._reached("kept for the reader", when=held)

@@ -100,6 +100,19 @@ def test_wal_plan(latest: tuple[int, int], checkpointed: list[tuple[int, int]], 
     assert [file.id for file in plan] == doomed
 
 
+def test_a_follower_keeps_everything_behind_its_place() -> None:
+    plan = plan_wal_gc(
+        [wal(id_) for id_ in range(1, 10)],
+        latest=wal_state(8, 9),
+        checkpointed=[wal_state(3, 5)],
+        followed_after=3,
+        fences=False,
+        now_ms=NOW_MS,
+        min_age_ms=MIN_AGE_MS,
+    )
+    assert [file.id for file in plan] == [1, 2, 3]
+
+
 @pytest.mark.parametrize(("fences", "doomed"), [(False, [1, 4]), (True, [2])])
 def test_fences_and_rows_are_two_tasks_and_ages_are_strict(fences: bool, doomed: list[int]) -> None:
     files = [wal(1), wal(2, fence=True), wal(3, modified_ms=EDGE), wal(4), wal(5, modified_ms=YOUNG, fence=True)]
