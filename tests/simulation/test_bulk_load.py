@@ -1,0 +1,172 @@
+"""Loads beside everybody else, under every fault: all rows of a load or none, and nobody else's lost."""
+
+import anyio
+
+from shale.engine.last_writer import require_closed_writer
+from shale.engine.load_target import LoadTarget, NewDatabase, TakenDatabase
+from shale.errors import FencedError, InvalidDbState, LatestRecordMissing, UnavailableError
+from shale.format.names import sst_key
+from shale.kernels.rows import rows_from_entries
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
+from shale.sst.builder import build_sst
+from shale.sst.options import SstOptions
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.sim_process import SimProcess
+from shale.testing.simulation import Simulation
+from shale.types import FLAG_CREATE_TS, Entry, Sst
+from tests.simulation.conftest import simulated
+from tests.simulation.neighbours import eager_collector, lifter, pinner
+from tests.simulation.row_model import RowModel
+from tests.simulation.writers import PAIR, final_rows, wal_ids, writer
+
+GIVEN_UP = (FencedError, InvalidDbState, UnavailableError)
+
+
+async def opened(process: SimProcess, *, fence: bool) -> LoadTarget:
+    """A database that takes a load, made by the load if there is none."""
+    manifests = ManifestStore(process.store, "db", process.env, process.metrics)
+    if await manifests.try_read_latest() is None:
+        return await NewDatabase.open(process.store, "db", process.env, process.metrics)
+    return await TakenDatabase.open(process.store, "db", process.env, process.metrics, fence=fence)
+
+
+async def loader(
+    process: SimProcess, model: RowModel, *, rounds: int = 4, pause_s: float = 20.0, fence: bool = True
+) -> None:
+    """Load a few rows in a few SSTs, slowly, again and again; go on after whatever stops one load."""
+    for _ in range(rounds):
+        await anyio.sleep(process.rng.uniform(0, pause_s))
+        try:
+            target = await opened(process, fence=fence)
+        except GIVEN_UP:
+            continue
+        try:
+            await load(process, model, target, pause_s)
+        except GIVEN_UP:
+            pass
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(60):
+                await close(target)
+
+
+async def close(target: LoadTarget) -> None:
+    """Let go; whoever was fenced meanwhile is told here, too."""
+    try:
+        await target.close()
+    except GIVEN_UP:
+        return
+
+
+async def load(process: SimProcess, model: RowModel, target: LoadTarget, pause_s: float) -> None:
+    """One load with the pair, which nobody may see apart, in two SSTs."""
+    rng, stamp = process.rng, target.stamp
+    name = f"{process.name}/{stamp.seq}/{rng.getrandbits(32)}"
+    value = name.encode()
+    keys = sorted({*PAIR, *(b"key-%d" % rng.randrange(12) for _ in range(4))})
+    cut = keys.index(PAIR[1])
+    ssts = []
+    for part in (keys[:cut], keys[cut:]):
+        entries = [Entry(key, value, stamp.seq, FLAG_CREATE_TS, stamp.create_ts) for key in part]
+        data, info = build_sst(rows_from_entries(entries), SstOptions(min_filter_keys=1))
+        sst = Sst(id=process.env.ids.ulid(stamp.not_before_ms), info=info)
+        await process.store.put(sst_key("db", sst.id), data)
+        ssts.append(sst)
+        await anyio.sleep(rng.uniform(0, pause_s))
+    for key in keys:
+        model.attempt(name, key, value).seq = stamp.seq
+    await target.commit(ssts)
+    model.durable_through(name, stamp.seq)
+
+
+@simulated
+def test_loads_among_everybody_else(seed: int) -> None:
+    with Simulation(seed, swarm=True) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        sim.restart_killed(30.0)
+        for number in range(sim.rng.randint(1, 2)):
+            sim.at(
+                sim.rng.uniform(0, 60),
+                lambda name=f"l{number}": sim.start(loader, name, role="writer", model=model),
+            )
+        for number in range(sim.rng.randint(0, 2)):
+            sim.at(
+                sim.rng.uniform(0, 60),
+                lambda name=f"w{number}": sim.start(
+                    writer, name, role="writer", model=model, close=sim.rng.choice(("memtable", "wal", "none"))
+                ),
+            )
+        for neighbour, role in ((lifter, "compactor"), (pinner, "reader"), (eager_collector, "gc")):
+            if sim.rng.random() < 0.5:
+                sim.at(sim.rng.uniform(0, 5), lambda main=neighbour, role=role: sim.start(main, role=role))
+        sim.run(hours=4)
+        model.check(final_rows(sim))
+
+
+@simulated
+def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int) -> None:
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        sim.start(writer, "before", role="writer", model=model, rounds=20)
+        sim.run(minutes=10)
+        sim.start(lifter, "c", role="compactor", rounds=600, pause_s=10.0)
+        sim.start(eager_collector, "gc", role="gc", rounds=600, pause_s=10.0)
+        slow = sim.start(loader, "load", role="writer", model=model, rounds=3, pause_s=900.0)
+        sim.run(hours=2)
+        assert slow.error is None
+        model.check(final_rows(sim))
+        assert any(attempt.writer.startswith("load/") and attempt.told.name == "DURABLE" for attempt in model.attempts)
+
+
+@simulated
+def test_a_load_without_fence_never_ends_a_writer(seed: int) -> None:
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        busy = sim.start(writer, "w", role="writer", model=model, rounds=60, pause_s=sim.rng.choice((1.0, 20.0)))
+        sim.at(1, lambda: sim.start(loader, "load", role="writer", model=model, rounds=60, pause_s=20.0, fence=False))
+        sim.run(hours=2)
+        assert busy.error is None
+        model.check(final_rows(sim))
+
+
+async def look(process: SimProcess) -> bool:
+    """Whether there was a writer and it is known to have closed."""
+    manifests = ManifestStore(process.store, "db", process.env, process.metrics)
+    try:
+        stored = await manifests.load()
+    except LatestRecordMissing:
+        return False
+    files = WalStore(process.store, "db", process.env)
+    try:
+        await require_closed_writer(stored, await files.last_seen_wal_id(stored.value.replay_after_wal_id))
+    except InvalidDbState:
+        return False
+    return stored.value.writer_epoch > 0
+
+
+@simulated
+def test_a_writer_that_is_known_to_have_closed_writes_nothing_more(seed: int) -> None:
+    """Asked all through a life under faults; after a clean close the answer is yes."""
+    with Simulation(seed, swarm=True) as sim:
+        rules = DatabaseRules(sim, "db")
+        sim.watch(rules)
+        close = sim.rng.choice(("memtable", "wal"))
+        alive = sim.start(writer, "w", role="writer", model=RowModel(), rounds=40, pause_s=5.0, close=close)
+        sim.start(pinner, "r", role="reader", rounds=60, pause_s=5.0)
+        closed_with: list[int] | None = None
+        for _ in range(80):
+            sim.run(seconds=3)
+            looking = sim.start(look, role="admin")
+            sim.run(seconds=2)
+            if closed_with is None and looking not in sim.running and looking.error is None and looking.result:
+                closed_with = wal_ids(sim.memory)
+        sim.heal()
+        sim.run(minutes=10)
+        assert closed_with in (None, wal_ids(sim.memory))
+        looking = sim.start(look, role="admin")
+        sim.run(minutes=1)
+        if alive.has_ended and alive.error is None:
+            assert looking.result
