@@ -4,25 +4,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructType
 
-from shale_spark.arrow import in_batches
+from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
-from shale_spark.source.filters import KeySet, push_filters
+from shale_spark.source.filters import push_filters
 from shale_spark.source.options import ReadOptions
 from shale_spark.source.plan import ReadPlan
 from shale_spark.source.planning import plan_read
-from shale_spark.source.reading import read_rows
 from shale_spark.tasks import run_async
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 NAME = "shale"
-_ROWS_MAX = 64 * 1024
-_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ShaleDataSource(DataSource):
@@ -56,29 +51,21 @@ class Reader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._wanted = KeySet(options.key_range)
-        if options.keys is not None:
-            self._wanted = self._wanted.among(options.keys)
+        self._wanted = wanted_keys(options)
         self._columns()
 
     def partitions(self) -> Sequence[InputPartition]:
         """One per task; called in the driver, each time a query is planned."""
-        plans = run_async(lambda env: plan_read(self._options, self._wanted, env))
-        return [PlannedPartition(plan) for plan in plans] or [InputPartition(None)]
+        planned = run_async(lambda env: plan_read(self._options, self._wanted, env))
+        return [PlannedPartition(plan) for plan in planned.plans] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one partition; called in a task."""
-        if not isinstance(partition, PlannedPartition):
-            return
-        columns = self._columns()
-        for rows in read_rows(partition.plan):
-            for part in in_batches(rows, rows_max=_ROWS_MAX, bytes_max=_BYTES_MAX):
-                yield columns.batch(part)
+        if isinstance(partition, PlannedPartition):
+            yield from batches(partition.plan, self._columns())
 
     def _columns(self) -> Columns:
-        options = self._options
-        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
-        return Columns.of(schema, options.codec(), options.value_format, options.on_bad)
+        return columns_of(self._schema, self._options)
 
 
 class FilteringReader(Reader):

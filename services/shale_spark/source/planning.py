@@ -1,5 +1,6 @@
 """Plans a read: takes a snapshot, looks into block indexes, and hands every task its part."""
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -15,7 +16,7 @@ from shale.types import KeyRange, SstView
 from shale_compactor.execution.subcompactions import Anchor, sample_anchors
 from shale_spark.source.filters import KeySet
 from shale_spark.source.options import ReadOptions
-from shale_spark.source.plan import ReadPlan, plan_key_sets, trim_manifest, views_in
+from shale_spark.source.plan import Lease, ReadPlan, plan_key_sets, trim_manifest, views_in
 from shale_spark.source.snapshot import Snapshot, take_snapshot
 from shale_spark.source.tail import replay_few, rows_of
 
@@ -25,8 +26,22 @@ _SMALL_SHARE = 8
 """An SST with less than this part of what a task reads is never cut, so its index need not be read."""
 
 
-async def plan_read(options: ReadOptions, wanted: KeySet, env: Env) -> list[ReadPlan]:
-    """One plan per task, in the order of their keys; none if there is nothing to read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRead:
+    """One plan per task, in the order of their keys; none if there is nothing to read."""
+
+    lease: Lease
+    plans: tuple[ReadPlan, ...]
+
+
+async def plan_read(options: ReadOptions, wanted: KeySet, env: Env, *, is_shared: bool = True) -> PlannedRead:
+    """Plan a read of the keys that are wanted.
+
+    Args:
+        options: of the read.
+        wanted: which keys.
+        env: the outside world.
+        is_shared: see ``take_snapshot``.
 
     Raises:
         LatestRecordMissing, InvalidDbState, CheckpointMissing: see ``take_snapshot``.
@@ -35,26 +50,27 @@ async def plan_read(options: ReadOptions, wanted: KeySet, env: Env) -> list[Read
     stores = options.where.connect(env, Metrics(), component="pipeline")
     try:
         try:
-            return await _plan(options, wanted, stores, env)
+            return await _plan(options, wanted, stores, env, is_shared=is_shared)
         except WalTruncated:
             if options.checkpoint is not None:
                 raise
             # The database was flushed, and its WAL collected, after the snapshot was taken: a newer one has it all.
-            return await _plan(options, wanted, stores, env)
+            return await _plan(options, wanted, stores, env, is_shared=is_shared)
     finally:
         await stores.aclose()
 
 
-async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env) -> list[ReadPlan]:
+async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, *, is_shared: bool) -> PlannedRead:
     snapshot = await take_snapshot(
         stores,
         options.where,
         env,
         checkpoint_id=options.checkpoint,
         lifetime_ms=round(options.lifetime_s * 1000),
+        is_shared=is_shared,
     )
     if wanted.is_empty:
-        return []
+        return PlannedRead(lease=snapshot.lease, plans=())
     anchors = [] if wanted.keys is not None else await _anchors(options, wanted.key_range, snapshot, stores, env)
     sets = plan_key_sets(anchors, wanted, options.partition_bytes)
     newer = None
@@ -63,7 +79,7 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env) 
         newer = await replay_few(
             stores, options.where, snapshot.wal, min_seq=min_seq, bytes_max=options.tail_bytes, env=env
         )
-    return [
+    plans = [
         ReadPlan(
             where=options.where,
             manifest_bytes=trim_manifest(snapshot.manifest, keys.hull),
@@ -76,6 +92,7 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env) 
         )
         for keys in sets
     ]
+    return PlannedRead(lease=snapshot.lease, plans=tuple(plans))
 
 
 async def _anchors(

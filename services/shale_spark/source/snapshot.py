@@ -25,7 +25,9 @@ from shale.types import Checkpoint, Manifest
 from shale_spark.source.plan import Lease, WalSpan
 
 NAME = "shale-spark-read"
-"""What checkpoints for queries are called."""
+"""What checkpoints are called that queries share."""
+OWN_NAME = "shale-spark-export"
+"""What checkpoints are called that belong to one piece of work, which deletes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,17 @@ async def open_manifest(stores: Stores, where: Where, env: Env) -> StoredManifes
 
 
 async def take_snapshot(
-    stores: Stores, where: Where, env: Env, *, checkpoint_id: UUID | None, lifetime_ms: int
+    stores: Stores, where: Where, env: Env, *, checkpoint_id: UUID | None, lifetime_ms: int, is_shared: bool = True
 ) -> Snapshot:
     """The state of a checkpoint, or without one the newest state under a checkpoint that lives for ``lifetime_ms``.
 
     The newest state includes what the WAL holds now; a checkpoint that was given includes what it was made of.
+
+    Args:
+        stores, where, env: the database, and the outside world.
+        checkpoint_id: what to read.
+        lifetime_ms: of a checkpoint that is made here.
+        is_shared: whether that may be the checkpoint of an earlier query; nobody may delete it then.
 
     Raises:
         CheckpointMissing: it is not listed, or has expired.
@@ -80,9 +88,10 @@ async def take_snapshot(
         manifest = await _version(stored, checkpoint)
         lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s)
         return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, manifest.next_wal_sst_id - 1))
-    checkpoint = await _shared_checkpoint(stored, env, lifetime_ms) or await create_checkpoint(
-        stored, env, lifetime_ms=lifetime_ms, name=NAME
-    )
+    if is_shared:
+        checkpoint = await _shared_checkpoint(stored, env, lifetime_ms)
+    else:
+        checkpoint = await create_checkpoint(stored, env, lifetime_ms=lifetime_ms, name=OWN_NAME)
     manifest = await _version(stored, checkpoint)
     wal = WalStore(stores.wal if stores.wal is not None else stores.main, where.root, env)
     last_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id)
@@ -108,8 +117,14 @@ def place_of(where: Where) -> str:
     return f"{store.rstrip('/')}/{where.root}"
 
 
-async def _shared_checkpoint(stored: StoredManifest, env: Env, lifetime_ms: int) -> Checkpoint | None:
-    """The checkpoint of an earlier query, if the database has not changed since: renewed, if need be."""
+async def _shared_checkpoint(stored: StoredManifest, env: Env, lifetime_ms: int) -> Checkpoint:
+    """The checkpoint of an earlier query, renewed if need be, or a new one if the database has changed since."""
+    return await _reused_checkpoint(stored, env, lifetime_ms) or await create_checkpoint(
+        stored, env, lifetime_ms=lifetime_ms, name=NAME
+    )
+
+
+async def _reused_checkpoint(stored: StoredManifest, env: Env, lifetime_ms: int) -> Checkpoint | None:
     now_ms = env.clock.now_ms()
     ours = [each for each in list_checkpoints(stored.value, NAME) if not each.is_expired(now_ms) and each.expire_s]
     newest = max(ours, key=lambda each: each.manifest_id, default=None)

@@ -78,7 +78,7 @@ def test_every_row_once(seed: int) -> None:
             filters = [each if isinstance(each, StringStartsWith) else _as_text(each) for each in filters]
         wanted, left = push_filters(filters, KeySet(options.key_range), key_is_text=is_text)
         assert left == []
-        plans = await plan_read(options, wanted, database.env)
+        plans = (await plan_read(options, wanted, database.env)).plans
         expected = [
             entry
             for key, entry in database.live().items()
@@ -105,7 +105,7 @@ def test_tasks_are_about_as_large_as_asked_for() -> None:
     async def story() -> None:
         await database.fill(3000, value_bytes=100, in_wal=False)
         options = ReadOptions(where=database.where, partition_bytes=16_000)
-        plans = await plan_read(options, KeySet(), database.env)
+        plans = (await plan_read(options, KeySet(), database.env)).plans
         assert len(plans) >= 8
         sizes = [sum(len(entry.value) for entry in await entries_of([plan], database.env)) for plan in plans]
         assert max(sizes) < 2 * sum(sizes) / len(sizes) + 4000
@@ -120,8 +120,8 @@ def test_a_plan_is_small() -> None:
     async def story() -> None:
         await database.fill(3000, value_bytes=100, in_wal=False)
         options = ReadOptions(where=database.where, partition_bytes=4000)
-        plans = await plan_read(options, KeySet(), database.env)
-        (whole,) = await plan_read(replace(options, partition_bytes=1 << 30), KeySet(), database.env)
+        plans = (await plan_read(options, KeySet(), database.env)).plans
+        (whole,) = (await plan_read(replace(options, partition_bytes=1 << 30), KeySet(), database.env)).plans
         assert max(len(plan.manifest.ssts()) for plan in plans) < len(whole.manifest.ssts())
         assert max(len(plan.encode()) for plan in plans) < 4000
 
@@ -136,7 +136,8 @@ def test_single_keys_are_looked_up_and_not_scanned() -> None:
         await database.fill(900)
         live = database.live()
         keys = [*list(live)[::7], b"absent"]
-        plans = await plan_read(ReadOptions(where=database.where), KeySet().among(keys), database.env)
+        wanted = KeySet().among(keys)
+        plans = (await plan_read(ReadOptions(where=database.where), wanted, database.env)).plans
         assert [plan.lookups for plan in plans] == [tuple(sorted(keys))]
         found: list[Entry] = await entries_of(plans, database.env)
         assert found == [live[key] for key in sorted(keys) if key in live]

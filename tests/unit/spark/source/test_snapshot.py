@@ -41,8 +41,8 @@ async def stored_in(database: Database) -> StoredManifest:
     return await ManifestStore(database.store, "db", database.env).load()
 
 
-async def plans_of(database: Database, **options: Any) -> list[ReadPlan]:
-    return await plan_read(ReadOptions(where=database.where, **options), KeySet(), database.env)
+async def plans_of(database: Database, **options: Any) -> tuple[ReadPlan, ...]:
+    return (await plan_read(ReadOptions(where=database.where, **options), KeySet(), database.env)).plans
 
 
 def test_queries_share_a_checkpoint_while_nothing_changes() -> None:

@@ -1,0 +1,179 @@
+"""A database, or a part of it, as files or as a table that other tools read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Observation
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
+
+from shale.engine.where import Where
+from shale.errors import InvalidRequestError, ShaleError
+from shale.types import EVERYTHING, KeyRange
+from shale_spark.codecs import OnBad
+from shale_spark.failures import translated
+from shale_spark.source.frame import snapshot
+from shale_spark.source.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MODES = ("error", "overwrite", "append")
+_JARS = {
+    "delta": (
+        "io.delta:delta-spark_2.13",
+        "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    ),
+    "iceberg": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
+        "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog",
+    ),
+}
+"""Formats that Spark does not bring: the package, and the properties that it needs."""
+
+
+class ExportIncomplete(ShaleError):
+    """What was written is not what was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What an export wrote.  ``rows`` were counted while they were written and again in the target."""
+
+    rows: int
+    target: str
+    format: str
+
+
+def export(
+    spark: "SparkSession",
+    where: Where,
+    target: str,
+    *,
+    format: str = "parquet",  # noqa: A002 - Spark's name
+    key_range: KeyRange = EVERYTHING,
+    prefix: bytes | None = None,
+    checkpoint: UUID | None = None,
+    schema: StructType | str | None = None,
+    value_format: str = "binary",
+    avro_schema: str | None = None,
+    on_bad: OnBad = OnBad.FAILFAST,
+    merge_operator: str | None = None,
+    partition_by: Sequence[str] = (),
+    mode: str = "error",
+    options: Mapping[str, str] | None = None,
+) -> ExportResult:
+    """Write one state of a database, and count what arrived.  Blocks; call it from a thread without an event loop.
+
+    Args:
+        spark: a classic session or one over Connect.
+        where: the database.
+        target: a folder or URL that Spark can write; for Iceberg the name of a table, ``catalog.database.table``.
+        format: ``parquet``, ``orc``, ``json``, ``delta``, ``iceberg``, or whatever else Spark can write.
+        key_range, prefix: which keys.
+        checkpoint: which state; by default the newest, with what the WAL holds.
+        schema: the columns, by default ``key``, ``value``, ``seq``, ``create_ts`` and ``expire_ts``.
+        value_format, avro_schema, on_bad, merge_operator: see ``ReadOptions``.
+        partition_by: columns whose values become folders, or partitions of the table.
+        mode: ``error`` if something is there, ``overwrite``, or ``append``.
+        options: of Spark's writer, for example ``compression``.
+
+    Raises:
+        InvalidRequestError: impossible arguments; Spark does not know the format; something is there already.
+        LatestRecordMissing, InvalidDbState, CheckpointMissing: there is nothing to read.
+        ExportIncomplete: the target does not hold as many rows as were read.
+    """
+    if mode not in MODES:
+        raise InvalidRequestError(f"mode {mode!r} is none of {', '.join(MODES)}")
+    read = ReadOptions(
+        where=where,
+        checkpoint=checkpoint,
+        key_range=key_range if prefix is None else key_range.intersect(KeyRange.with_prefix(prefix)),
+        prefix=prefix,
+        value_format=value_format,
+        avro_schema=avro_schema,
+        on_bad=on_bad,
+        merge_operator=merge_operator,
+    )
+    try:
+        with snapshot(spark, read, schema) as frame:
+            _check_columns(frame, partition_by)
+            before = _count(spark, target, format) if mode == "append" else 0
+            observation = Observation("shale-export")
+            counted = frame.observe(observation, sql.count(sql.lit(1)).alias("rows"))
+            _write(counted, target, format, partition_by=partition_by, mode=mode, options=options or {})
+            rows = int(observation.get["rows"])
+            found = _count(spark, target, format) - before
+    except PySparkException as error:
+        raise _explained(error, format, target) from error
+    if found != rows:
+        raise ExportIncomplete(f"{target}: {rows} rows were read from the database, and {found} arrived")
+    return ExportResult(rows=rows, target=target, format=format)
+
+
+def _check_columns(frame: "DataFrame", partition_by: Sequence[str]) -> None:
+    unknown = [name for name in partition_by if name not in frame.columns]
+    if unknown:
+        raise InvalidRequestError(f"partition_by: there is no column {unknown[0]!r}, but {', '.join(frame.columns)}")
+
+
+def _is_table(format_: str, target: str) -> bool:
+    return format_ == "iceberg" and "/" not in target
+
+
+def _write(
+    frame: "DataFrame",
+    target: str,
+    format_: str,
+    *,
+    partition_by: Sequence[str],
+    mode: str,
+    options: Mapping[str, str],
+) -> None:
+    if not _is_table(format_, target):
+        writer = frame.write.format(format_).mode(mode).options(**dict(options))
+        (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
+        return
+    table = frame.writeTo(target).using(format_).options(**dict(options))
+    if partition_by:
+        first, *more = (sql.col(name) for name in partition_by)
+        table = table.partitionedBy(first, *more)
+    match mode:
+        case "append":
+            table.append()
+        case "overwrite":
+            table.createOrReplace()
+        case _:
+            table.create()
+
+
+def _count(spark: "SparkSession", target: str, format_: str) -> int:
+    """The rows of the target; none if it is not there."""
+    try:
+        found: Any = spark.table(target) if _is_table(format_, target) else spark.read.format(format_).load(target)
+        return int(found.count())
+    except PySparkException as error:
+        if error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+            return 0
+        raise
+
+
+def _explained(error: PySparkException, format_: str, target: str) -> ShaleError:
+    match error.getCondition():
+        case "DATA_SOURCE_NOT_FOUND" if format_ in _JARS:
+            package, *properties = _JARS[format_]
+            needed = " ".join(f"--conf {each}" for each in properties)
+            return InvalidRequestError(
+                f"format {format_} needs the package {package} in the version for this Spark: "
+                f"--conf spark.jars.packages={package}:<version> {needed}"
+            )
+        case "DATA_SOURCE_NOT_FOUND":
+            return InvalidRequestError(f"this Spark does not know the format {format_!r}")
+        case "PATH_ALREADY_EXISTS" | "TABLE_OR_VIEW_ALREADY_EXISTS":
+            return InvalidRequestError(f"{target}: something is there already: choose mode overwrite or append")
+    return translated(error)
