@@ -3,9 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StringType, StructType
 
+from shale.errors import InvalidRequestError
+from shale_spark.changes.columns import changes_schema
+from shale_spark.changes.options import ChangesOptions, is_changes
 from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
 from shale_spark.source.filters import push_filters
@@ -30,6 +40,8 @@ class ShaleDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns, where nobody names them."""
+        if is_changes(self.options):
+            return changes_schema(ChangesOptions.parse(self.options).value_format)
         return default_schema(ReadOptions.parse(self.options).value_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -37,6 +49,15 @@ class ShaleDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         # Spark calls `pushFilters` of whoever has it, and fails if its own setting does not allow that.
         return (FilteringReader if options.pushdown else Reader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the interface's name
+        """Changes as they are written (docs/spark_changes.md)."""
+        options = ChangesOptions.parse(self.options)
+        try:
+            from shale_spark.changes.reader import ChangesReader
+        except ImportError as error:
+            raise InvalidRequestError("streams of changes need pyspark 4.2 or newer") from error
+        return ChangesReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's names
         """Rows through a writer daemon, or a new database (docs/spark_load.md)."""

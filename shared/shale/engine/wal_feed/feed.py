@@ -77,6 +77,10 @@ class WalFeed:
             seq = last_l0_seq
         return FeedOffset(last_id, seq, start.is_inside and last_id == start.wal_id)
 
+    async def frontier_id(self) -> int:
+        """The last file there is now."""
+        return (await find_frontier(self._wal, self._manifests)).wal_id
+
     async def plan(
         self, start: FeedOffset, end: FeedOffset, *, part_bytes: int = PART_BYTES, parts_max: int = PARTS_MAX
     ) -> tuple[FeedPart, ...]:

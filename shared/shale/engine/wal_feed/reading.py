@@ -1,6 +1,6 @@
 """The changes of one part of the WAL: what a task does that was given a ``FeedPart``."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from enum import StrEnum
 
 import numpy as np
@@ -25,7 +25,7 @@ HOW_TO_GO_ON = 'begin again with start="earliest", or go on without them with on
 
 async def read_part(
     wal: WalStore, part: FeedPart, env: Env, *, on_gap: OnGap = OnGap.FAIL
-) -> AsyncIterator[tuple[int, Rows]]:
+) -> AsyncGenerator[tuple[int, Rows], None]:
     """Give the changes of each file that has some, with its id: by ascending seq, and by key within a commit.
 
     Raises:

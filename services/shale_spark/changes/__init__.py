@@ -1,0 +1,1 @@
+"""``spark.readStream.format("shale")``: the changes of a database as they are written."""

@@ -1,0 +1,144 @@
+"""The stream reader of the data source ``shale``.
+
+Exactly once is Spark's part: it stores the end of a batch before it asks for the batch, and asks for the same one again
+after a failure.  Ours is that two offsets always mean the same changes in the same order: WAL files never change, and
+a batch of which one is missing fails.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from anyio.from_thread import start_blocking_portal
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from shale.engine.wal_feed.offset import FeedOffset
+from shale.engine.wal_feed.plan import FeedPart
+from shale.engine.wal_feed.reading import read_part
+from shale.env import Env
+from shale.kernels.rows import Rows
+from shale.protocol.wal_store import WalStore
+from shale.telemetry.metrics import Metrics
+from shale_spark.arrow import in_batches
+from shale_spark.changes.columns import ChangeColumns
+from shale_spark.changes.follower import Follower
+from shale_spark.changes.options import ChangesOptions
+from shale_spark.tasks import prepare_process
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS_MAX = 64 * 1024
+_BYTES_MAX = 16 * 1024 * 1024
+
+
+class PlannedPart(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: FeedPart) -> None:
+        super().__init__((part.first_id, part.last_id, part.after_seq, part.is_inside))
+
+    @property
+    def part(self) -> FeedPart:
+        """The plan again."""
+        return FeedPart(*self.value)
+
+
+class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in a process beside the driver, and reads their parts in tasks."""
+
+    def __init__(self, options: ChangesOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._follower: Follower | None = None
+        self._last_id: int | None = None
+        self._columns()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_follower": None}  # tasks only read
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the interface's name
+        """Where a new query begins."""
+        return self._following().begin().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much one batch takes."""
+        return ReadAllAvailable() if self._options.max_files is None else ReadMaxFiles(self._options.max_files)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends; called once everything up to ``start`` has been processed."""
+        begun = FeedOffset.from_json(start)
+        follower = self._following()
+        follower.keep(begun)
+        max_files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        if self._last_id is not None:
+            left = max(0, self._last_id - begun.wal_id)
+            max_files = left if max_files is None else min(left, max_files)
+        return follower.end(begun, max_files).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on what is written is not for this query."""
+        self._last_id = self._following().frontier_id()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The parts of a batch, in the order of their changes."""
+        parts = self._following().plan(FeedOffset.from_json(start), FeedOffset.from_json(end))
+        return [PlannedPart(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of one part; called in a task."""
+        assert isinstance(partition, PlannedPart)
+        columns = self._columns()
+        for wal_id, rows in _read(self._options, partition.part):
+            for piece in in_batches(rows, rows_max=_ROWS_MAX, bytes_max=_BYTES_MAX):
+                yield columns.batch(wal_id, piece)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything up to here was processed."""
+        self._following().keep(FeedOffset.from_json(end))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.close()
+
+    def _following(self) -> Follower:
+        if self._follower is None:
+            self._follower = Follower(self._options)
+        return self._follower
+
+    def _columns(self) -> ChangeColumns:
+        options = self._options
+        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
+        return ChangeColumns.of(schema, options.codec(), options.value_format, options.on_bad)
+
+
+def _read(options: ChangesOptions, part: FeedPart) -> Iterator[tuple[int, Rows]]:
+    """The changes of a part, file by file, for a thread without an event loop."""
+    prepare_process()
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(_opened(options, part)) as files,
+    ):
+
+        async def following() -> tuple[int, Rows] | None:
+            return await anext(files, None)
+
+        while (file := portal.call(following)) is not None:
+            yield file
+
+
+@asynccontextmanager
+async def _opened(options: ChangesOptions, part: FeedPart) -> AsyncIterator[AsyncIterator[tuple[int, Rows]]]:
+    env = Env.system()
+    stores = options.where.connect(env, Metrics(), component="pipeline")
+    try:
+        wal = WalStore(stores.wal or stores.main, options.where.root, env)
+        async with aclosing(read_part(wal, part, env, on_gap=options.on_gap)) as files:
+            yield files
+    finally:
+        await stores.aclose()
