@@ -1,10 +1,12 @@
 """A database, or a part of it, as files or as a table that other tools read."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as sql
@@ -35,6 +37,7 @@ _JARS = {
     ),
 }
 """Formats that Spark does not bring: the package, and the properties that it needs."""
+_CONDITION = re.compile(r"\[([A-Z][A-Z_]+)[].]")
 
 
 class ExportIncomplete(ShaleError):
@@ -109,7 +112,7 @@ def export(
             _write(counted, target, format, partition_by=partition_by, mode=mode, options=options or {})
             rows = int(observation.get["rows"])
             found = _count(spark, target, format) - before
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _explained(error, format, target) from error
     if found != rows:
         raise ExportIncomplete(f"{target}: {rows} rows were read from the database, and {found} arrived")
@@ -158,13 +161,19 @@ def _count(spark: "SparkSession", target: str, format_: str) -> int:
         found: Any = spark.table(target) if _is_table(format_, target) else spark.read.format(format_).load(target)
         return int(found.count())
     except PySparkException as error:
-        if error.getCondition() in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+        if _condition(error) in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             return 0
         raise
 
 
-def _explained(error: PySparkException, format_: str, target: str) -> ShaleError:
-    match error.getCondition():
+def _condition(error: Exception) -> str | None:
+    """What Spark calls the problem; errors that PySpark does not know by class have it in their text only."""
+    found = _CONDITION.search(str(error))
+    return found[1] if found is not None else None
+
+
+def _explained(error: Exception, format_: str, target: str) -> ShaleError:
+    match _condition(error):
         case "DATA_SOURCE_NOT_FOUND" if format_ in _JARS:
             package, *properties = _JARS[format_]
             needed = " ".join(f"--conf {each}" for each in properties)
