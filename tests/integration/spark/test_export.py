@@ -1,0 +1,77 @@
+"""Exports: counted, partitioned, and refused with a reason."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import shale
+from shale.engine.where import Where
+from shale.errors import InvalidRequestError, LatestRecordMissing
+from shale.types import KeyRange
+from shale_spark.codecs import ValueRefused
+from shale_spark.export import export
+from shale_spark.source.options import where_of
+from tests.integration.spark.test_read import names
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Where:
+    """A database of JSON values, most of them only in the WAL."""
+    place = f"file://{tmp_path_factory.mktemp('export')}/db"
+
+    async def write() -> None:
+        async with shale.Db.open(place) as db:
+            for number in range(COUNT):
+                await db.put(b"k%03d" % number, b'{"n":%d,"kind":"%s"}' % (number, b"ab"[number % 2 :][:1]))
+            await db.put(b"x", b"no JSON")
+
+    asyncio.run(write())
+    return where_of({"url": place})
+
+
+def test_parquet_with_columns_in_folders(spark: SparkSession, where: Where, tmp_path: Path) -> None:
+    """Any tool reads it; nothing of the export stays in the database."""
+    target = str(tmp_path / "out")
+    result = export(
+        spark,
+        where,
+        target,
+        key_range=KeyRange.half_open(None, b"x"),
+        schema="key string, n int, kind string",
+        value_format="json",
+        partition_by=["kind"],
+    )
+    assert result.rows == COUNT
+    assert {path.name for path in Path(target).iterdir() if path.is_dir()} == {"kind=a", "kind=b"}
+    found = spark.read.parquet(target)
+    assert found.count() == COUNT
+    assert found.agg({"n": "sum"}).collect()[0][0] == sum(range(COUNT))
+    assert names(f"{where.store}/{where.root}") == []
+
+
+def test_what_is_there_is_not_touched_unless_asked(spark: SparkSession, where: Where, tmp_path: Path) -> None:
+    """And what is appended is counted apart."""
+    target = str(tmp_path / "out")
+    for mode in ("error", "append", "overwrite"):
+        assert export(spark, where, target, prefix=b"k00", mode=mode).rows == 10
+    assert spark.read.parquet(target).count() == 10
+    with pytest.raises(InvalidRequestError, match="something is there already"):
+        export(spark, where, target, prefix=b"k00")
+
+
+def test_what_cannot_be_exported_is_said(spark: SparkSession, where: Where, tmp_path: Path) -> None:
+    """Errors are ours, and name what is missing."""
+    target = str(tmp_path / "out")
+    with pytest.raises(InvalidRequestError, match=r"delta needs the package io.delta:delta-spark_2.13"):
+        export(spark, where, target, format="delta")
+    with pytest.raises(InvalidRequestError, match="no column 'colour'"):
+        export(spark, where, target, partition_by=["colour"])
+    with pytest.raises(ValueRefused, match="key b'x' is not json"):
+        export(spark, where, target, schema="key binary, n int", value_format="json")
+    with pytest.raises(LatestRecordMissing, match="/nowhere: no manifest"):
+        export(spark, where_of({"store": f"file://{tmp_path}", "path": "nowhere"}), target)
+    assert not Path(target).exists() or not list(Path(target).glob("*.parquet"))
