@@ -62,3 +62,16 @@ def test_a_part_travels_to_its_task() -> None:
 
     part = FeedPart(3, 9, 17, is_inside=True)
     assert pickle.loads(pickle.dumps(PlannedPart(part))).part == part
+
+
+def test_a_stream_needs_a_beginning() -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql.types import StructType
+
+    from shale_spark.source.data_source import ShaleDataSource
+
+    source = ShaleDataSource(URL)
+    assert "wal_id" not in source.schema()
+    with pytest.raises(InvalidRequestError, match=r'option\("changes"'):
+        source.streamReader(StructType())
+    assert ShaleDataSource({**URL, "changes": "latest"}).schema().endswith("op string, wal_id bigint")
