@@ -126,7 +126,7 @@ def test_a_load_without_fence_never_ends_a_writer(seed: int) -> None:
         sim.watch(DatabaseRules(sim, "db"))
         model = RowModel()
         busy = sim.start(writer, "w", role="writer", model=model, rounds=60, pause_s=sim.rng.choice((1.0, 20.0)))
-        sim.at(1, lambda: sim.start(loader, "load", role="writer", model=model, rounds=60, pause_s=20.0, fence=False))
+        sim.at(1, lambda: sim.start(loader, "load", role="writer", model=model, rounds=25, pause_s=40.0, fence=False))
         sim.run(hours=2)
         assert busy.error is None
         model.check(final_rows(sim))

@@ -81,7 +81,7 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
     """
     request = load_request(where, **arguments)
     spark = df.sparkSession
-    chosen = chosen_columns(df, request.columns, has_codec=request.codec is not None)
+    chosen = chosen_columns(df, request.columns, request.codec)
     with held_target(request.where, mode=request.mode, fence=request.fence) as target:
         ids = Env.system().ids
         tag = f"shale.load.{ids.ulid()}"

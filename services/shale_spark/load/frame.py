@@ -7,6 +7,7 @@ an SST.  ``RowStream`` checks it all the same.
 from typing import TYPE_CHECKING
 
 from shale.errors import InvalidRequestError
+from shale_spark.codecs import ValueCodec
 from shale_spark.load.request import Columns
 from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE
 
@@ -17,13 +18,14 @@ _ORDER = "shale_order"
 REASON = "reason"
 
 
-def chosen_columns(df: "DataFrame", columns: Columns, *, has_codec: bool) -> "DataFrame":
+def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) -> "DataFrame":
     """The columns that tasks get, and ``_ORDER`` where rows of one key are to be chosen from.
 
     Raises:
         InvalidRequestError: a column is missing or of a type that is not understood.
     """
     from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import to_arrow_schema
 
     selected = [_binary(df, columns.key).alias(KEY)]
     if columns.expire_at is not None:
@@ -31,7 +33,7 @@ def chosen_columns(df: "DataFrame", columns: Columns, *, has_codec: bool) -> "Da
     if columns.order_by is not None:
         _type(df, columns.order_by)
         selected.append(f.col(_quoted(columns.order_by)).alias(_ORDER))
-    if not has_codec:
+    if codec is None:
         return df.select(*selected, _binary(df, columns.values[0]).alias(VALUE))
     named = {columns.key, columns.expire_at, columns.order_by}
     values = columns.values or tuple(name for name in df.columns if name not in named)
@@ -39,7 +41,9 @@ def chosen_columns(df: "DataFrame", columns: Columns, *, has_codec: bool) -> "Da
         _type(df, name)
     if not values:
         raise InvalidRequestError("there is no column that could make a value")
-    return df.select(*selected, *(f.col(_quoted(name)) for name in values))
+    taken = [f.col(_quoted(name)) for name in values]
+    codec.check(to_arrow_schema(df.select(*taken).schema, timezone="UTC"))
+    return df.select(*selected, *taken)
 
 
 def in_key_order(chosen: "DataFrame", partitions: int) -> "DataFrame":
