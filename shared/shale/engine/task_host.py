@@ -32,7 +32,8 @@ class TaskHost:
 
         Args:
             on_failure: called at once when a task of the group ends with an error, which ends them all; the handle
-                marks itself as failed then.
+                marks itself as failed then, and whoever uses it is told.  A handle that is dropped without being
+                closed is therefore no error that nobody heard of.
         """
         ready = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._hold(ready, on_failure), name=self._name)
@@ -58,9 +59,9 @@ class TaskHost:
                 await self._stop.wait()
                 group.cancel_scope.cancel()
         except BaseExceptionGroup as errors:
-            if on_failure is not None:
-                on_failure(first_error(errors))
-            raise
+            if on_failure is None:
+                raise
+            on_failure(first_error(errors))
 
 
 def first_error(errors: BaseException) -> BaseException:
