@@ -16,6 +16,7 @@ from pyspark.sql.types import StringType, StructType
 from shale.errors import InvalidRequestError
 from shale_spark.changes.columns import changes_schema
 from shale_spark.changes.options import ChangesOptions, is_changes
+from shale_spark.one_line import one_line
 from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
 from shale_spark.source.filters import push_filters
@@ -38,18 +39,21 @@ class ShaleDataSource(DataSource):
         """What ``format`` calls it."""
         return NAME
 
+    @one_line()
     def schema(self) -> str:
         """The columns, where nobody names them."""
         if is_changes(self.options):
             return changes_schema(ChangesOptions.parse(self.options).value_format)
         return default_schema(ReadOptions.parse(self.options).value_format)
 
+    @one_line()
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         options = ReadOptions.parse(self.options)
         # Spark calls `pushFilters` of whoever has it, and fails if its own setting does not allow that.
         return (FilteringReader if options.pushdown else Reader)(options, schema)
 
+    @one_line()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the interface's name
         """Changes as they are written (docs/spark_changes.md)."""
         options = ChangesOptions.parse(self.options)
@@ -59,6 +63,7 @@ class ShaleDataSource(DataSource):
             raise InvalidRequestError("streams of changes need pyspark 4.2 or newer") from error
         return ChangesReader(options, schema)
 
+    @one_line()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002 - Spark's names
         """Rows through a writer daemon, or a new database (docs/spark_load.md)."""
         from shale_spark.load.data_source import make_writer
@@ -75,6 +80,7 @@ class Reader(DataSourceReader):
         self._wanted = wanted_keys(options)
         self._columns()
 
+    @one_line()
     def partitions(self) -> Sequence[InputPartition]:
         """One per task; called in the driver, each time a query is planned."""
         planned = run_async(lambda env: plan_read(self._options, self._wanted, env))
@@ -83,7 +89,8 @@ class Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one partition; called in a task."""
         if isinstance(partition, PlannedPartition):
-            yield from batches(partition.plan, self._columns())
+            with one_line():
+                yield from batches(partition.plan, self._columns())
 
     def _columns(self) -> Columns:
         return columns_of(self._schema, self._options)

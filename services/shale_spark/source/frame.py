@@ -16,6 +16,7 @@ from shale.errors import InvalidRequestError, ShaleError
 from shale.protocol.checkpoints import release_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.telemetry.metrics import Metrics
+from shale_spark.one_line import one_line
 from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
 from shale_spark.source.options import ReadOptions
@@ -77,7 +78,8 @@ def _frame(spark: "SparkSession", plans: tuple[bytes, ...], schema: StructType, 
     def read(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from batches(ReadPlan.decode(plans[number]), columns)
+                with one_line():
+                    yield from batches(ReadPlan.decode(plans[number]), columns)
 
     return spark.range(0, len(plans), 1, len(plans)).mapInArrow(read, schema)
 

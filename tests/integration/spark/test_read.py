@@ -118,6 +118,13 @@ def test_pushdown_reads_only_what_filters_ask_for(reader: DataFrameReader) -> No
     assert keys(chosen) == [key(7), key(8)]
 
 
+def test_spark_still_mixes_up_the_filters_of_one_frame(reader: DataFrameReader) -> None:
+    """Why ``pushdown`` is off by default: once this fails, it need not be any more (docs/spark_read.md)."""
+    frame = reader.option("pushdown", "true").schema("key binary").load()
+    assert keys(frame.filter(sql.col("key") == key(7))) == [key(7)]
+    assert keys(frame) == [key(7)]
+
+
 def plan_of(frame: DataFrame) -> str:
     """Spark's physical plan as text."""
     return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[attr-defined]
@@ -148,6 +155,7 @@ def test_bad_values_are_named_or_kept(reader: DataFrameReader, spark: SparkSessi
     with pytest.raises(PySparkException) as caught:
         base.schema("n bigint").load().collect()
     assert str(translated(caught.value)).startswith("the value of key b'bad' is not json of this schema")
+    assert "the value of key b'bad'" in str(caught.value).splitlines()[1]
     found = base.option("mode", "permissive").schema("key binary, n bigint, _corrupt_record binary").load().collect()
     assert sorted((bytes(row[0]), row[1], row[2] and bytes(row[2])) for row in found) == [
         (b"bad", None, b"{"),
@@ -210,6 +218,7 @@ def test_what_is_wrong_is_said_in_one_line(
     with pytest.raises(PySparkException) as caught:
         spark.read.format("shale").options(**given).load().collect()
     assert message in str(translated(caught.value))
+    assert "Traceback" not in str(caught.value)
 
 
 def names(place: str) -> list[Any]:
