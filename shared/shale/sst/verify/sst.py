@@ -26,18 +26,18 @@ from shale.store.port import Buffer, ObjectStore
 from shale.types import Sst
 
 _TRAILER_TAIL = TRAILER_SIZE + 4
-_GONE = "the object is gone, and a manifest still names it"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstVerdict:
-    """What was found.  ``totals`` is of the rows that could be read; ``read_bytes`` of the object, 0 if it is gone."""
+    """What was found.  ``totals`` is of the rows that could be read; ``is_gone``: there is no such object."""
 
     path: str
     findings: tuple[Finding, ...]
     totals: RowTotals
     read_bytes: int = 0
+    is_gone: bool = False
 
     @property
     def is_sound(self) -> bool:
@@ -57,40 +57,46 @@ async def verify_sst(
     """
     meta = await store.head(path)
     if meta is None:
-        return _without_rows(path, Finding(path, _GONE))
+        return _gone(path)
     size, data_len = meta.size, sst.info.data_len
     if data_len + _TRAILER_TAIL > size:
         return _without_rows(path, Finding(path, f"it has {size} bytes, the manifest knows of {data_len} of data"))
     tail = await store.get_range(path, data_len, size)
     if tail is None:
-        return _without_rows(path, Finding(path, _GONE))
+        return _gone(path)
     findings = await env.cpu.run(partial(_check_tail, tail, size, sst, path))
     decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path))
     findings += problems
     if decoded is None:
         return _without_rows(path, *findings, read_bytes=len(tail))
     check = RowsCheck(sst, path, decoded, findings)
-    await _check_blocks(store, check, env)
+    if not await _check_blocks(store, check, env):
+        return _gone(path)
     check.conclude()
     return SstVerdict(path=path, findings=tuple(findings), totals=check.totals, read_bytes=size)
+
+
+def _gone(path: str) -> SstVerdict:
+    finding = Finding(path, "the object is gone, and a manifest still names it")
+    return SstVerdict(path=path, findings=(finding,), totals=RowTotals(), is_gone=True)
 
 
 def _without_rows(path: str, *findings: Finding, read_bytes: int = 0) -> SstVerdict:
     return SstVerdict(path=path, findings=findings, totals=RowTotals(), read_bytes=read_bytes)
 
 
-async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> None:
+async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
+    """Read all of them; false if the object went meanwhile."""
     offsets = check.meta.index.offsets
     first, count = 0, len(check.meta.index)
     while first < count and not check.is_full:
         last = span_end(offsets, first, count, READ_AHEAD_BYTES)
         data = await store.get_range(check.path, int(offsets[first]), int(offsets[last]))
         if data is None:
-            check.findings.append(Finding(check.path, "the object went while it was read"))
-            check.is_whole = False
-            return
+            return False
         await env.cpu.run(partial(check.check, data, first, last))
         first = last
+    return True
 
 
 def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Finding]:

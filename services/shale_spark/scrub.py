@@ -1,0 +1,217 @@
+"""``scrub``: every object that a database needs, read to its last byte and checked, on executors.
+
+The driver reads the metadata, the tasks everything else, and only findings come back.  A checkpoint keeps what is
+checked from being collected meanwhile; what went with somebody else's checkpoint is no finding.
+"""
+
+import pickle
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from shale.admin.verify.inventory import Inventory, read_inventory
+from shale.admin.verify.orphans import Orphan
+from shale.admin.verify.parts import PartResult, VerifyPart, plan_parts, verify_part, wal_disorder
+from shale.engine.where import Where, resolve
+from shale.env import Env
+from shale.errors import CheckpointMissing, InvalidRequestError, UnavailableError
+from shale.protocol.checkpoints import create_checkpoint, release_checkpoints, renew_checkpoint
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.wal_store import WalStore
+from shale.sst.verify.finding import Finding
+from shale.telemetry.metrics import Metrics
+from shale_spark.source.options import options_of, where_of
+from shale_spark.tasks import TaskInfo, run_async, run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAME = "shale-spark-scrub"
+_LIFETIME_MS = 30 * 60 * 1000
+_RENEW_S = 5 * 60.0
+_RELEASE_S = 10.0
+_PART_BYTES = 128 * 1024**2
+_ITEMS_MAX = 32
+"""Objects per task: their part of the plan is what the manifest says of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubReport:
+    """What was checked, and what was found.
+
+    ``versions``: manifests and compactions files.  ``orphans`` are no findings: they cost space, not rows.
+    """
+
+    findings: tuple[Finding, ...]
+    orphans: tuple[Orphan, ...]
+    manifest_id: int
+    versions: int
+    ssts: int
+    wal_files: int
+    rows: int
+    read_bytes: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing was found."""
+        return not self.findings
+
+
+def scrub(
+    spark: "SparkSession", where: Where | str, *, checkpoint: UUID | str | None = None, orphans: bool = True
+) -> ScrubReport:
+    """Check a database; blocks until that is done.
+
+    Args:
+        spark: a session.
+        where: the database.
+        checkpoint: only what this one keeps.
+        orphans: look for objects that nobody refers to, too.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        CheckpointMissing: there is no such checkpoint.
+        CorruptionError: the newest manifest cannot be read.
+        UnavailableError: the store gave up.
+    """
+    place = where_of(options_of(where if isinstance(where, Where) else resolve(where)))
+    chosen = _uuid(checkpoint)
+    with _protected(place, chosen):
+        inventory = run_async(partial(_read, place, chosen))
+        parts = list(plan_parts(inventory, part_bytes=_PART_BYTES, items_max=_ITEMS_MAX))
+        results = [_decoded(data) for data in run_tasks(spark, [_plan(place, part) for part in parts], _work)]
+        report = run_async(partial(_concluded, place, chosen, inventory, results))
+    return report if orphans else replace(report, orphans=())
+
+
+def _uuid(checkpoint: UUID | str | None) -> UUID | None:
+    try:
+        return UUID(checkpoint) if isinstance(checkpoint, str) else checkpoint
+    except ValueError:
+        raise InvalidRequestError(f"checkpoint: {checkpoint!r} is not a UUID") from None
+
+
+async def _read(where: Where, checkpoint: UUID | None, env: Env) -> Inventory:
+    stores = where.connect(env, Metrics(), component="pipeline")
+    try:
+        return await read_inventory(stores.main, stores.wal, where.root, env, checkpoint=checkpoint)
+    finally:
+        await stores.aclose()
+
+
+def _plan(where: Where, part: VerifyPart) -> bytes:
+    return pickle.dumps((where, part))
+
+
+def _work(plan: bytes, _: TaskInfo) -> bytes:
+    where, part = pickle.loads(plan)  # noqa: S301 - Spark hands out what our own driver wrote
+    return pickle.dumps(run_async(partial(_verified, where, part)))
+
+
+async def _verified(where: Where, part: VerifyPart, env: Env) -> PartResult:
+    stores = where.connect(env, Metrics(), component="pipeline")
+    try:
+        return await verify_part(part, stores.main, WalStore(stores.wal or stores.main, where.root, env), env)
+    finally:
+        await stores.aclose()
+
+
+def _decoded(data: bytes) -> PartResult:
+    result = pickle.loads(data)  # noqa: S301 - our own task wrote it
+    assert isinstance(result, PartResult)
+    return result
+
+
+async def _concluded(
+    where: Where, checkpoint: UUID | None, inventory: Inventory, results: Sequence[PartResult], env: Env
+) -> ScrubReport:
+    findings = [*inventory.findings, *(finding for result in results for finding in result.findings)]
+    gone = {key for result in results for key in result.gone}
+    stores = where.connect(env, Metrics(), component="pipeline")
+    try:
+        wal = WalStore(stores.wal or stores.main, where.root, env)
+        findings += wal_disorder((seqs for result in results for seqs in result.wal), wal)
+        if gone:
+            needed = await _needed_now(where, checkpoint, env)
+            # Collected with a checkpoint of somebody else's, or behind the replay point, while we read.
+            findings = [finding for finding in findings if finding.object not in gone - needed]
+    finally:
+        await stores.aclose()
+    return ScrubReport(
+        findings=tuple(dict.fromkeys(findings)),
+        orphans=inventory.orphans,
+        manifest_id=inventory.latest_id,
+        versions=inventory.versions,
+        ssts=len(inventory.ssts),
+        wal_files=len(inventory.wal_files),
+        rows=sum(result.rows for result in results),
+        read_bytes=sum(result.read_bytes for result in results),
+    )
+
+
+async def _needed_now(where: Where, checkpoint: UUID | None, env: Env) -> set[str]:
+    """Keys of SSTs that have to be there, as things stand now; a WAL file that is missing is in its findings."""
+    again = await _read(where, checkpoint, env)
+    return {needed.path for needed in again.ssts} | {finding.object for finding in again.findings}
+
+
+@contextmanager
+def _protected(where: Where, checkpoint: UUID | None) -> Iterator[None]:
+    """Keep the newest state from being collected; a checkpoint that was named is its owner's affair."""
+    if checkpoint is not None:
+        yield
+        return
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(_opened_lease(where, Env.system())) as lease,
+    ):
+        keeping = portal.start_task_soon(lease.keep)
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            portal.call(lease.release)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """The checkpoint of one scrub."""
+
+    stored: StoredManifest
+    env: Env
+    checkpoint_id: UUID
+
+    async def keep(self) -> None:
+        """Renew it until that is cancelled.  What is collected without it is told apart at the end."""
+        while True:
+            await anyio.sleep(_RENEW_S)
+            try:
+                await self.stored.refresh()
+                await renew_checkpoint(self.stored, self.env, self.checkpoint_id, lifetime_ms=_LIFETIME_MS)
+            except UnavailableError:
+                continue  # there are several tries within a lifetime
+            except CheckpointMissing:
+                return
+
+    async def release(self) -> None:
+        """Delete it; if that takes too long it expires."""
+        with anyio.move_on_after(_RELEASE_S):
+            await self.stored.refresh()
+            await release_checkpoints(self.stored, [self.checkpoint_id])
+
+
+@asynccontextmanager
+async def _opened_lease(where: Where, env: Env) -> AsyncIterator[_Lease]:
+    stores = where.connect(env, Metrics(), component="pipeline")
+    try:
+        stored = await ManifestStore(stores.main, where.root, env).load()
+        entry = await create_checkpoint(stored, env, lifetime_ms=_LIFETIME_MS, name=NAME)
+        yield _Lease(stored, env, entry.id)
+    finally:
+        await stores.aclose()

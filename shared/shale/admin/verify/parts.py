@@ -1,0 +1,107 @@
+"""The objects of an inventory, in parts that can be checked apart from each other, and what all parts say together."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from shale.admin.verify.inventory import Inventory, NeededSst
+from shale.env import Env
+from shale.protocol.wal_store import WalStore
+from shale.sst.verify.finding import Finding
+from shale.sst.verify.sst import verify_sst
+from shale.sst.verify.wal_file import verify_wal_file
+from shale.store.port import ObjectStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyPart:
+    """Some objects.  ``wal``: ids of WAL files."""
+
+    ssts: tuple[NeededSst, ...] = ()
+    wal: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WalSeqs:
+    """Between which sequence numbers the rows of a WAL file lie."""
+
+    wal_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What was found.
+
+    ``gone``: keys of objects that were not there.  ``wal``: of the files with rows that can be read.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    gone: tuple[str, ...] = ()
+    wal: tuple[WalSeqs, ...] = ()
+    rows: int = 0
+    read_bytes: int = 0
+
+
+def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iterator[VerifyPart]:
+    """Parts of about ``part_bytes``, with at most ``items_max`` objects each.  Fences hold nothing to check."""
+    sized = [(needed.sst.estimated_size_bytes, needed) for needed in inventory.ssts]
+    for ssts in _packed(sized, part_bytes, items_max):
+        yield VerifyPart(ssts=ssts)
+    files = [(file.size, int(file.id)) for file in inventory.wal_files if not file.is_fence]
+    for ids in _packed(files, part_bytes, items_max):
+        yield VerifyPart(wal=ids)
+
+
+async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env) -> PartResult:
+    """Read and check every object of a part, one after the other."""
+    findings: list[Finding] = []
+    gone: list[str] = []
+    seqs: list[WalSeqs] = []
+    rows = read_bytes = 0
+    for needed in part.ssts:
+        verdict = await verify_sst(store, needed.path, needed.sst, env)
+        findings += verdict.findings
+        gone += [needed.path] if verdict.is_gone else []
+        rows += verdict.totals.rows
+        read_bytes += verdict.read_bytes
+        if verdict.totals.max_seq > needed.last_seq:
+            what = f"it has rows up to seq {verdict.totals.max_seq}; readers see none above {needed.last_seq}"
+            findings.append(Finding(needed.path, what))
+    for wal_id in part.wal:
+        data = await wal.read(wal_id)
+        if data is None:
+            gone.append(wal.key(wal_id))
+            continue
+        checked = verify_wal_file(data, wal.key(wal_id))
+        findings += checked.findings
+        rows += checked.rows
+        read_bytes += len(data)
+        if checked.rows:
+            seqs.append(WalSeqs(wal_id, checked.first_seq, checked.last_seq))
+    return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes)
+
+
+def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:
+    """Files that do not begin above the ones before them: replay refuses those."""
+    for before, file in pairwise(sorted(seqs, key=lambda each: each.wal_id)):
+        if file.first <= before.last:
+            what = f"it begins with seq {file.first}; file {before.wal_id} before it ends with {before.last}"
+            yield Finding(wal.key(file.wal_id), what)
+
+
+def _packed(items: Iterable[tuple[int, T]], part_bytes: int, items_max: int) -> Iterator[tuple[T, ...]]:
+    part: list[T] = []
+    filled = 0
+    for size, item in items:
+        if part and (filled + size > part_bytes or len(part) >= items_max):
+            yield tuple(part)
+            part, filled = [], 0
+        part.append(item)
+        filled += size
+    if part:
+        yield tuple(part)
