@@ -1,6 +1,7 @@
 # One image, several commands: `shale writer`, `shale compactor`, `shale worker`, `shale gc`, `shale <noun> <verb>`.
 #
 #   docker build -t shale:local .                       the daemons and the command line
+#   docker build --target spark -t shale-spark:local .  the same with PySpark and a Java (docs/spark.md)
 #   docker build --target store -t shale-store:local .  the S3 server of the local stack (not durable)
 #
 # BASE_IMAGE is any glibc image with Python >= 3.11 as `python`; releases pin it by digest.
@@ -59,8 +60,8 @@ HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
 CMD ["mini", "-dir=/data"]
 
 
-# --- the daemons -----------------------------------------------------------------------------------------------------
-FROM ${BASE_IMAGE} AS runtime
+# --- what every image of ours says and sets ------------------------------------------------------------------------------
+FROM ${BASE_IMAGE} AS base
 ARG VERSION=0
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z
@@ -85,6 +86,10 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_REVISION=${REVISION} \
     SHALE_ADMIN__HOST=0.0.0.0 \
     SHALE_WRITER__HTTP__HOST=0.0.0.0
+
+
+# --- the daemons -----------------------------------------------------------------------------------------------------
+FROM base AS daemons
 COPY --from=builder /opt/venv /opt/venv
 # Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
 RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_cli.app; \
@@ -98,3 +103,37 @@ EXPOSE 8080 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
 ENTRYPOINT ["shale"]
 CMD ["--help"]
+
+
+# --- the same with PySpark and a Java: for drivers and executors, also those that Kubernetes starts -------------------------
+FROM builder AS spark-builder
+COPY requirements-spark.lock ./
+# PySpark comes as a source distribution only.
+RUN --mount=type=cache,target=/root/.cache \
+    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --require-hashes --only-binary :all: --no-binary pyspark \
+        -r requirements-spark.lock \
+    && rm -r /opt/venv/lib/python*/site-packages/pyspark/examples /opt/venv/lib/python*/site-packages/pyspark/data
+
+
+FROM base AS spark
+COPY --from=spark-builder /opt/venv /opt/venv
+# Java asks the system for the user's name and cannot do without one.  Its package wants a folder that slim images lack.
+RUN mkdir -p /usr/share/man/man1 && echo 'shale:x:10001:10001:Shale:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'shale:x:10001:' >> /etc/group \
+    && DEBIAN_FRONTEND=noninteractive python -m shale_spark.java_install \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
+COPY --from=daemons /opt/kernels /opt/kernels
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_compactor.worker.app, shale_cli.app, shale_spark.cli.app, shale_spark.session, shale_spark.tasks; \
+        from shale.kernels.choice import load_kernels; assert load_kernels()" \
+    && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
+ENV PYSPARK_PYTHON=/opt/venv/bin/python
+USER 10001:10001
+WORKDIR /tmp
+STOPSIGNAL SIGTERM
+EXPOSE 8080 9464
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
+ENTRYPOINT ["python", "-m", "shale_spark.kubernetes"]
+CMD ["--help"]
+
+
+# --- what is built when nobody names a target -------------------------------------------------------------------------
+FROM daemons AS runtime

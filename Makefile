@@ -11,7 +11,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
 
-.PHONY: help install java demo up test bench bench-spark sim soak lint fmt gen check lock image compose-check clean
+.PHONY: help install java demo up test bench bench-spark sim soak lint fmt gen check lock archive image image-spark compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,8 +80,24 @@ lock: ## write all dependency files again
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --extra spark -c requirements-dev.lock pyproject.toml -o requirements-spark.lock
 
+# Executors of a standalone cluster bring Spark and Python, and nothing of ours.  What is packed is a plain venv: it finds its
+# packages from where its interpreter lies, wherever that is unpacked.  Sources get times in whole seconds, as archives keep them,
+# because kernels are only taken from the cache while their source has not changed.
+ENVIRONMENT := .shale/environment
+archive: install ## .shale/environment.tgz: the Python that executors of a cluster unpack (docs/spark.md 7)
+	rm -rf $(ENVIRONMENT) $(ENVIRONMENT).tgz && $(PYTHON) -m venv --without-pip $(ENVIRONMENT)
+	awk '/^[a-z]/ {on = !/^(pyspark|py4j)==/} on' requirements-spark.lock > $(ENVIRONMENT).lock
+	VIRTUAL_ENV=$(ENVIRONMENT) $(BIN)/uv pip install --quiet --require-hashes --no-deps -r $(ENVIRONMENT).lock
+	VIRTUAL_ENV=$(ENVIRONMENT) $(BIN)/uv pip install --quiet --no-deps .
+	find $(ENVIRONMENT) -name '*.py' -exec touch -d '2020-01-01 00:00:00' {} +
+	$(ENVIRONMENT)/bin/python -c "from shale.kernels.choice import load_kernels; load_kernels()"
+	tar -C $(ENVIRONMENT) -czf $(ENVIRONMENT).tgz .
+
 image: ## the container image; BASE_IMAGE= to choose the base
 	DOCKER_BUILDKIT=1 docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) -t shale:local .
+
+image-spark: ## the same with PySpark and a Java, for drivers and executors
+	DOCKER_BUILDKIT=1 docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --target spark -t shale-spark:local .
 
 compose-check: install ## the compose stack on a real engine: health, hard kills, scrape targets, quick stop
 	$(BIN)/python -m tests.integration.compose_check
