@@ -71,7 +71,7 @@ def _look(plan: bytes, _info: TaskInfo) -> bytes:
 
 
 async def _latest_manifest(where: Where, env: Env) -> int:
-    stores = where.connect(env, Metrics(), component="spark")
+    stores = where.connect(env, Metrics(), component="pipeline")
     try:
         latest = await ManifestStore(stores.main, where.root, env).try_read_latest()
     finally:

@@ -1,19 +1,34 @@
 """Which Spark properties Shale sets by itself, as a pure function of the settings."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from shale.service.spark_section import SparkSettings
 
 ENVIRONMENT = "environment"
 """The directory in which executors unpack the archive."""
 
+LOCAL = "local[*]"
+_CONFIGURED_BY = ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
 _ALWAYS = {
     "spark.python.worker.reuse": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+LOOPBACK = "127.0.0.1"
+_AT_HOME = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def with_master(settings: SparkSettings, environ: Mapping[str, str]) -> SparkSettings:
+    """The settings with the master they mean: their own, or all cores of this machine where nobody says anything.
+
+    Where Spark has a configuration of its own, or has started this program, that may name one; then none is named here.
+    """
+    named = settings.master or dict(settings.conf).get("spark.master")
+    if named is None and not any(name in environ for name in _CONFIGURED_BY):
+        named = LOCAL
+    return replace(settings, master=named)
 
 
 def properties(settings: SparkSettings, more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -23,7 +38,7 @@ def properties(settings: SparkSettings, more: Mapping[str, str] | None = None) -
         # Spark's own page listens on every address; who wants it says so, and where.
         chosen["spark.ui.enabled"] = "false"
     if settings.is_local:
-        chosen |= _LOOPBACK
+        chosen |= _AT_HOME
     elif settings.archive is not None:
         chosen["spark.archives"] = f"{settings.archive}#{ENVIRONMENT}"
     return chosen | dict(settings.conf) | dict(more or {})

@@ -5,7 +5,8 @@ import re
 from shale.errors import CorruptionError, ShaleError, UnavailableError
 from shale_spark.task_errors import error_class
 
-_RAISED = re.compile(r"^\s*(?:Caused by: )?((?:\w+\.)*)(\w+): (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:Caused by: )?((?:\w+\.)*)(\w+): (.+)$", re.MULTILINE)
+"""How Python and Java end a traceback, at the beginning of a line; what is indented is source code."""
 _TRACEBACK = "Traceback (most recent call last):"
 
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from shale.service.spark_section import SparkSettings
-from shale_spark.conf import properties, worker_python
+from shale_spark.conf import LOOPBACK, properties, with_master, worker_python
 from shale_spark.java import require_java
 from shale_spark.source.data_source import register
 
@@ -48,7 +48,7 @@ def current_session() -> SparkSession | None:
 
 def _chosen(settings: SparkSettings | None, master: str | None) -> SparkSettings:
     settings = settings if settings is not None else SparkSettings()
-    return settings if master is None else replace(settings, master=master)
+    return with_master(settings if master is None else replace(settings, master=master), os.environ)
 
 
 def _made(settings: SparkSettings, app_name: str, conf: Mapping[str, str]) -> SparkSession:
@@ -67,6 +67,9 @@ def _made(settings: SparkSettings, app_name: str, conf: Mapping[str, str]) -> Sp
 def _prepare_environment(settings: SparkSettings) -> None:
     """Say to Spark's launcher, which only looks at the environment, which Java and which Python it shall take."""
     os.environ["JAVA_HOME"] = str(require_java().path)
+    if settings.is_local:
+        # Else Spark looks the name of this machine up, and says at length what it found.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     python = worker_python(settings, own=sys.executable)
     if python is not None:
         os.environ.setdefault("PYSPARK_PYTHON", python)

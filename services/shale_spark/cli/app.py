@@ -2,7 +2,7 @@
 
 import typer
 
-from shale_spark.cli import check, compact, load
+from shale_spark.cli import changes, check, compact, export, load
 
 app = typer.Typer(
     help="Bulk work as Spark jobs.  Needs pip install 'shale[spark]' and Java 17.",
@@ -16,5 +16,5 @@ def _jobs() -> None:
     """Bulk work as Spark jobs."""
 
 
-for command in (compact, load, check):
+for command in (compact, load, export, changes, check):
     command.register(app)

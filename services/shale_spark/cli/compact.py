@@ -67,7 +67,7 @@ def compact(
             complain(f"compaction {info.id}: {info.error}")
         return ExitCode.NEGATIVE if failed else ExitCode.OK
 
-    run(context, master, conf, compact_once)
+    run(context, master, conf, compact_once, shows_stages=False)
 
 
 def _working(settings: "WorkerSettings", ranges: int | None) -> "Working":

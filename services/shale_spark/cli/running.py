@@ -5,7 +5,8 @@ any moment, and what executors still do is interrupted.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,11 +14,14 @@ import anyio
 import anyio.to_thread
 
 from shale.errors import InvalidRequestError, LatestRecordMissing, OutOfTime
+from shale.service.exit_codes import worst_error
 from shale.service.leaving import leave
 from shale_cli.session import be_verbose, command_line, guarded, patience_s, patient_options
+from shale_spark.cli.java_log import JavaLog
 from shale_spark.cli.options import pairs
+from shale_spark.cli.progress import Stage, active_stages, watching
 from shale_spark.extra import require_extra
-from shale_spark.failures import translated
+from shale_spark.failures import SparkGaveUp, translated
 
 if TYPE_CHECKING:
     import typer
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
     from shale.engine.where import Where
     from shale.service.settings import DaemonSettings
+    from shale.service.spark_section import SparkSettings
     from shale_cli.output import Output
     from shale_cli.session import GlobalOptions
     from shale_spark.settings import SparkCommandSettings
@@ -64,64 +69,115 @@ Work = Callable[[SparkCommand], int | None]
 
 @dataclass(slots=True)
 class _Running:
-    """The session, once it is there, and whether it was made here."""
+    """The session, once it is there; whether it was made here, and where its Java then says things."""
 
     spark: "SparkSession | None" = None
     is_own: bool = False
+    log: JavaLog | None = None
+
+    def start(self, settings: "SparkSettings", master: str | None, conf: Mapping[str, str]) -> "SparkSession":
+        """The session; blocks."""
+        from shale_spark.session import current_session, spark_session
+
+        self.is_own = current_session() is None
+        with nullcontext() if self.log is None or not self.is_own else self.log.taken():
+            self.spark = spark_session(settings, master=master, conf=conf)
+        return self.spark
+
+    def stages(self) -> Sequence[Stage]:
+        """What runs."""
+        return () if self.spark is None else active_stages(self.spark)
+
+    def interrupt(self) -> None:
+        """End what executors do."""
+        if self.spark is not None:
+            self.spark.interruptAll()
+
+    def close(self) -> None:
+        """Stop the session, if it was made here."""
+        if self.is_own and self.spark is not None:
+            self.spark.stop()
 
 
-def run(context: "typer.Context", master: str | None, conf: Sequence[str] | None, work: Work) -> None:
-    """Do the work of a command and end the process with its code."""
+def run(
+    context: "typer.Context",
+    master: str | None,
+    conf: Sequence[str] | None,
+    work: Work,
+    *,
+    shows_stages: bool = True,
+) -> None:
+    """Do the work of a command and end the process with its code.
+
+    Args:
+        shows_stages: whether Spark's stages are what one wants to see meanwhile; a command may have something better.
+    """
     options: GlobalOptions = context.obj
-    leave(guarded(options, lambda: _to_the_end(options, master, conf, work), timed_out=TEMPFAIL))
+    leave(guarded(options, lambda: _to_the_end(options, master, conf, work, shows_stages), timed_out=TEMPFAIL))
 
 
-def _to_the_end(options: "GlobalOptions", master: str | None, conf: Sequence[str] | None, work: Work) -> int:
+def _to_the_end(
+    options: "GlobalOptions", master: str | None, conf: Sequence[str] | None, work: Work, shows_stages: bool
+) -> int:
     require_extra()
-    given = pairs(conf, "--conf")
+    properties = {"spark.log.level": "INFO" if options.verbose else "WARN", **pairs(conf, "--conf")}
     timeout_s = patience_s(options)
     be_verbose(options)
     settings, where = _place(options)
-    properties = _manners(options) | given
-    running = _Running()
+    running = _Running(log=None if options.verbose else JavaLog.make())
 
     def whole() -> int | None:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
-        from shale_spark.session import spark_session
-
-        running.is_own = not _has_session()
-        running.spark = spark_session(settings.spark.settings(), master=master, conf=properties)
-        command = SparkCommand(spark=running.spark, where=where, options=options)
-        try:
-            return work(command)
-        except LatestRecordMissing as error:
-            if options.url is None or options.url in str(error):
-                raise
-            raise LatestRecordMissing(f"{options.url}: {error}") from error
-        except (PySparkException, Py4JError, ConnectionError) as error:
-            if options.verbose:
-                sys.stderr.write(f"{error}\n")
-            raise translated(error) from error
+        with _told(options, running):
+            spark = running.start(settings.spark.settings(), master, properties)
+            return work(SparkCommand(spark=spark, where=where, options=options))
 
     try:
-        code = anyio.run(_bounded, whole, running, timeout_s) or 0
+        code = anyio.run(_bounded, whole, running, timeout_s, options.output if shows_stages else None) or 0
     finally:
-        if running.is_own and running.spark is not None:
-            running.spark.stop()
+        running.close()
+    if running.log is not None:
+        running.log.remove()
     sys.stdout.flush()
     return code
 
 
-async def _bounded(whole: Callable[[], int | None], running: _Running, timeout_s: float | None) -> int | None:
+@contextmanager
+def _told(options: "GlobalOptions", running: _Running) -> Iterator[None]:
+    """Errors as a person wants to read them.
+
+    Raises:
+        ShaleError: in place of everything that Spark raises.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except LatestRecordMissing as error:
+        if options.url is None or options.url in str(error):
+            raise
+        raise LatestRecordMissing(f"{options.url}: {error}") from error
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        if options.verbose:
+            sys.stderr.write(f"{error}\n")
+        found = translated(error)
+        if isinstance(found, SparkGaveUp) and running.log is not None and running.is_own:
+            raise SparkGaveUp(f"{found}; Spark's own log: {running.log.path}") from error
+        raise found from error
+
+
+async def _bounded(
+    whole: Callable[[], int | None], running: _Running, timeout_s: float | None, shown: "Output | None"
+) -> int | None:
     with anyio.move_on_after(timeout_s):
         try:
-            return await anyio.to_thread.run_sync(whole, abandon_on_cancel=True)
+            async with nullcontext() if shown is None else watching(running.stages, shown):
+                return await anyio.to_thread.run_sync(whole, abandon_on_cancel=True)
         except anyio.get_cancelled_exc_class():
-            if running.spark is not None:
-                running.spark.interruptAll()
+            running.interrupt()
             raise
+        except BaseExceptionGroup as group:
+            raise worst_error(group) from group
     raise OutOfTime(f"not done after {timeout_s:g} s; what had been written is either committed or garbage")
 
 
@@ -140,18 +196,3 @@ def _place(options: "GlobalOptions") -> "tuple[SparkCommandSettings, Where]":
     if not location.path:
         raise InvalidRequestError(f"{location.store_url}: names a store, not a database in it: add --path")
     return settings, Where(location.store_url, location.path, None, patient_options(settings))
-
-
-def _manners(options: "GlobalOptions") -> dict[str, str]:
-    """Properties for somebody who watches: a bar on a terminal, and no more of Spark's log than was asked for."""
-    watched = sys.stderr.isatty() and not options.output.quiet
-    return {
-        "spark.ui.showConsoleProgress": str(watched).lower(),
-        "spark.log.level": "INFO" if options.verbose else "ERROR",
-    }
-
-
-def _has_session() -> bool:
-    from shale_spark.session import current_session
-
-    return current_session() is not None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "shale"
+_KNOWN = "spark.shale.dataSource"
 
 
 class ShaleDataSource(DataSource):
@@ -119,5 +120,7 @@ class PlannedPartition(InputPartition):
 
 
 def register(spark: "SparkSession") -> None:
-    """Make ``format("shale")`` known to a session."""
-    spark.dataSource.register(ShaleDataSource)
+    """Make ``format("shale")`` known to a session; Spark complains of whoever says it twice."""
+    if spark.conf.get(_KNOWN, "") != "true":
+        spark.dataSource.register(ShaleDataSource)
+        spark.conf.set(_KNOWN, "true")

@@ -36,8 +36,8 @@ class SparkSettings:
 
     @property
     def is_local(self) -> bool:
-        """Whether executors are threads of the driver: nobody said otherwise here."""
-        return self.master is None or self.master == "local" or self.master.startswith("local[")
+        """Whether executors are threads of the driver."""
+        return self.master is not None and (self.master == "local" or self.master.startswith("local["))
 
     @property
     def is_remote(self) -> bool:

@@ -12,6 +12,9 @@ OF_A_WORKER = """
 Traceback (most recent call last):
   File "/x/pyspark/worker.py", line 1, in main
     process()
+  File "/x/metered.py", line 67, in __init__
+    api: _Family(
+         ^^^^^^^^
 {raised}
 
 JVM stacktrace:

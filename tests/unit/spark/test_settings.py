@@ -10,7 +10,7 @@ from shale.service.spark_section import SPARK_MIN_BYTES, SparkSection, SparkSett
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.settings import WorkerSettings
 from shale_gc.settings import GcSettings
-from shale_spark.conf import properties, worker_python
+from shale_spark.conf import properties, with_master, worker_python
 from shale_spark.settings import SparkCommandSettings
 
 FILE = """
@@ -89,6 +89,24 @@ def test_what_is_said_wins() -> None:
     settings = SparkSettings(conf=(("spark.ui.enabled", "true"), ("spark.sql.session.timeZone", "CET")))
     chosen = properties(settings, {"spark.sql.session.timeZone": "PST"})
     assert (chosen["spark.ui.enabled"], chosen["spark.sql.session.timeZone"]) == ("true", "PST")
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "master"),
+    [
+        (SparkSettings(master="local[3]"), {"SPARK_HOME": "/opt/spark"}, "local[3]"),
+        (SparkSettings(conf=(("spark.master", "spark://h:7077"),)), {}, "spark://h:7077"),
+        (SparkSettings(), {}, "local[*]"),
+        pytest.param(SparkSettings(), {"SPARK_CONF_DIR": "/etc/spark"}, None, id="what Spark is told elsewhere"),
+        pytest.param(SparkSettings(), {"PYSPARK_GATEWAY_PORT": "1"}, None, id="started by spark-submit"),
+    ],
+)
+def test_the_master_is_the_one_that_was_meant(
+    settings: SparkSettings, environ: dict[str, str], master: str | None
+) -> None:
+    chosen = with_master(settings, environ)
+    assert chosen.master == master
+    assert ("spark.driver.host" in properties(chosen)) == (master is not None and master.startswith("local"))
 
 
 @pytest.mark.parametrize(

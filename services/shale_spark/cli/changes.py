@@ -1,0 +1,126 @@
+"""``shale spark changes``: the WAL as lines, or as whatever Spark writes."""
+
+import sys
+import tempfile
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shale_spark.cli.options import AvroSchema, Conf, Master, ValueFormat, text_or_file
+from shale_spark.cli.running import SparkCommand, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, Row
+
+    from shale_cli.output import Output
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    examples = (
+        "shale spark changes --start earliest --once -u s3://bucket/db  |  "
+        "shale spark changes --to s3a://lake/audit --offsets s3a://lake/_audit --retain audit"
+    )
+    app.command("changes", epilog=f"Examples:  {examples}")(changes)
+
+
+def changes(
+    context: typer.Context,
+    *,
+    start: Annotated[
+        str | None, typer.Option(help="latest, earliest or a sequence number; where --offsets remembers none.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="A folder that Spark writes; default: lines on stdout.")] = None,
+    format_: Annotated[str, typer.Option("--format", help="With --to: parquet, json, delta, …")] = "parquet",
+    offsets: Annotated[
+        str | None, typer.Option(help="A folder that remembers how far it is; with --to it is required.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when it has caught up; else with Ctrl-C.")] = False,
+    schema: Annotated[str | None, typer.Option(help="Columns, as SQL: 'key string, op string, n int'.")] = None,
+    value_format: ValueFormat = None,
+    avro_schema: AvroSchema = None,
+    retain: Annotated[str | None, typer.Option(help="Keep unread changes from the collector, under this name.")] = None,
+    retain_for: Annotated[str, typer.Option(help="How long, once the query is gone.")] = "24h",
+    skip_gaps: Annotated[bool, typer.Option("--skip-gaps", help="Go on where changes are missing.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Follow every put, deletion and merge, each once and in the order of their commits."""
+
+    def work(command: SparkCommand) -> None:
+        from shale.errors import InvalidRequestError
+        from shale_spark.changes.command import changes as follow
+
+        if to is not None and offsets is None:
+            raise InvalidRequestError("--to needs --offsets: a folder that remembers what was written")
+        stream = follow(
+            command.spark,
+            command.where,
+            start=start or "latest",
+            schema=schema,
+            value_format=value_format,
+            avro_schema=text_or_file(avro_schema, "--avro-schema"),
+            retain=retain,
+            retain_for=retain_for,
+            on_gap="skip" if skip_gaps else "fail",
+        )
+        writer = stream.writeStream
+        if to is None:
+            writer = writer.foreachBatch(printer(command.output))
+        else:
+            writer = writer.format(format_).option("path", to)
+        with tempfile.TemporaryDirectory(prefix="shale-changes-") as nowhere:
+            writer = writer.option("checkpointLocation", offsets or nowhere)
+            query = (writer.trigger(availableNow=True) if once else writer).start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+
+    run(context, master, conf, work, shows_stages=False)
+
+
+def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
+    """Writes the rows of a micro-batch, one line each, in their order."""
+    from shale_cli.output import Format, write_line, write_text
+
+    def write(batch: "DataFrame", _batch_id: int) -> None:
+        for row in batch.toLocalIterator():
+            if output.format is Format.TABLE:
+                write_text("  ".join(as_text(output, value) for value in row))
+            else:
+                write_line(as_json(row))
+        # Whoever reads a pipe shall not wait for the next change.
+        sys.stdout.flush()
+
+    return write
+
+
+def as_json(row: "Row") -> dict[str, Any]:
+    """Plain values; bytes as base64 under a name that says so, as everywhere."""
+    from shale.admin.json_values import b64
+
+    fields: dict[str, Any] = {}
+    for name, value in row.asDict(recursive=True).items():
+        if isinstance(value, bytes | bytearray):
+            fields[f"{name}_b64"] = b64(bytes(value))
+        else:
+            fields[name] = _in_utc(value) if isinstance(value, datetime) else value
+    return fields
+
+
+def as_text(output: "Output", value: object) -> str:
+    """One cell of a line for people."""
+    if isinstance(value, bytes | bytearray):
+        return output.show(bytes(value))
+    if isinstance(value, datetime):
+        return _in_utc(value).isoformat()
+    return "" if value is None else str(value)
+
+
+def _in_utc(value: datetime) -> datetime:
+    """A time as PySpark hands it out: in the zone of this process, without saying so."""
+    return value.astimezone(UTC)
