@@ -16,8 +16,9 @@ from shale.errors import (
     LatestRecordMissing,
     ManifestMissing,
     NotFoundError,
+    UnavailableError,
 )
-from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, renew_checkpoint
+from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, release_checkpoints, renew_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_store import WalStore
@@ -28,6 +29,8 @@ NAME = "shale-spark-read"
 """What checkpoints are called that queries share."""
 OWN_NAME = "shale-spark-export"
 """What checkpoints are called that belong to one piece of work, which deletes them."""
+
+_ATTEMPTS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ async def take_snapshot(
     Raises:
         CheckpointMissing: it is not listed, or has expired.
         ManifestMissing: its version is gone.
+        UnavailableError: flush after flush came in between.
     """
     stored = await open_manifest(stores, where, env)
     if checkpoint_id is not None:
@@ -88,6 +92,20 @@ async def take_snapshot(
         manifest = await _version(stored, checkpoint)
         lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s)
         return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, manifest.next_wal_sst_id - 1))
+    for _ in range(_ATTEMPTS_MAX):
+        snapshot = await _newest(stored, stores, where, env, lifetime_ms, is_shared=is_shared)
+        if snapshot is not None:
+            return snapshot
+    raise UnavailableError(f"{place_of(where)} is flushed faster than its newest state can be found")
+
+
+async def _newest(
+    stored: StoredManifest, stores: Stores, where: Where, env: Env, lifetime_ms: int, *, is_shared: bool
+) -> Snapshot | None:
+    """The newest state under a checkpoint; ``None`` if the database was flushed while the end of its WAL was sought.
+
+    Then files of the WAL may have been collected, and the end that was found may lie before theirs.
+    """
     if is_shared:
         checkpoint = await _shared_checkpoint(stored, env, lifetime_ms)
     else:
@@ -95,6 +113,11 @@ async def take_snapshot(
     manifest = await _version(stored, checkpoint)
     wal = WalStore(stores.wal if stores.wal is not None else stores.main, where.root, env)
     last_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id)
+    latest = (await stored.refresh()).value
+    if latest.replay_after_wal_id != manifest.replay_after_wal_id:
+        if not is_shared:
+            await release_checkpoints(stored, [checkpoint.id])
+        return None
     lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s, lifetime_ms=lifetime_ms)
     return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, last_id))
 

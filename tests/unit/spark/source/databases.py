@@ -10,6 +10,8 @@ from shale.env import Env, InlineCpu, SystemClock
 from shale.format.manifest import encode_manifest
 from shale.format.names import manifest_key, wal_key
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.versioned import Versioned
 from shale.sst.wal_builder import build_wal_sst
 from shale.store.connect import open_store
 from shale.types import (
@@ -86,6 +88,20 @@ class Database:
     async def write_manifest(self, version: int, manifest: Manifest) -> None:
         """Store a version as it is."""
         await self.store.put(manifest_key("db", version), encode_manifest(manifest))
+
+    async def flush(self) -> None:
+        """Make one L0 of what is in the WAL, as the next version of the manifest."""
+        stored = await ManifestStore(self.store, "db", self.env).load()
+        view = await self._view(self.history[stored.value.last_l0_seq :])
+
+        def change(current: Versioned[Manifest]) -> Manifest:
+            tree = replace(current.value.tree, l0=(view, *current.value.tree.l0))
+            last = Seq(len(self.history))
+            return replace(
+                current.value, tree=tree, last_l0_seq=last, replay_after_wal_id=WalId(6), next_wal_sst_id=WalId(7)
+            )
+
+        await stored.apply(change)
 
     def live(self, last_seq: int | None = None) -> dict[bytes, Entry]:
         """What a reader sees of the history, by key."""

@@ -15,6 +15,7 @@ from shale.format.names import destroyed_key, sst_key, wal_key
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, WalId
 from shale_spark.source.filters import KeySet
@@ -204,6 +205,27 @@ def test_what_cannot_be_read_is_refused_with_its_place() -> None:
         await database.write_manifest(2, Manifest(initialized=False))
         with pytest.raises(InvalidDbState, match="not initialised"):
             await plans_of(database)
+
+    run(story)
+
+
+def test_a_flush_while_a_read_is_planned_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The WAL of the state that was found first may be collected while its end is looked for."""
+    search = WalStore.last_seen_wal_id
+    searches = []
+
+    async def story(database: Database) -> None:
+        async def flush_first(wal: WalStore, start_after: int) -> int:
+            searches.append(start_after)
+            if len(searches) == 1:
+                await database.flush()
+                await database.store.delete(wal_key("db", 4))
+            return await search(wal, start_after)
+
+        monkeypatch.setattr(WalStore, "last_seen_wal_id", flush_first)
+        plans = await plans_of(database)
+        assert await entries_of(plans, database.env) == list(database.live().values())
+        assert searches == [2, 6]
 
     run(story)
 
