@@ -7,7 +7,7 @@ import anyio
 from shale.engine.pin import Pin
 from shale.engine.where import Stores
 from shale.env import Env
-from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, ShaleError, UnavailableError
+from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, ShaleError, UnavailableError, WalTruncated
 from shale.protocol.checkpoints import refresh_checkpoint
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
@@ -47,6 +47,11 @@ async def lost(error: CorruptionError, plan: ReadPlan, stores: Stores, env: Env)
 
     A checkpoint that is still listed makes ``error`` what it seems to be.
     """
+    if isinstance(error, WalTruncated) and plan.lease.lifetime_ms is not None:
+        return SnapshotLost(
+            f"{error}: {place_of(plan.where)} was flushed and its WAL collected while the query ran; flush it before "
+            "large jobs, or let more of the WAL travel with the plans (tail_bytes)"
+        )
     if await is_destroyed(stores.main, plan.where.root):
         return InvalidDbState(f"{place_of(plan.where)} was destroyed while it was read")
     manifest = (await ManifestStore(stores.main, plan.where.root, env).load()).value

@@ -230,6 +230,19 @@ def test_a_flush_while_a_read_is_planned_loses_nothing(monkeypatch: pytest.Monke
     run(story)
 
 
+def test_a_task_that_misses_wal_files_fails() -> None:
+    """Beyond the checkpoint's own last file only their age protects them; a task must not show less."""
+
+    async def story(database: Database) -> None:
+        plans = await plans_of(database, tail_bytes=0)
+        await database.flush()
+        await database.store.delete(wal_key("db", 4))
+        with pytest.raises(SnapshotLost, match=r"WAL file 4 is needed but gone: .* flush it before large jobs"):
+            await entries_of(plans, database.env)
+
+    run(story)
+
+
 def test_a_hole_in_the_wal_of_a_checkpoint_is_told() -> None:
     """It is protected, so it is damage; a reader must not serve less in silence."""
 
