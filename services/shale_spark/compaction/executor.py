@@ -159,7 +159,7 @@ class ProgressFeed:
         self._progress.note_read(report.read_bytes)
         if report.merged_bytes:
             self._progress.note_rows(report.merged_bytes)
-        # The SST after a finished one may have begun: close enough to say how much was in vain.
+        # The SST after a finished one may have begun: what is counted as in vain is the least that was.
         self._unfinished[number] = 0 if report.ssts else self._unfinished[number] + report.merged_bytes
         self._metrics.expired(*report.expired)
         self._metrics.folded(report.folded)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _INTERRUPT_S = 0.5
-_GONE_S = 15.0
+_GONE_S = 8.0
 """A task that is ended has two seconds by Spark's default; then its Python worker is killed."""
 
 
@@ -26,7 +26,7 @@ class SparkFailed(UnavailableError):
 
 
 async def run_stage(session: "SparkSession", plans: Sequence[bytes], tag: str, channel: Channel) -> None:
-    """Run the plans as tasks until all have ended; when cancelled, return once they are gone, or after 15 s.
+    """Run the plans as tasks until all have ended; when cancelled, return once they are gone, or after 8 s.
 
     Raises:
         ShaleError: what a task reported as final.

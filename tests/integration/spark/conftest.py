@@ -29,14 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores; skipped where there is no Java."""
+    """A session with two cores and four attempts at each task; skipped where there is no Java."""
     try:
         require_java()
     except InvalidRequestError as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("spark")
     places = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    session = spark_session(master="local[2]", app_name="tests", conf=CONF | places)
+    session = spark_session(master="local[2,4]", app_name="tests", conf=CONF | places)
     try:
         yield session
     finally:
