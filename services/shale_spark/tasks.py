@@ -5,6 +5,7 @@ itself; what they read and write goes between them and the object store.  Sessio
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ import anyio
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.allocator import reuse_large_buffers, share_one_arena
+from shale_spark.tags import tagged
 from shale_spark.task_errors import decode_error, encode_error
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def run_tasks(spark: "SparkSession", plans: Sequence[bytes], work: Work, *, tag:
         spark: a classic session or one over Connect.
         plans: about a kilobyte each.
         work: importable on the executors; called with a plan and with which attempt this is.
-        tag: lets ``spark.interruptTag(tag)`` end the tasks.
+        tag: lets ``shale_spark.tags.interrupt`` end the tasks.
 
     Returns:
         the results in the order of the plans.
@@ -69,13 +71,8 @@ def run_tasks(spark: "SparkSession", plans: Sequence[bytes], work: Work, *, tag:
         return _run_partition(carried, work, batches)
 
     frame = spark.range(0, len(carried), 1, len(carried)).mapInArrow(run, _SCHEMA)
-    if tag is not None:
-        spark.addTag(tag)
-    try:
+    with nullcontext() if tag is None else tagged(spark, tag):
         rows = frame.collect()
-    finally:
-        if tag is not None:
-            spark.removeTag(tag)
     results: dict[int, bytes] = {}
     for row in rows:
         if row["is_error"]:

@@ -26,6 +26,7 @@ from shale_compactor.first_error import first_error
 from shale_compactor.worker.options import WorkerOptions
 from shale_compactor.worker.worker import Worker
 from shale_spark.compaction.executor import make_executor
+from shale_spark.tags import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,5 +147,4 @@ async def _work(
 
 def _of_session(spark: "SparkSession", settings: SparkSettings) -> SparkSettings:
     """The settings, told whether the session is over Connect, whoever made it."""
-    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
-    return replace(settings, master="sc://") if is_remote and not settings.is_remote else settings
+    return replace(settings, master="sc://") if is_remote(spark) and not settings.is_remote else settings

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskStatus
 
 from shale.engine.where import Where
 from shale.env import Env
@@ -95,15 +96,8 @@ class SparkExecutor(JobExecutor):
         feed = ProgressFeed(progress, self._metrics)
         token = f"{self._env.rng.getrandbits(_TOKEN_BITS):032x}"
         channel = Channel(chains, token, feed)
-        host = self._sessions.event_host(session)
         try:
-            async with anyio.create_task_group() as tasks:
-                port = await tasks.start(channel.serve, host)
-                plans = [
-                    encode_plan(self._task(job, progress, index, (host, port), token)) for index in range(len(chains))
-                ]
-                await run_stage(session, plans, f"compaction-{job.id}", channel)
-                tasks.cancel_scope.cancel()
+            await self._run_tasks(session, job, progress, channel, token)
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         finally:
@@ -113,6 +107,28 @@ class SparkExecutor(JobExecutor):
         outputs = progress.outputs()
         check_ascending(outputs)
         return outputs
+
+    async def _run_tasks(
+        self, session: "SparkSession", job: Job, progress: JobProgress, channel: Channel, token: str
+    ) -> None:
+        host = self._sessions.event_host(session)
+        # Tasks are heard, and refused, until they are gone, also when this job is cancelled.
+        hearing = anyio.CancelScope(shield=True)
+
+        async def hear(*, task_status: TaskStatus[int]) -> None:
+            with hearing:
+                await channel.serve(host, task_status=task_status)
+
+        async with anyio.create_task_group() as tasks:
+            port = await tasks.start(hear)
+            try:
+                plans = [
+                    encode_plan(self._task(job, progress, index, (host, port), token))
+                    for index in range(len(progress.ranges))
+                ]
+                await run_stage(session, plans, f"compaction-{job.id}", channel)
+            finally:
+                hearing.cancel()
 
     async def aclose(self) -> None:
         """Stop the session, if there is one."""

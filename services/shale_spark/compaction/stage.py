@@ -11,6 +11,7 @@ import anyio.to_thread
 from shale.errors import ShaleError, UnavailableError
 from shale_spark.compaction.channel import Channel
 from shale_spark.compaction.task import compact_range
+from shale_spark.tags import interrupt
 from shale_spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ async def _stop(session: "SparkSession", tag: str, channel: Channel, ended: anyi
 
 def _interrupt(session: "SparkSession", tag: str) -> None:
     with suppress(Exception):  # a session that is lost has no tasks, and its thread raises why
-        session.interruptTag(tag)
+        interrupt(session, tag)
 
 
 def _translated(error: Exception) -> ShaleError:

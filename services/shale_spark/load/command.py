@@ -5,8 +5,7 @@ manifest.  Whatever dies before that leaves SSTs that no manifest names, and the
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
@@ -19,6 +18,7 @@ from shale_spark.load.part import decode_part
 from shale_spark.load.request import LoadArguments, LoadRequest, load_request
 from shale_spark.load.rules import Part, PartPlan, RowRules
 from shale_spark.load.task import RESULT, load_partition
+from shale_spark.tags import interrupt, tagged
 from shale_spark.task_errors import decode_error
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
     with held_target(request.where, mode=request.mode, fence=request.fence) as target:
         ids = Env.system().ids
         tag = f"shale.load.{ids.ulid()}"
-        with target.watched(lambda: spark.interruptTag(tag)), _tagged(spark, tag):
+        with target.watched(lambda: interrupt(spark, tag)), tagged(spark, tag):
             dead = 0
             if request.dead_letters is not None:
                 chosen, bad = judged(chosen)
@@ -115,15 +115,6 @@ def _put_aside(spark: "SparkSession", bad: "DataFrame", folder: str) -> int:
     """Write dead letters into a folder of their own, since a load that is tried again finds them again."""
     bad.write.parquet(folder)
     return spark.read.schema(bad.schema).parquet(folder).count()
-
-
-@contextmanager
-def _tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
-    spark.addTag(tag)
-    try:
-        yield
-    finally:
-        spark.removeTag(tag)
 
 
 def _partitions(spark: "SparkSession", chosen: "DataFrame", request: LoadRequest) -> int:
