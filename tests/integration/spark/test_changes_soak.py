@@ -1,0 +1,137 @@
+"""SIGKILL of the driver and of the writer at random moments: every change arrives exactly once, in order.
+
+Writers are killed and replaced under load, and a collector without patience takes what nobody needs.  The query is
+away for as long as a driver takes to start, which is many times the collector's patience: what it has not read is kept
+by its checkpoint alone.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemons.running import ROOT
+from tests.integration.soak.test_kills import Stack
+from tests.integration.spark.following import Change, Sink
+
+SECONDS = float(os.environ.get("SHALE_SOAK_SECONDS", "300"))
+ROWS_PER_BATCH = 20
+PAUSE_S = 0.05
+DRIVER_LIVES_S = (20.0, 60.0)
+WRITER_LIVES_S = (5.0, 25.0)
+
+
+@dataclass
+class Ledger:
+    """Every row has a value of its own."""
+
+    sent: set[tuple[str, str]] = field(default_factory=set)
+    acknowledged: set[tuple[str, str]] = field(default_factory=set)
+
+    def check(self, given: list[Change]) -> None:
+        seqs = [seq for _, seq, *_ in given]
+        assert seqs == sorted(seqs), "out of order"
+        rows = [(key, value or "") for _, _, op, key, value in given if op == "put"]
+        assert len(rows) == len(given) == len(set(rows)), "a change came twice"
+        assert set(rows) <= self.sent, "rows that nobody wrote"
+        missing = self.acknowledged - set(rows)
+        assert not missing, f"{len(missing)} of {len(self.acknowledged)} acknowledged rows never came"
+
+
+def write_until(stop: threading.Event, stack: Stack, ledger: Ledger) -> None:
+    number = 0
+    while not stop.is_set():
+        number += 1
+        rows = [(b"key/%03d" % (number * 7 % 500 + part), b"%d/%d" % (number, part)) for part in range(ROWS_PER_BATCH)]
+        told = {(key.hex(), value.hex()) for key, value in rows}
+        ledger.sent |= told
+        if stack.try_write(rows):
+            ledger.acknowledged |= told
+        stop.wait(PAUSE_S)
+
+
+class Driver:
+    """A Spark driver with all its processes."""
+
+    def __init__(self, url: str, folder: Path, *arguments: str) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "shared"), str(ROOT / "services")])
+        with (folder / "driver.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.spark.follow_forever", url, str(folder), *arguments],
+                env={**os.environ, "PYTHONPATH": path},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """The driver, its Java and its workers, all at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def killing_writers(stop: threading.Event, stack: Stack, rng: random.Random) -> None:
+    while not stop.wait(rng.uniform(*WRITER_LIVES_S)):
+        stack.kill("shale_writer")
+        stack.start("shale_writer")
+        stack.wait_until_ready("shale_writer")
+
+
+@contextlib.contextmanager
+def threads(*works: threading.Thread, stop: threading.Event) -> Iterator[None]:
+    for work in works:
+        work.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for work in works:
+            work.join()
+
+
+@pytest.mark.soak
+def test_killed_drivers_and_writers(tmp_path: Path) -> None:
+    url, place, logs = f"file://{tmp_path}/db", tmp_path / "query", tmp_path / "logs"
+    place.mkdir()
+    logs.mkdir()
+    rng, stop, ledger = random.Random(4), threading.Event(), Ledger()
+    stack = Stack(url, logs, {})
+    kills = 0
+    try:
+        for role in ("shale_writer", "shale_gc"):
+            stack.start(role)
+            stack.wait_until_ready(role)
+        load = threading.Thread(target=write_until, args=(stop, stack, ledger))
+        fencing = threading.Thread(target=killing_writers, args=(stop, stack, rng))
+        deadline = time.monotonic() + SECONDS
+        with threads(load, fencing, stop=stop):
+            while time.monotonic() < deadline:
+                driver = Driver(url, place)
+                try:
+                    time.sleep(min(rng.uniform(*DRIVER_LIVES_S), max(1.0, deadline - time.monotonic())))
+                    assert driver.process.poll() is None, (place / "driver.log").read_text()[-3000:]
+                finally:
+                    driver.kill()
+                kills += 1
+        last = Driver(url, place, "once")
+        try:
+            assert last.process.wait(300) == 0, (place / "driver.log").read_text()[-3000:]
+        finally:
+            last.kill()
+        codes = stack.stop_all()
+    finally:
+        stack.kill_all()
+    ledger.check(Sink(place / "batches").taken())
+    assert set(codes.values()) == {0}
+    print(f"{kills} drivers killed, {len(ledger.acknowledged)} rows acknowledged")
+    assert len(ledger.acknowledged) > 10 * SECONDS
