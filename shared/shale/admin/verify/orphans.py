@@ -1,6 +1,6 @@
 """Objects that nobody refers to, each with the reason why it may be there.  Pure.
 
-Source: docs/protocol.md 8.2, 8.5, 8.7.
+Source: docs/protocol.md 8.2, 8.5.
 """
 
 from collections.abc import Collection, Iterable, Iterator
