@@ -11,7 +11,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
 
-.PHONY: help install java demo up test bench bench-spark sim soak lint fmt gen check lock archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim soak lint fmt gen check lock archive image image-spark compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ java: install ## a Java for Spark, where there is none yet and this user may ins
 
 demo: install ## the main job on real data: three daemons, a killed and a fenced writer, every row back
 	$(BIN)/shale demo $(DEMO)
+
+spark-demo: install java ## the data pipeline on real data: load, compact on Spark, query, export, follow changes
+	$(BIN)/python -m shale_spark.demo $(DEMO)
 
 up: install ## writer, compactor and collector on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db

@@ -2,7 +2,7 @@
 
 import typer
 
-from shale_spark.cli import changes, check, compact, export, load
+from shale_spark.cli import changes, check, compact, export, load, scrub
 
 app = typer.Typer(
     help="Bulk work as Spark jobs.  Needs pip install 'shale[spark]' and Java 17.",
@@ -16,5 +16,5 @@ def _jobs() -> None:
     """Bulk work as Spark jobs."""
 
 
-for command in (compact, load, export, changes, check):
+for command in (compact, load, export, changes, scrub, check):
     command.register(app)

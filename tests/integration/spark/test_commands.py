@@ -75,6 +75,22 @@ def test_changes_are_lines(shale: Shale, url: str) -> None:
     assert lines[0]["create_ts"].endswith("+00:00")
 
 
+def test_a_flipped_byte_is_found(shale: Shale, url: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('{"key": "a", "value": "1"}\n')
+    loaded = data(shale("load", str(tmp_path / "rows.json"), "--format", "json", "-u", url))
+    assert loaded["rows"] == 1
+    report = data(shale("scrub", "-u", url))
+    assert (report["rows"], report["findings"]) == (1, [])
+    (sst,) = (tmp_path / "store").glob("orders/compacted/*.sst")
+    stored = bytearray(sst.read_bytes())
+    stored[3] ^= 1
+    sst.write_bytes(stored)
+    code, out, err = shale("scrub", "-u", url)
+    assert code == ExitCode.NEGATIVE
+    assert sst.name in err
+    assert len(json.loads(out)["findings"]) == len(err.splitlines()) > 0
+
+
 def test_mistakes_of_exports_and_changes_are_usage(shale: Shale, url: str) -> None:
     for arguments in (
         ("export", "/x", "--checkpoint", "7"),

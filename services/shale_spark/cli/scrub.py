@@ -1,0 +1,64 @@
+"""``shale spark scrub``: is every byte of a database as it was written?"""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shale_spark.cli.options import Conf, Master
+from shale_spark.cli.running import SparkCommand, run
+
+if TYPE_CHECKING:
+    from shale_cli.output import Output
+    from shale_spark.scrub import ScrubReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("scrub", epilog="Example:  shale spark scrub --master spark://host:7077 -u s3://bucket/db")(scrub)
+
+
+def scrub(
+    context: typer.Context,
+    *,
+    checkpoint: Annotated[str | None, typer.Option(help="UUID: only what this checkpoint keeps.")] = None,
+    orphans: Annotated[bool, typer.Option(help="Also look for objects that nobody refers to.")] = True,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Read a database to its last byte and check every checksum, order and reference.
+
+    Exit code 4 and a line for each finding if something is wrong.  Orphans cost space, and are no finding.
+    """
+
+    def work(command: SparkCommand) -> int:
+        from shale.service.exit_codes import ExitCode
+        from shale_cli.session import complain
+        from shale_spark.scrub import scrub as check_rows
+
+        report = check_rows(command.spark, command.where, checkpoint=checkpoint, orphans=orphans)
+        for finding in report.findings:
+            complain(str(finding))
+        show(command.output, report)
+        return ExitCode.OK if report.is_sound else ExitCode.NEGATIVE
+
+    run(context, master, conf, work)
+
+
+def show(output: "Output", report: "ScrubReport") -> None:
+    """What was checked and found: numbers as a table, everything as JSON."""
+    counts = {
+        "manifest_id": report.manifest_id,
+        "versions": report.versions,
+        "ssts": report.ssts,
+        "wal_files": report.wal_files,
+        "rows": report.rows,
+        "read_bytes": report.read_bytes,
+    }
+    data = {
+        **counts,
+        "findings": [asdict(finding) for finding in report.findings],
+        "orphans": [asdict(orphan) for orphan in report.orphans],
+    }
+    found = [("findings", len(report.findings)), ("orphans", len(report.orphans))]
+    output.record(data, [*counts.items(), *found])
