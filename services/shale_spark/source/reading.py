@@ -54,12 +54,15 @@ def read_rows(plan: ReadPlan) -> Iterator[Rows]:
         UnavailableError: the store gave up.
     """
     prepare_process()
-    with (
-        start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(open_rows(plan, Env.system())) as source,
-    ):
-        while (rows := portal.call(source.next)) is not None:
-            yield rows
+    with start_blocking_portal("asyncio") as portal:
+        opened = portal.wrap_async_context_manager(open_rows(plan, Env.system()))
+        source = opened.__enter__()
+        try:
+            while (rows := portal.call(source.next)) is not None:
+                yield rows
+        finally:
+            # Whatever ended this, a query that has seen enough among it, is no concern of the tasks inside.
+            opened.__exit__(None, None, None)
 
 
 class PlannedRows:

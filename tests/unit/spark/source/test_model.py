@@ -1,5 +1,6 @@
 """Any database, cut into any number of tasks and read with any filters, gives the model's rows, each once."""
 
+import threading
 from dataclasses import replace
 
 import anyio
@@ -18,7 +19,9 @@ from pyspark.sql.datasource import (
 from shale.types import Entry, KeyRange
 from shale_spark.source.filters import KeySet, push_filters
 from shale_spark.source.options import ReadOptions
+from shale_spark.source.plan import ReadPlan
 from shale_spark.source.planning import plan_read
+from shale_spark.source.reading import read_rows
 from tests.unit.spark.source.databases import Database, entries_of
 
 BINARY = [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
@@ -143,3 +146,20 @@ def test_single_keys_are_looked_up_and_not_scanned() -> None:
         assert found == [live[key] for key in sorted(keys) if key in live]
 
     anyio.run(story)
+
+
+def test_a_task_that_is_left_early_leaves_nothing_behind() -> None:
+    """A query with a limit has seen enough."""
+    database = Database(5)
+
+    async def planned() -> ReadPlan:
+        await database.fill(900)
+        return (await plan_read(ReadOptions(where=database.where), KeySet(), database.env)).plans[0]
+
+    plan = anyio.run(planned)
+    before = threading.active_count()
+    rows = read_rows(plan)
+    assert len(next(rows))
+    rows.close()
+    assert threading.active_count() <= before
+    assert sum(map(len, read_rows(plan))) == len(database.live())
