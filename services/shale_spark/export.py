@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from py4j.protocol import Py4JError
@@ -139,7 +139,8 @@ def _write(
     options: Mapping[str, str],
 ) -> None:
     if not _is_table(format_, target):
-        writer = frame.write.format(format_).mode(mode).options(**dict(options))
+        # A session may have it that folders which get no rows stay; here overwriting means all of the target.
+        writer = frame.write.format(format_).mode(mode).options(**{"partitionOverwriteMode": "static", **options})
         (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
         return
     table = frame.writeTo(target).using(format_).options(**dict(options))
@@ -158,8 +159,9 @@ def _write(
 def _count(spark: "SparkSession", target: str, format_: str) -> int:
     """The rows of the target; none if it is not there."""
     try:
-        found: Any = spark.table(target) if _is_table(format_, target) else spark.read.format(format_).load(target)
-        return int(found.count())
+        # Without the option a line of a CSV file is a row, also where a value has line breaks.
+        reader = spark.read.format(format_).option("multiLine", str(format_ == "csv").lower())
+        return (spark.table(target) if _is_table(format_, target) else reader.load(target)).count()
     except PySparkException as error:
         if _condition(error) in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             return 0
