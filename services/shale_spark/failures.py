@@ -5,8 +5,9 @@ import re
 from shale.errors import CorruptionError, ShaleError, UnavailableError
 from shale_spark.task_errors import error_class
 
-_RAISED = re.compile(r"^(?:Caused by: )?((?:\w+\.)*)(\w+): (.+)$", re.MULTILINE)
-"""How Python and Java end a traceback, at the beginning of a line; what is indented is source code."""
+_RAISED = re.compile(r"^(?:Caused by: |\[[A-Z_]+\] [^:\n]+: )?((?:\w+\.)*)(\w+): (.+)$", re.MULTILINE)
+"""How Python and Java end a traceback, at the beginning of a line; what is indented is source code.  Errors of a data
+source in the driver come without one, behind Spark's own name for them."""
 _TRACEBACK = "Traceback (most recent call last):"
 
 

@@ -18,7 +18,7 @@ from shale_spark.load.part import decode_part
 from shale_spark.load.request import LoadArguments, LoadRequest, load_request
 from shale_spark.load.rules import Part, PartPlan, RowRules
 from shale_spark.load.task import RESULT, load_partition
-from shale_spark.tags import interrupt, tagged
+from shale_spark.tags import interrupt, is_remote, tagged
 from shale_spark.task_errors import decode_error
 
 if TYPE_CHECKING:
@@ -119,9 +119,7 @@ def _put_aside(spark: "SparkSession", bad: "DataFrame", folder: str) -> int:
 
 def _partitions(spark: "SparkSession", chosen: "DataFrame", request: LoadRequest) -> int:
     """About one task for each SST, by Spark's own estimate of the size, and at least one for each core."""
-    from pyspark.sql.utils import is_remote
-
-    if is_remote():
+    if is_remote(spark):
         return _CORES_GUESS
     cores = spark.sparkContext.defaultParallelism
     estimate = int(str(chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+import anyio
+import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from shale.engine.load_target import LoadTarget, NewDatabase, TakenDatabase
@@ -15,6 +17,8 @@ from shale_spark.load.request import Mode
 
 if TYPE_CHECKING:
     from shale.errors import ShaleError
+
+_AGAIN_S = 2.0
 
 
 class HeldTarget:
@@ -31,7 +35,7 @@ class HeldTarget:
 
     @contextmanager
     def watched(self, on_lost: Callable[[], object]) -> Iterator[None]:
-        """Call ``on_lost`` as soon as a commit has become impossible.
+        """Call ``on_lost`` again and again once a commit has become impossible.
 
         Raises:
             FencedError, InvalidDbState: that is what happened; whatever the block raised is its consequence.
@@ -40,7 +44,9 @@ class HeldTarget:
 
         async def watch() -> None:
             lost.append(await self._target.until_lost())
-            on_lost()
+            while True:  # what Spark has not yet begun it cannot end
+                await anyio.to_thread.run_sync(on_lost)
+                await anyio.sleep(_AGAIN_S)
 
         watching = self._portal.start_task_soon(watch)
         try:

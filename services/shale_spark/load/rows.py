@@ -62,9 +62,8 @@ class RowStream:
         falling = pc.greater(before, keys)
         if pc.any(falling).as_py():
             place = _first(falling)
-            raise InvalidRequestError(
-                f"key {_shown(keys, place)} comes after {_shown(before, place)}: sort by key first"
-            )
+            late, early = _shown(keys, place), _shown(before, place)
+            raise InvalidRequestError(f"key {late} comes after {early}: the rows are not sorted by key")
         same = pc.fill_null(pc.equal(before, keys), fill_value=False)
         count = pc.sum(same).as_py()
         if not count:

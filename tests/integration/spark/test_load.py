@@ -1,16 +1,19 @@
 """A DataFrame becomes a database, or part of one: every row once, all at once or none, on real Spark."""
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import shale
-from shale.errors import InvalidDbState, InvalidRequestError
+from shale.errors import FencedError, InvalidDbState, InvalidRequestError
 from shale.types import Row
 from shale_spark.load import load
 from tests.interop.slatedb_writes import Shape, flush, open_folder, opened, scanned
@@ -173,3 +176,32 @@ def test_an_append_goes_on_top_and_a_writer_goes_on_after_it(spark: SparkSession
 
     asyncio.run(continued())
     assert contents(url) == model | {b"newest": b"z"}
+
+
+def test_whoever_is_fenced_during_a_load_stops_it(spark: SparkSession, tmp_path: Path) -> None:
+    url, begun = f"file://{tmp_path}/db", tmp_path / "begun"
+    load(numbered(spark, 100), url, partitions=1)
+
+    def endless(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import time
+
+        for batch in batches:
+            begun.touch()
+            while True:
+                time.sleep(0.05)
+                yield batch.slice(0, 0)
+
+    slow = numbered(spark, 100, first=200).select("key", "value").mapInArrow(endless, "key binary, value binary")
+
+    async def take_over() -> None:
+        while not begun.exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        async with shale.Db.open(url, flush_interval=0) as db:
+            await db.put(b"of the new writer", b"x")
+
+    other = threading.Thread(target=asyncio.run, args=[take_over()])
+    other.start()
+    with pytest.raises(FencedError):
+        load(slow, url, mode="append", partitions=1)
+    other.join()
+    assert len(contents(url)) == 101

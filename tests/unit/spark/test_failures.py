@@ -30,6 +30,13 @@ def test_an_error_of_ours_comes_back_as_itself() -> None:
     assert command_exit_code(error) == ExitCode.NOT_FOUND
 
 
+def test_an_error_in_the_driver_has_no_traceback() -> None:
+    text = "[PYTHON_DATA_SOURCE_ERROR] Failed to begin: shale.errors.NotFoundError: file:///x: no\n\nJVM stacktrace:\n"
+    error = translated(Exception(text))
+    assert type(error) is NotFoundError
+    assert str(error) == "file:///x: no"
+
+
 def test_classes_that_want_to_know_more_come_back_too() -> None:
     text = OF_A_WORKER.format(raised="shale.errors.CorruptionError: db/compacted/1.sst at byte 7: checksum")
     error = translated(Exception(text))

@@ -1,0 +1,71 @@
+"""``df.write.format("shale")``: rows through a writer daemon, and databases that are built."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from shale.errors import InvalidRequestError
+from shale_spark.failures import translated
+from tests.integration.daemons.running import running
+from tests.integration.spark.test_load import contents, expected, numbered, rows_of
+
+
+def test_rows_go_through_a_writer(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    df = numbered(spark, 5000)
+    arguments = ("--url", url, "--port", "0", "--set", "http.bearer_token=secret", "--set", "flush_interval=0")
+    with running("shale_writer", *arguments, log=tmp_path / "log") as daemon:
+        write = df.write.format("shale").mode("append").option("batch_rows", "500")
+        write = write.option("endpoint", f"http://127.0.0.1:{daemon.port('port')}")
+        with pytest.raises(PySparkException) as refused:
+            write.option("token", "wrong").save()
+        assert "a bearer token is required" in str(translated(refused.value))
+        write.option("token", "secret").option("ttl", "1h").save()
+        daemon.stop()
+    assert contents(url) == expected(df)
+    assert {row.expire_ts - row.create_ts for row in rows_of(url) if row.expire_ts and row.create_ts} == {3_600_000}
+
+
+def test_sorted_rows_build_a_database(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    df = numbered(spark, 5000)
+    ordered = df.repartitionByRange(3, "key").sortWithinPartitions("key")
+    ordered.write.format("shale").mode("append").option("mode", "build").option("compression", "zstd").save(url)
+    assert contents(url) == expected(df)
+    assert {row.seq for row in rows_of(url)} == {1}
+
+
+def test_rows_out_of_order_build_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    write = numbered(spark, 1000).write.format("shale").mode("append").option("mode", "build")
+    with pytest.raises(PySparkException) as refused:
+        write.save(f"file://{tmp_path}/db")
+    error = translated(refused.value)
+    assert isinstance(error, InvalidRequestError)
+    assert "the rows are not sorted by key" in str(error)
+    assert not (tmp_path / "db" / "manifest").exists()
+
+
+def test_partitions_that_overlap_build_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    ordered = numbered(spark, 1000).sortWithinPartitions("key")
+    with pytest.raises(PySparkException) as refused:
+        ordered.write.format("shale").mode("append").option("mode", "build").save(f"file://{tmp_path}/db")
+    assert "meet at key" in str(translated(refused.value))
+    assert not (tmp_path / "db" / "manifest").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "mode", "message"),
+    [
+        ({}, "append", "endpoint: the address of a writer"),
+        ({"endpoint": "http://x", "batches": "3"}, "append", "batches: no such option"),
+        ({"mode": "build", "path": "file:///x/db"}, "overwrite", "rows of a database are not replaced as a whole"),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(spark: SparkSession, options: dict[str, str], mode: str, message: str) -> None:
+    with pytest.raises(PySparkException) as refused:
+        numbered(spark, 1).write.format("shale").mode(mode).options(**options).save()
+    error = translated(refused.value)
+    assert isinstance(error, InvalidRequestError)
+    assert message in str(error)
