@@ -22,7 +22,7 @@ _JITTER_SHARE = 20
 
 
 async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None:
-    """Renew the checkpoint whenever half of its lifetime is over; fails ``pin`` once it is lost.
+    """Renew the checkpoint whenever half of its lifetime is over; fails ``pin`` once it cannot be renewed any more.
 
     Returns at once for a checkpoint that somebody else made: its lifetime is theirs to say.
     """
@@ -39,6 +39,10 @@ async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None
             await anyio.sleep(_RETRY_S)
         except CheckpointMissing:
             pin.fail(_lost(plan, lease.checkpoint_id))
+            return
+        except ShaleError as error:
+            # The reader has to tell it: an error here would end the tasks of the read without a word from us.
+            pin.fail(error)
             return
 
 

@@ -11,7 +11,7 @@ import pytest
 from shale.engine.pin import Pin
 from shale.engine.where import Stores
 from shale.errors import CheckpointMissing, InvalidDbState, LatestRecordMissing, WalTruncated
-from shale.format.names import destroyed_key, sst_key, wal_key
+from shale.format.names import destroyed_key, manifest_key, sst_key, wal_key
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
@@ -135,6 +135,22 @@ def test_a_lost_checkpoint_ends_a_read_that_still_goes_well() -> None:
         pin = Pin(plan.lease.checkpoint_id)
         await keep_lease(plan, pin, Stores(database.store, None, ()), database.env)
         with pytest.raises(SnapshotLost):
+            pin.check()
+
+    run(story)
+
+
+def test_a_database_that_is_gone_ends_a_read() -> None:
+    """With what there is to say about it."""
+
+    async def story(database: Database) -> None:
+        (plan,) = await plans_of(database)
+        for version in range(1, (await stored_in(database)).id + 1):
+            await database.store.delete(manifest_key("db", version))
+        database.clock.shift_ms = 10**7
+        pin = Pin(plan.lease.checkpoint_id)
+        await keep_lease(plan, pin, Stores(database.store, None, ()), database.env)
+        with pytest.raises(LatestRecordMissing):
             pin.check()
 
     run(story)
