@@ -24,7 +24,7 @@ def write(url: str, number: int, rounds: int = 8, *, leaves: bool = True) -> Non
     """A writer that takes over: puts, deletes, batches and flushes; unless it ``leaves`` it is fenced at the end."""
 
     async def main() -> None:
-        async with shale.Db.open(url, flush_interval="5ms") as db:
+        async with shale.Db.open(url, flush_interval="5ms", l0_max_ssts=1000, l0_max_ssts_per_key=1000) as db:
             for turn in range(rounds):
                 await db.put(f"w{number}/{turn}".encode(), b"x" * (turn * 37))
                 await db.delete(f"w{number - 1}/{turn}".encode())
