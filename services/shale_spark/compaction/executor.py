@@ -216,7 +216,9 @@ def make_executor(
     from shale_spark.compaction.sessions import Sessions
     from shale_spark.session import spark_session
 
-    make = session if session is not None else partial(spark_session, settings, app_name=f"shale worker {where.root}")
+    # A daemon's output is a log; a bar in it belongs to nobody.
+    conf = {"spark.ui.showConsoleProgress": "false", **dict(settings.conf)}
+    make = session or partial(spark_session, settings, app_name=f"shale worker {where.root}", conf=conf)
     return SparkExecutor(
         where, store, env, options, transforms=transforms, sessions=Sessions(make, settings), metrics=metrics
     )

@@ -30,6 +30,9 @@ BYTES = int(os.environ.get("SHALE_SOAK_SPARK_BYTES", str(1 << 30)))
 SHARES = 1 + (spark_rows.LAYERS - 1) / spark_rows.STEP + 1 / spark_rows.LOADED_STEP
 ROWS = int(BYTES / SHARES / spark_rows.ROW_BYTES)
 REPEATED_MAX = 0.1
+SLOW = {"compactor_options.worker.compaction_filters": '["tests.integration.soak.slow_filter:Slowly"]'}
+"""Sixteen megabytes a second for each task: less than some gigabytes would be done before anybody is killed."""
+SLOW_BELOW = 3 << 30
 LIMIT_S = 1800.0
 ROOT = spark_rows.ROOT
 QUICK = {
@@ -71,7 +74,9 @@ class House:
         """`shale worker` on Spark, which is the driver."""
         table = ", ".join(f'"{name}" = "{value}"' for name, value in PROPERTIES.items())
         spark = {"spark.executor": "spark", "spark.master": self.master, "spark.conf": f"{{ {table} }}"}
-        return self.start("shale_compactor.worker", {**spark, "spark.ranges": "4"})
+        return self.start(
+            "shale_compactor.worker", {**spark, "spark.ranges": "4", **(SLOW if BYTES < SLOW_BELOW else {})}
+        )
 
     def ssts(self) -> dict[str, int]:
         """Objects by name, and what they take."""
@@ -124,8 +129,8 @@ def until(house: House, job: Ulid, is_so: Callable[[Compaction], bool]) -> Compa
         entry = asyncio.run(stored(house, job))
         if is_so(entry):
             return entry
-        assert time.monotonic() < deadline, entry
-        assert entry.status is not CompactionStatus.FAILED
+        assert time.monotonic() < deadline, entry.status
+        assert not entry.status.is_finished, "before anybody was killed"
         time.sleep(0.1)
 
 
@@ -157,17 +162,18 @@ def _run(folder: Path, logs: Path) -> None:
         driver = house.start_driver()
         try:
             job = asyncio.run(submitted(house))
-            until(house, job, lambda entry: share(entry) > 0.2)
+            until(house, job, lambda entry: share(entry) > 0.15)
             cluster.kill("first")
             killed = time.monotonic()
-            cluster.start_worker("third")
-            until(house, job, lambda entry: share(entry) > 0.5)
+            until(house, job, lambda entry: share(entry) > 0.35)
             driver.process.kill()
             driver.process.wait()
             kept = share(asyncio.run(stored(house, job)))
+            print(f"worker and driver were killed; {kept:.0%} is kept")
+            cluster.start_worker("third")
             driver = house.start_driver()
             until(house, job, lambda entry: entry.status is CompactionStatus.COMPLETED)
-            print(f"completed {time.monotonic() - killed:.0f} s after the first kill; {kept:.0%} was kept")
+            print(f"completed {time.monotonic() - killed:.0f} s after the first kill")
             assert driver.stop() == 0
         finally:
             for daemon in (driver, coordinator):
