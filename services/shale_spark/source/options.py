@@ -24,7 +24,7 @@ _STORE_RETRIES_MAX = 10
 
 PLACE = frozenset({"url", "store", "path", "wal_store"})
 """The options that name a database; ``store.*`` says how to reach it."""
-_KNOWN = PLACE | {
+KNOWN = PLACE | {
     "checkpoint",
     "checkpoint_lifetime",
     "start",
@@ -88,7 +88,7 @@ class ReadOptions:
             InvalidRequestError: an unknown option, or a value that makes no sense; names it.
         """
         given = lowered(options)
-        refuse_unknown(given, _KNOWN)
+        refuse_unknown(given, KNOWN)
         key_format = given.get("key_format", "utf8")
         start, stop, prefix = (_key(given.get(name), key_format, name) for name in ("start", "stop", "prefix"))
         key_range = KeyRange.half_open(start, stop)

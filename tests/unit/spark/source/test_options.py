@@ -1,5 +1,7 @@
 """Options of the data source: understood, or refused with their name."""
 
+import re
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from shale.errors import InvalidRequestError
 from shale.types import KeyRange
 from shale_spark.codecs import OnBad
-from shale_spark.source.options import ReadOptions, options_of, where_of
+from shale_spark.source.options import KNOWN, ReadOptions, options_of, where_of
 
 URL = "file:///data/orders"
 
@@ -85,3 +87,12 @@ def test_a_store_object_cannot_travel() -> None:
 
     with pytest.raises(InvalidRequestError, match="by URL"):
         options_of(resolve("db", store=MemoryStore()))
+
+
+def test_the_page_tells_every_option() -> None:
+    """And no option that is not there."""
+    page = (Path(__file__).parents[4] / "docs" / "spark_read.md").read_text()
+    table = page.partition("## Options")[2].partition("## ")[0]
+    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
+    assert told == KNOWN
