@@ -174,7 +174,7 @@ def mask_out(mask: Any, replacement: Any, array: Any) -> Any:
 
 
 def encode_rows(
-    columns: Any, write: Callable[[Mapping[str, Any]], bytes], *, refused: tuple[type[BaseException], ...] = _REFUSED
+    columns: Any, write: Callable[[Mapping[str, Any]], Any], *, refused: tuple[type[BaseException], ...] = _REFUSED
 ) -> Any:
     """Encode row by row.
 
@@ -192,7 +192,7 @@ def holds(type_: Any, is_a: Callable[[Any], bool]) -> bool:
 
 
 def _written(
-    columns: Any, write: Callable[[Mapping[str, Any]], bytes], refused: tuple[type[BaseException], ...]
+    columns: Any, write: Callable[[Mapping[str, Any]], Any], refused: tuple[type[BaseException], ...]
 ) -> Iterator[bytes]:
     for place, row in enumerate(columns.to_pylist(maps_as_pydicts="strict")):
         try:
