@@ -85,9 +85,13 @@ class Sink:
         part.write_text(json.dumps(changes_of(frame)))
         part.rename(self._folder / f"{number:09}.json")
 
+    def files(self) -> list[Path]:
+        """The batches that are whole, in order."""
+        return sorted(self._folder.glob("*.json"))
+
     def taken(self) -> list[Change]:
         """All changes of all batches."""
-        batches = [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]
+        batches = [json.loads(path.read_text()) for path in self.files()]
         return [tuple(change) for batch in batches for change in batch]
 
 

@@ -26,7 +26,11 @@ from tests.integration.spark.following import Change, Sink
 SECONDS = float(os.environ.get("SHALE_SOAK_SECONDS", "300"))
 ROWS_PER_BATCH = 20
 PAUSE_S = 0.05
-DRIVER_LIVES_S = (20.0, 60.0)
+BLIND_SHARE = 0.3
+"""Of the drivers that are killed at any time; the others first get to a batch of their own."""
+BLIND_LIVES_S = (5.0, 40.0)
+AT_WORK_S = (0.0, 15.0)
+START_S = 180.0
 WRITER_LIVES_S = (5.0, 25.0)
 
 
@@ -80,6 +84,20 @@ class Driver:
         self.process.wait()
 
 
+def live(driver: Driver, place: Path, rng: random.Random) -> None:
+    """Let a driver run for a while; it must not end by itself."""
+    if rng.random() < BLIND_SHARE:
+        time.sleep(rng.uniform(*BLIND_LIVES_S))
+    else:
+        before = len(Sink(place / "batches").files())
+        deadline = time.monotonic() + START_S
+        while len(Sink(place / "batches").files()) == before and driver.process.poll() is None:
+            assert time.monotonic() < deadline, "no batch"
+            time.sleep(0.2)
+        time.sleep(rng.uniform(*AT_WORK_S))
+    assert driver.process.poll() is None, (place / "driver.log").read_text()[-3000:]
+
+
 def killing_writers(stop: threading.Event, stack: Stack, rng: random.Random) -> None:
     while not stop.wait(rng.uniform(*WRITER_LIVES_S)):
         stack.kill("shale_writer")
@@ -118,8 +136,7 @@ def test_killed_drivers_and_writers(tmp_path: Path) -> None:
             while time.monotonic() < deadline:
                 driver = Driver(url, place)
                 try:
-                    time.sleep(min(rng.uniform(*DRIVER_LIVES_S), max(1.0, deadline - time.monotonic())))
-                    assert driver.process.poll() is None, (place / "driver.log").read_text()[-3000:]
+                    live(driver, place, rng)
                 finally:
                     driver.kill()
                 kills += 1
@@ -133,5 +150,6 @@ def test_killed_drivers_and_writers(tmp_path: Path) -> None:
         stack.kill_all()
     ledger.check(Sink(place / "batches").taken())
     assert set(codes.values()) == {0}
-    print(f"{kills} drivers killed, {len(ledger.acknowledged)} rows acknowledged")
+    batches = len(Sink(place / "batches").files())
+    print(f"{kills} drivers killed, {batches} batches, {len(ledger.acknowledged)} rows acknowledged")
     assert len(ledger.acknowledged) > 10 * SECONDS

@@ -15,7 +15,7 @@ from shale.engine.wal_feed.offset import Edge, FeedOffset, FeedStart, FromSeq
 from shale.engine.wal_feed.plan import FeedPart, cut, end_id, find_gaps
 from shale.engine.wal_feed.reading import HOW_TO_GO_ON, OnGap
 from shale.engine.wal_feed.seq_span import SeqSpan, read_seq_span
-from shale.engine.wal_feed.starting import WalRun, offset_from_seq
+from shale.engine.wal_feed.starting import WalRun, offset_from_seq, refuse_without_wal
 from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
 from shale.env import Env
 from shale.errors import FeedGap, WalTruncated
@@ -40,7 +40,7 @@ class WalFeed:
         """The offset of somebody who has read nothing yet.
 
         Raises:
-            FeedGap: changes from the wanted sequence number on are not in the WAL any more.
+            FeedGap: the wanted changes are not in the WAL any more, or none ever went through it.
             InvalidRequestError: that sequence number is beyond the next one.
         """
         while True:
@@ -51,10 +51,12 @@ class WalFeed:
 
     async def _begin(self, start: FeedStart) -> FeedOffset:
         frontier = await find_frontier(self._wal, self._manifests)
+        run = WalRun.of(await self._wal.list(), frontier)
+        if not self._skips:
+            refuse_without_wal(run, frontier)
         if start is Edge.LATEST:
             last = await self._last_seq(0, frontier.wal_id, 0)
             return FeedOffset(frontier.wal_id, max(last, frontier.manifest.last_l0_seq))
-        run = WalRun.of(await self._wal.list(), frontier)
         last_l0_seq = int(frontier.manifest.last_l0_seq)
         if isinstance(start, FromSeq):
             return await offset_from_seq(run, start.seq, last_l0_seq, self._span, skips=self._skips)

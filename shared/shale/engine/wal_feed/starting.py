@@ -37,6 +37,25 @@ class WalRun:
         return cls(first, last, tuple((id_, sizes[id_]) for id_ in ids if sizes[id_] > EMPTY_FILE_BYTES_MAX))
 
 
+def refuse_without_wal(run: WalRun, frontier: Frontier) -> None:
+    """Return unless memtables were flushed although every WAL file there ever was is a fence.
+
+    Nothing says that a WAL is off.  But if no file was collected and none has rows, what L0 got did not come from it.
+
+    Raises:
+        FeedGap: nobody can follow such a database.
+    """
+    trees = [tree for _, tree in frontier.manifest.trees()]
+    had_l0 = any(tree.l0 or tree.last_compacted_l0_sst_view_id is not None for tree in trees)
+    if had_l0 and not run.files and run.before_id == 0 and run.last_id > 0:
+        changes, files = frontier.manifest.last_l0_seq, run.last_id
+        raise FeedGap(
+            f"none of the {changes} changes of this database went through the WAL, whose files, up to {files}, are all"
+            " fences: its writer works without one (wal_enabled), or all rows were loaded in bulk; what comes through"
+            ' the WAL from now on is given with on_gap="skip"'
+        )
+
+
 async def offset_from_seq(run: WalRun, seq: int, last_l0_seq: int, read: ReadSpan, *, skips: bool) -> FeedOffset:
     """The offset before the change ``seq``.
 

@@ -21,8 +21,10 @@ from shale.kernels.rows import rows_from_entries
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
+from shale.store.local import LocalStore
 from shale.store.memory import MemoryStore
 from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, Seq, WalId
+from tests.interop.files import FIXTURES
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 FENCE: tuple[int, ...] = ()
@@ -247,6 +249,24 @@ def test_changes_past_the_wal_are_refused_with_a_reason() -> None:
         assert await h.feed.begin(Edge.LATEST) == FeedOffset(1, 40)
         await h.write({2: (41,)})
         assert await h.batch(FeedOffset(1, 40)) == (FeedOffset(2, 41), [41])
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("start", [Edge.LATEST, Edge.EARLIEST, FromSeq(1)])
+def test_a_writer_without_a_wal_is_told_at_once(start: FeedStart) -> None:
+    """What SlateDB wrote with its WAL off, and what a fresh database or a bulk-loaded one looks like beside it."""
+
+    async def main() -> None:
+        store = LocalStore(FIXTURES / "wal_disabled")
+        parts = WalStore(store, "db", ENV), ManifestStore(store, "db", ENV), ENV
+        with pytest.raises(FeedGap, match=r"none of the \d+ changes .* fences: its writer works without one"):
+            await WalFeed(*parts).begin(start)
+        skipping = WalFeed(*parts, on_gap=OnGap.SKIP)
+        begun = await skipping.begin(start)
+        assert await skipping.plan(begun, await skipping.end(begun)) == ()
+        h = await house({1: FENCE})
+        assert (await h.feed.begin(start)).seq == 0
 
     anyio.run(main)
 
