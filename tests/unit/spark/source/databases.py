@@ -103,6 +103,13 @@ class Database:
 
         await stored.apply(change)
 
+    async def compact(self) -> None:
+        """Put everything that is live into one new run, so that nothing of the old SSTs is needed any more."""
+        stored = await ManifestStore(self.store, "db", self.env).load()
+        run = SortedRun(id=RunId(9), ssts=(await self._view(list(self.live().values())),))
+        tree = Tree(compacted=(run,))
+        await stored.apply(lambda current: replace(current.value, tree=tree))
+
     def live(self, last_seq: int | None = None) -> dict[bytes, Entry]:
         """What a reader sees of the history, by key."""
         newest: dict[bytes, Entry] = {}

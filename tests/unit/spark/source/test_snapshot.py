@@ -18,6 +18,8 @@ from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, WalId
+from shale_gc.collector import Collector
+from shale_gc.options import GcOptions
 from shale_spark.source.filters import KeySet
 from shale_spark.source.lease import keep_lease, renew_if_due
 from shale_spark.source.options import ReadOptions
@@ -255,6 +257,28 @@ def test_a_task_that_misses_wal_files_fails() -> None:
         await database.store.delete(wal_key("db", 4))
         with pytest.raises(SnapshotLost, match=r"WAL file 4 is needed but gone: .* flush it before large jobs"):
             await entries_of(plans, database.env)
+
+    run(story)
+
+
+def test_a_collector_leaves_what_a_query_reads_until_its_lease_is_over() -> None:
+    """SSTs that were compacted away, and then, once the lease has ended, not even the checkpoint stays."""
+
+    async def story(database: Database) -> None:
+        plans = await plans_of(database, partition_bytes=2000)
+        collector = Collector(database.store, "db", database.env, GcOptions())
+        await database.flush()
+        await database.compact()
+        database.clock.shift_ms = 1_000_000
+        await collector.run_once()
+        expected = list(database.live().values())
+        assert await entries_of(plans, database.env) == expected
+        database.clock.shift_ms = 8_000_000
+        await collector.run_once()
+        assert (await stored_in(database)).value.checkpoints == ()
+        with pytest.raises(SnapshotLost):
+            await entries_of(plans, database.env)
+        assert await entries_of(await plans_of(database), database.env) == expected
 
     run(story)
 
