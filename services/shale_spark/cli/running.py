@@ -69,18 +69,25 @@ Work = Callable[[SparkCommand], int | None]
 
 @dataclass(slots=True)
 class _Running:
-    """The session, once it is there; whether it was made here, and where its Java then says things."""
+    """The session, once it is there; whether it was made here, and where its Java then says things.
 
+    ``keeps_log``: the file was named to somebody.
+    """
+
+    is_verbose: bool
     spark: "SparkSession | None" = None
     is_own: bool = False
     log: JavaLog | None = None
+    keeps_log: bool = False
 
     def start(self, settings: "SparkSettings", master: str | None, conf: Mapping[str, str]) -> "SparkSession":
         """The session; blocks."""
         from shale_spark.session import current_session, spark_session
 
         self.is_own = current_session() is None
-        with nullcontext() if self.log is None or not self.is_own else self.log.taken():
+        if self.is_own and not self.is_verbose:
+            self.log = JavaLog.make()
+        with nullcontext() if self.log is None else self.log.taken():
             self.spark = spark_session(settings, master=master, conf=conf)
         return self.spark
 
@@ -97,6 +104,8 @@ class _Running:
         """Stop the session, if it was made here."""
         if self.is_own and self.spark is not None:
             self.spark.stop()
+        if self.log is not None and not self.keeps_log:
+            self.log.remove()
 
 
 def run(
@@ -124,7 +133,7 @@ def _to_the_end(
     timeout_s = patience_s(options)
     be_verbose(options)
     settings, where = _place(options)
-    running = _Running(log=None if options.verbose else JavaLog.make())
+    running = _Running(is_verbose=options.verbose)
 
     def whole() -> int | None:
         with _told(options, running):
@@ -135,8 +144,6 @@ def _to_the_end(
         code = anyio.run(_bounded, whole, running, timeout_s, options.output if shows_stages else None) or 0
     finally:
         running.close()
-    if running.log is not None:
-        running.log.remove()
     sys.stdout.flush()
     return code
 
@@ -161,7 +168,8 @@ def _told(options: "GlobalOptions", running: _Running) -> Iterator[None]:
         if options.verbose:
             sys.stderr.write(f"{error}\n")
         found = translated(error)
-        if isinstance(found, SparkGaveUp) and running.log is not None and running.is_own:
+        if isinstance(found, SparkGaveUp) and running.log is not None:
+            running.keeps_log = True
             raise SparkGaveUp(f"{found}; Spark's own log: {running.log.path}") from error
         raise found from error
 
