@@ -10,7 +10,7 @@ from shale.compaction.filters import FilterContext, RowBatch
 
 AFTER_BYTES = 400_000
 """Of a range: some SSTs are finished by then, and others are not."""
-REPORTED_S = 2.0
+REPORTED_S = 0.5
 """By then the driver has heard of what is finished."""
 
 
