@@ -113,7 +113,7 @@ def encode(message: Message) -> bytes:
         CorruptionError: it is larger than any frame.
     """
     fields = [getattr(message, name) for name in message.__slots__]
-    body: bytes = msgpack.packb([type(message).__name__, *fields], default=_pack_value, strict_types=True)
+    body = bytes(msgpack.packb([type(message).__name__, *fields], default=_pack_value, strict_types=True) or b"")
     if len(body) > FRAME_BYTES_MAX:
         raise CorruptionError(f"a report of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
     return _LENGTH.pack(len(body)) + body

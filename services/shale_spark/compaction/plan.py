@@ -182,6 +182,5 @@ def _options(fields: dict[str, Any]) -> ExecutorOptions:
     sst = fields["sst"]
     policies = tuple(BloomPolicy(**policy) for policy in sst["filter_policies"])
     compression = Compression(sst["compression"])
-    return ExecutorOptions(
-        **fields | {"sst": SstOptions(**sst | {"filter_policies": policies, "compression": compression})}
-    )
+    numbers: dict[str, Any] = {name: value for name, value in fields.items() if name != "sst"}
+    return ExecutorOptions(sst=SstOptions(**sst | {"filter_policies": policies, "compression": compression}), **numbers)

@@ -71,7 +71,7 @@ class BatchSender:
             InvalidRequestError: the writer refuses it (``AccessDenied``: without a token, or with a wrong one).
             UnavailableError: the writer did not take it for too long; it may have been committed.
         """
-        body = msgpack.packb({"ops": ops})
+        body = bytes(msgpack.packb({"ops": ops}) or b"")
         name = f"{self._name}.{hashlib.blake2b(body, digest_size=16).hexdigest()}"
         deadline_s = self._env.clock.monotonic_s() + self._endpoint.patience_s
         attempts = 0
