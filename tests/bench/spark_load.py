@@ -1,6 +1,5 @@
 """Bulk load on Spark against the same rows through a writer daemon (docs/spark_load.md)."""
 
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS = 2_000_000
+ROWS = 1_000_000
 ROUNDS = 3
 ROW_BYTES = 116
 
 
-def spark_load_lines(spark: "SparkSession", *, rows: int = ROWS, rounds: int = ROUNDS) -> "list[BenchLine]":
+def lines(spark: "SparkSession", *, rows: int = ROWS, rounds: int = ROUNDS) -> "list[BenchLine]":
     """Megabytes of keys and values a second: 16-byte keys in no order, 100-byte values, read from Parquet."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,19 +75,3 @@ def _writer(folder: Path) -> "Iterator[str]":
     folder.mkdir()
     with running("shale_writer", "--url", f"file://{folder}/db", "--port", "0", log=folder / "log") as daemon:
         yield f"http://127.0.0.1:{daemon.port('port')}"
-
-
-def main() -> None:
-    """``python -m tests.bench.spark_load``: this suite alone."""
-    from shale_spark.session import spark_session
-
-    spark = spark_session(master="local[2]", app_name="bench", conf={"spark.driver.memory": "1g"})
-    try:
-        for line in spark_load_lines(spark):
-            sys.stdout.write(f"{line}\n")
-    finally:
-        spark.stop()
-
-
-if __name__ == "__main__":
-    main()
