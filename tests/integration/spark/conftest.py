@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shale.errors import InvalidRequestError
-from shale_spark.java import require_java
+from shale_spark.java import JavaHome, require_java
 from shale_spark.session import spark_session
 
 HERE = Path(__file__).parent
@@ -28,12 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores and four attempts at each task; skipped where there is no Java."""
+def java() -> JavaHome:
+    """Where Java is; what needs it is skipped where there is none."""
     try:
-        require_java()
+        return require_java()
     except InvalidRequestError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: JavaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with two cores and four attempts at each task."""
     folder = tmp_path_factory.mktemp("spark")
     places = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
     session = spark_session(master="local[2,4]", app_name="tests", conf=CONF | places)
