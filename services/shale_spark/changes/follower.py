@@ -52,9 +52,8 @@ class Follower:
         """Where a query without a checkpoint begins; from here on nothing unread is collected, if that was asked."""
 
         async def begin(parts: _Parts) -> FeedOffset:
-            if parts.retention is not None:
-                await parts.retention.hold()
-            return await parts.feed.begin(self._options.start)
+            kept_after = 0 if parts.retention is None else await parts.retention.hold()
+            return await parts.feed.begin(self._options.start, kept_after=kept_after)
 
         return self._call(begin)
 

@@ -36,8 +36,12 @@ class WalFeed:
         self._env = env
         self._on_gap = on_gap
 
-    async def begin(self, start: FeedStart) -> FeedOffset:
+    async def begin(self, start: FeedStart, *, kept_after: int = 0) -> FeedOffset:
         """The offset of somebody who has read nothing yet.
+
+        Args:
+            start: where.
+            kept_after: files up to this one may be collected at any moment; ``earliest`` does not begin with them.
 
         Raises:
             FeedGap: the wanted changes are not in the WAL any more, or none ever went through it.
@@ -45,11 +49,11 @@ class WalFeed:
         """
         while True:
             try:
-                return await self._begin(start)
+                return await self._begin(start, kept_after)
             except WalTruncated:
                 continue  # collected since the listing, which will not show it again
 
-    async def _begin(self, start: FeedStart) -> FeedOffset:
+    async def _begin(self, start: FeedStart, kept_after: int) -> FeedOffset:
         frontier = await find_frontier(self._wal, self._manifests)
         run = WalRun.of(await self._wal.list(), frontier)
         if not self._skips:
@@ -60,6 +64,7 @@ class WalFeed:
         last_l0_seq = int(frontier.manifest.last_l0_seq)
         if isinstance(start, FromSeq):
             return await offset_from_seq(run, start.seq, last_l0_seq, self._span, skips=self._skips)
+        run = run.after(kept_after)
         first = await self._span(run.files[0]) if run.files else None
         return FeedOffset(run.before_id, first.first - 1 if first else last_l0_seq)
 

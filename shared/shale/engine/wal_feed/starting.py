@@ -1,7 +1,7 @@
 """Where in the WAL a sequence number is."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from shale.engine.wal_feed.frontier import Frontier
@@ -35,6 +35,11 @@ class WalRun:
             first -= 1
         ids = range(first + 1, last + 1)
         return cls(first, last, tuple((id_, sizes[id_]) for id_ in ids if sizes[id_] > EMPTY_FILE_BYTES_MAX))
+
+    def after(self, wal_id: int) -> Self:
+        """The run without the files up to ``wal_id``."""
+        before_id = min(max(self.before_id, wal_id), self.last_id)
+        return replace(self, before_id=before_id, files=tuple(file for file in self.files if file[0] > before_id))
 
 
 def refuse_without_wal(run: WalRun, frontier: Frontier) -> None:

@@ -115,6 +115,15 @@ def test_beginnings(start: FeedStart, offset: FeedOffset, seqs: list[int]) -> No
     anyio.run(main)
 
 
+@pytest.mark.parametrize(("kept_after", "offset"), [(1, (1, 0)), (2, (2, 2)), (3, (3, 3)), (5, (5, 0)), (9, (5, 0))])
+def test_what_may_be_collected_is_no_beginning(kept_after: int, offset: tuple[int, int]) -> None:
+    async def main() -> None:
+        h = await house()
+        assert await h.feed.begin(Edge.EARLIEST, kept_after=kept_after) == FeedOffset(*offset)
+
+    anyio.run(main)
+
+
 def test_a_beginning_in_the_future_is_refused() -> None:
     async def main() -> None:
         h = await house()
