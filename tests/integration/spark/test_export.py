@@ -10,7 +10,6 @@ import shale
 from shale.engine.where import Where
 from shale.errors import InvalidRequestError, LatestRecordMissing
 from shale.types import KeyRange
-from shale_spark.codecs import ValueRefused
 from shale_spark.export import export
 from shale_spark.source.options import where_of
 from tests.integration.spark.test_read import names
@@ -70,8 +69,6 @@ def test_what_cannot_be_exported_is_said(spark: SparkSession, where: Where, tmp_
         export(spark, where, target, format="delta")
     with pytest.raises(InvalidRequestError, match="no column 'colour'"):
         export(spark, where, target, partition_by=["colour"])
-    with pytest.raises(ValueRefused, match="key b'x' is not json"):
-        export(spark, where, target, schema="key binary, n int", value_format="json")
     with pytest.raises(LatestRecordMissing, match="/nowhere: no manifest"):
         export(spark, where_of({"store": f"file://{tmp_path}", "path": "nowhere"}), target)
     assert not Path(target).exists() or not list(Path(target).glob("*.parquet"))
