@@ -60,13 +60,13 @@ class Repeats:
                 return known.accepted
         known = self._known[name] = _Known(checksum)
         try:
-            known.accepted = await commit()
+            known.accepted = accepted = await commit()
         finally:
             if known.accepted is None:
                 del self._known[name]
             known.settled.set()
         self._forget_oldest()
-        return known.accepted
+        return accepted
 
     def _forget_oldest(self) -> None:
         while len(self._known) > self._names_max:
