@@ -87,7 +87,7 @@ class SparkExecutor(JobExecutor):
             InvalidRequestError: executors cannot reach the store or this process, or there is no Java.
             ShaleError: see ``shale_compactor.execution.executor.Executor``.
         """
-        session = await anyio.to_thread.run_sync(self._sessions.get)
+        session = await anyio.to_thread.run_sync(self._sessions.get, abandon_on_cancel=True)
         if not progress.is_planned:
             progress.plan(await self._plan(job, session))
         context = progress.context()

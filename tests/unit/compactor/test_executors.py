@@ -1,11 +1,23 @@
 """Who carries out which job."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.service import plugins
+from shale.service.settings import load
+from shale.store.memory import MemoryStore
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
 from shale.types import Sst
+from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import Job, plan_job
 from shale_compactor.execution.progress import JobProgress
-from shale_compactor.executors import ChosenExecutor
+from shale_compactor.executors import ChosenExecutor, open_executor
+from shale_compactor.worker.settings import WorkerSettings
 from tests.unit.compactor.values import entry, manifest, spec, sst, tree
 
 pytestmark = pytest.mark.anyio
@@ -35,3 +47,43 @@ async def test_jobs_go_where_their_size_suits(min_bytes: int, goes: str) -> None
     chosen = ChosenExecutor(executors["local"], executors["remote"], min_bytes=min_bytes)
     progress = JobProgress(retention_min_seq=job.manifest.recent_snapshot_min_seq)
     assert await chosen.run(job, progress) == (executors[goes].output,)
+
+
+def process(executor: str) -> Any:
+    """What a daemon has that is about to open its executor."""
+    settings = load(WorkerSettings, ["--url", "memory:///db", "--set", f"spark.executor={executor}"]).settings
+    return SimpleNamespace(
+        settings=settings,
+        store=MemoryStore(),
+        root="db",
+        env=Env.system(),
+        metrics=Metrics(),
+        location=settings.database.location(),
+        log=get_logger("worker"),
+    )
+
+
+@pytest.fixture
+def nobody_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a package that brings an executor is not installed."""
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: ())
+
+
+@pytest.mark.usefixtures("nobody_registered")
+@pytest.mark.parametrize(("executor", "said"), [("local", []), ("auto", ["executor.unavailable"])])
+async def test_jobs_stay_here_where_there_is_no_other_executor(
+    executor: str, said: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Compacting slowly is better than not at all; who asked for one by all means is told otherwise."""
+    caplog.set_level("INFO", "shale")
+    async with open_executor(process(executor)) as opened:
+        assert isinstance(opened, Executor)
+    assert [record.msg["event"] for record in caplog.records if isinstance(record.msg, dict)] == said
+
+
+@pytest.mark.usefixtures("nobody_registered")
+async def test_an_executor_that_is_asked_for_must_be_there() -> None:
+    """Otherwise a worker would take jobs that are too large for it."""
+    with pytest.raises(InvalidRequestError, match="executor is called 'spark'"):
+        async with open_executor(process("spark")):
+            pass
