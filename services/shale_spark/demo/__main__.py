@@ -26,13 +26,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.USAGE
     try:
         require_extra()
-        from shale_spark.demo.story import run_demo
-
-        matches = run_demo(directory.resolve(), Console(), master=given.master)
+        matches = _run(directory.resolve(), given.master)
     except ShaleError as error:
         sys.stderr.write(f"shale spark demo: {error}\n")
         return ExitCode.ERROR
     return ExitCode.OK if matches else ExitCode.NEGATIVE
+
+
+def _run(directory: Path, master: str) -> bool:
+    from pyspark.errors import PySparkException
+
+    from shale_spark.demo.story import run_demo
+    from shale_spark.failures import translated
+
+    try:
+        return run_demo(directory, Console(), master=master)
+    except PySparkException as error:
+        raise translated(error) from error
 
 
 if __name__ == "__main__":

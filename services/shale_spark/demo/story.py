@@ -216,7 +216,8 @@ def _follow(demo: Demo, writer: Daemon) -> None:
     demo.say(f"{writer.name} is ready (pid {writer.pid}); a stream follows its WAL")
     seen = Seen()
     query = (
-        changes(demo.spark, demo.where, start="latest")
+        # Loads do not go through the WAL, and a feed that finds nothing else there stops and says so.
+        changes(demo.spark, demo.where, start="latest", on_gap="skip")
         .writeStream.foreachBatch(seen.take)
         .option("checkpointLocation", str(demo.stack.directory / "stream"))
         .trigger(processingTime="200 milliseconds")
