@@ -98,6 +98,15 @@ def live(driver: Driver, place: Path, rng: random.Random) -> None:
     assert driver.process.poll() is None, (place / "driver.log").read_text()[-3000:]
 
 
+def catch_up(url: str, place: Path) -> None:
+    """A driver that reads what there is and ends."""
+    driver = Driver(url, place, "once")
+    try:
+        assert driver.process.wait(300) == 0, (place / "driver.log").read_text()[-3000:]
+    finally:
+        driver.kill()
+
+
 def killing_writers(stop: threading.Event, stack: Stack, rng: random.Random) -> None:
     while not stop.wait(rng.uniform(*WRITER_LIVES_S)):
         stack.kill("shale_writer")
@@ -129,6 +138,7 @@ def test_killed_drivers_and_writers(tmp_path: Path) -> None:
         for role in ("shale_writer", "shale_gc"):
             stack.start(role)
             stack.wait_until_ready(role)
+        catch_up(url, place)  # from here on every change is for this query
         load = threading.Thread(target=write_until, args=(stop, stack, ledger))
         fencing = threading.Thread(target=killing_writers, args=(stop, stack, rng))
         deadline = time.monotonic() + SECONDS
@@ -140,11 +150,7 @@ def test_killed_drivers_and_writers(tmp_path: Path) -> None:
                 finally:
                     driver.kill()
                 kills += 1
-        last = Driver(url, place, "once")
-        try:
-            assert last.process.wait(300) == 0, (place / "driver.log").read_text()[-3000:]
-        finally:
-            last.kill()
+        catch_up(url, place)
         codes = stack.stop_all()
     finally:
         stack.kill_all()
