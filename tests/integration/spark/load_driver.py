@@ -11,19 +11,23 @@ from shale_spark.load import load
 from shale_spark.session import spark_session
 
 PARTITIONS = 4
+CONF = {
+    "spark.driver.memory": "512m",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",  # or a task would write nothing before its last row
+}
 
 
 def main(url: str, rows: int) -> None:
     """Load, and print what was done."""
-    spark = spark_session(
-        master="local[2,4]", app_name="load", conf={"spark.driver.memory": "512m", "spark.log.level": "ERROR"}
-    )
+    spark = spark_session(master="local[2,4]", app_name="load", conf=CONF)
     try:
         key = f.unhex(f.sha2(f.col("id").cast("string"), 256))
         df = spark.range(0, rows, 1, 4).select(
             key.alias("key"), f.col("id").cast("string").cast("binary").alias("value")
         )
-        codec = "tests.integration.spark.flaky_codec:CODE"
+        codec = "tests.integration.spark.flaky_codec:FlakyCodec"
         result = load(df, url, value="value", value_format=codec, partitions=PARTITIONS, sst_bytes="16KiB")
         sys.stdout.write(f"{result.rows} {result.ssts}\n")
     finally:
