@@ -1,12 +1,13 @@
 """Rows to a running writer, batch after batch, each of them until it is durable.
 
-A batch whose answer was lost is sent again under its name, and the writer commits it once.  The name is made of what
-the batch holds: a task that is run again names equal batches alike.
+A batch whose answer was lost is sent again under its name, and the writer commits it once.  The name is made of its
+number and of what it holds: a task that is run again names the same batches alike, while a later batch that equals an
+earlier one is a batch of its own, because others may have gone between them.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import anyio
@@ -39,7 +40,7 @@ class Endpoint:
     """A writer's data port.  ``patience_s``: how long one batch is tried."""
 
     url: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     patience_s: float = 300.0
 
     def client(self) -> httpx.AsyncClient:
@@ -63,6 +64,7 @@ class BatchSender:
         self._client = client
         self._env = env
         self._name = name
+        self._sent = 0
 
     async def send(self, ops: Sequence[Op]) -> None:
         """Return once the batch is durable.
@@ -72,12 +74,13 @@ class BatchSender:
             UnavailableError: the writer did not take it for too long; it may have been committed.
         """
         body = bytes(msgpack.packb({"ops": ops}) or b"")
-        name = f"{self._name}.{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+        name = f"{self._name}.{self._sent}.{hashlib.blake2b(body, digest_size=16).hexdigest()}"
         deadline_s = self._env.clock.monotonic_s() + self._endpoint.patience_s
         attempts = 0
         while True:
             problem, wait_s = await self._try(body, name)
             if problem is None:
+                self._sent += 1
                 return
             attempts += 1
             wait_s = max(wait_s, self._backoff_s(attempts))

@@ -134,6 +134,31 @@ def test_each_batch_is_committed_once_whatever_the_wire_does(weather: list[str])
     run(story, *weather)
 
 
+def test_a_batch_that_equals_an_earlier_one_is_not_taken_for_its_repetition() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        rows = pa.RecordBatch.from_pydict({"key": [b"k"] * 3, "value": [b"1", b"2", b"1"]})
+        await append_rows([rows], request(batch_rows="1"), sender, env)
+        assert await contents(db) == {b"k": b"1"}
+
+    run(story)
+
+
+def test_a_task_that_is_run_again_names_its_batches_as_before() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        endpoint = Endpoint(url=URL)
+        async with httpx.AsyncClient(transport=wire, base_url=URL, headers=endpoint.client().headers) as client:
+            for _attempt in range(2):
+                again = BatchSender(endpoint, client, env, name="w.0")
+                await append_rows(batches(10, 10), request(), again, env)
+        assert db.last_seq == 2
+
+    run(story)
+
+
+def test_the_token_is_in_no_text() -> None:
+    assert "hidden" not in repr(request(token="hidden"))
+
+
 def test_the_writer_is_left_alone_as_long_as_it_wants() -> None:
     async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
         await append_rows(batches(1), request(), sender, env)
