@@ -63,7 +63,7 @@ def test_every_row_is_there_in_the_order_of_the_database(spark: SparkSession, tm
     assert result.ssts == ssts(tmp_path) > 5
 
 
-@pytest.mark.parametrize("compression", ["none", "zstd"])
+@pytest.mark.parametrize("compression", ["zstd", pytest.param("none", marks=pytest.mark.soak)])
 def test_slatedb_reads_and_continues_what_was_loaded(spark: SparkSession, tmp_path: Path, compression: str) -> None:
     df = numbered(spark, 3000).select("key", "value")
     load(df, f"file://{tmp_path}/db", partitions=2, compression=compression, ttl="1h")
