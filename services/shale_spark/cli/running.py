@@ -69,16 +69,12 @@ Work = Callable[[SparkCommand], int | None]
 
 @dataclass(slots=True)
 class _Running:
-    """The session, once it is there; whether it was made here, and where its Java then says things.
-
-    ``keeps_log``: the file was named to somebody.
-    """
+    """The session, once it is there; whether it was made here, and where its Java then says things."""
 
     is_verbose: bool
     spark: "SparkSession | None" = None
     is_own: bool = False
     log: JavaLog | None = None
-    keeps_log: bool = False
 
     def start(self, settings: "SparkSettings", master: str | None, conf: Mapping[str, str]) -> "SparkSession":
         """The session; blocks."""
@@ -100,11 +96,11 @@ class _Running:
         if self.spark is not None:
             self.spark.interruptAll()
 
-    def close(self) -> None:
-        """Stop the session, if it was made here."""
+    def close(self, *, keeps_log: bool) -> None:
+        """Stop the session, if it was made here; its log stays if somebody was told of it."""
         if self.is_own and self.spark is not None:
             self.spark.stop()
-        if self.log is not None and not self.keeps_log:
+        if self.log is not None and not keeps_log:
             self.log.remove()
 
 
@@ -140,10 +136,14 @@ def _to_the_end(
             spark = running.start(settings.spark.settings(), master, properties)
             return work(SparkCommand(spark=spark, where=where, options=options))
 
+    is_named = False
     try:
         code = anyio.run(_bounded, whole, running, timeout_s, options.output if shows_stages else None) or 0
+    except SparkGaveUp:
+        is_named = True
+        raise
     finally:
-        running.close()
+        running.close(keeps_log=is_named)
     sys.stdout.flush()
     return code
 
@@ -169,7 +169,6 @@ def _told(options: "GlobalOptions", running: _Running) -> Iterator[None]:
             sys.stderr.write(f"{error}\n")
         found = translated(error)
         if isinstance(found, SparkGaveUp) and running.log is not None:
-            running.keeps_log = True
             raise SparkGaveUp(f"{found}; Spark's own log: {running.log.path}") from error
         raise found from error
 
