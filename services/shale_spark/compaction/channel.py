@@ -16,7 +16,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 
-from shale.errors import CorruptionError, ShaleError
+from shale.errors import CorruptionError, InvalidRequestError, ShaleError
 from shale_spark.compaction.chain import Chain
 from shale_spark.compaction.frames import (
     Accepted,
@@ -89,8 +89,18 @@ class Channel:
         """Set with ``failure``, which no other attempt could avoid."""
 
     async def serve(self, host: str, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Listen at a port of the system's choice, which is the status, until cancelled."""
-        async with await anyio.create_tcp_listener(local_host=host, local_port=0) as listener:
+        """Listen at a port of the system's choice, which is the status, until cancelled.
+
+        Raises:
+            InvalidRequestError: the host is no address of this machine.
+        """
+        try:
+            listening = await anyio.create_tcp_listener(local_host=host, local_port=0)
+        except OSError as error:
+            raise InvalidRequestError(
+                f"spark.event_host: executors shall report to {host}, and this process cannot listen there: {error}"
+            ) from error
+        async with listening as listener:
             task_status.started(listener.extra(SocketAttribute.local_port))  # noqa: S610 - this is not Django
             await listener.serve(self._handle)
 

@@ -25,7 +25,7 @@ from shale_compactor.execution.transforms import TransformNames
 from shale_compactor.first_error import first_error
 from shale_compactor.worker.options import WorkerOptions
 from shale_compactor.worker.worker import Worker
-from shale_spark.compaction.executor import make_executor
+from shale_spark.compaction.executor import make_executor, require_possible
 from shale_spark.tags import is_remote
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def compact(
         InvalidCompaction: the request breaks a rule.
         ShaleError: the store or the session cannot be used.
     """
+    # Nothing is submitted that nobody here could execute.
+    require_possible(where, _of_session(spark, working.settings))
 
     async def main() -> tuple[CompactionInfo, ...]:
         env = Env.system()

@@ -14,7 +14,7 @@ from anyio.abc import TaskStatus
 
 from shale.engine.where import Where
 from shale.env import Env
-from shale.errors import UnavailableError
+from shale.errors import InvalidRequestError, UnavailableError
 from shale.service.spark_section import SparkSettings
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
@@ -32,7 +32,7 @@ from shale_compactor.first_error import first_error
 from shale_spark.compaction.chain import Chain
 from shale_spark.compaction.channel import Channel
 from shale_spark.compaction.frames import Report
-from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan
+from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan, require_reachable
 from shale_spark.compaction.stage import run_stage
 from shale_spark.extra import require_extra
 from shale_spark.java import require_java
@@ -188,6 +188,20 @@ class ProgressFeed:
             self._progress.repeated_bytes += sum(self._unfinished)
 
 
+def require_possible(where: Where, settings: SparkSettings) -> None:
+    """Return if jobs can be carried out like this: what is wrong with all of them is better said before the first one.
+
+    Raises:
+        InvalidRequestError: executors cannot reach the store, or a session over Connect is not told what only others
+            know.
+    """
+    require_reachable(where)
+    if settings.is_remote and settings.ranges is None:
+        raise InvalidRequestError("spark.ranges must be set: Spark Connect does not say how many cores there are")
+    if settings.is_remote and settings.event_host is None:
+        raise InvalidRequestError("spark.event_host must be set: the driver of Spark Connect is another process")
+
+
 def make_executor(
     where: Where,
     store: ObjectStore,
@@ -207,8 +221,10 @@ def make_executor(
         session: makes the session otherwise than by the settings.
 
     Raises:
-        InvalidRequestError: the extra or Java is not installed; names the command that installs it.
+        InvalidRequestError: the extra or Java is not installed, and names the command that installs it; or see
+            ``require_possible``.
     """
+    require_possible(where, settings)
     require_extra()
     if not settings.is_remote:
         require_java()

@@ -157,12 +157,22 @@ def _job(entry: Compaction, spec: TieredSpec, manifest: Manifest, is_dest_last_r
     )
 
 
-def _where_fields(where: Where) -> dict[str, Any]:
+def require_reachable(where: Where) -> str:
+    """The URL of the store.
+
+    Raises:
+        InvalidRequestError: it is an object of this process.
+    """
     if not isinstance(where.store, str) or where.store.startswith("memory:"):
         raise InvalidRequestError("compaction on Spark needs a store that executors can reach by its URL")
+    return where.store
+
+
+def _where_fields(where: Where) -> dict[str, Any]:
+    store = require_reachable(where)
     options = asdict(where.store_options)
     options |= {"config": dict(where.store_options.config), "client": dict(where.store_options.client)}
-    return {"store": where.store, "root": where.root, "options": options}
+    return {"store": store, "root": where.root, "options": options}
 
 
 def _where(fields: dict[str, Any]) -> Where:

@@ -7,7 +7,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from shale.errors import InvalidRequestError
 from shale.service.spark_section import SparkSettings
 
 
@@ -16,7 +15,8 @@ class Sessions:
 
     Args:
         make: makes a session, or finds the active one.
-        settings: how many ranges a job gets, and where executors reach this process, if that was said.
+        settings: how many ranges a job gets, and where executors reach this process; a session over Connect says
+            neither, so they must (``require_possible``).
     """
 
     def __init__(self, make: Callable[[], SparkSession], settings: SparkSettings) -> None:
@@ -47,27 +47,15 @@ class Sessions:
                 self._session = None
 
     def ranges(self, session: SparkSession) -> int:
-        """How many ranges keep the cluster busy: by default one for each core that it has now.
-
-        Raises:
-            InvalidRequestError: a session over Connect does not say.
-        """
+        """How many ranges keep the cluster busy: by default one for each core that it has now."""
         if self._settings.ranges is not None:
             return self._settings.ranges
-        if self._settings.is_remote:
-            raise InvalidRequestError("spark.ranges must be set: Spark Connect does not say how many cores there are")
         return session.sparkContext.defaultParallelism
 
     def event_host(self, session: SparkSession) -> str:
-        """The address at which executors reach this process.
-
-        Raises:
-            InvalidRequestError: a session over Connect does not say.
-        """
+        """The address at which executors reach this process."""
         if self._settings.event_host is not None:
             return self._settings.event_host
-        if self._settings.is_remote:
-            raise InvalidRequestError("spark.event_host must be set: the driver of Spark Connect is another process")
         host = session.sparkContext.getConf().get("spark.driver.host")
         assert host is not None, "Spark sets it when it starts"
         return host

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from shale.engine.where import Where
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import CorruptionError, MergeOperatorMissing
+from shale.errors import CorruptionError, InvalidRequestError, MergeOperatorMissing
 from shale.sst.options import SstOptions
 from shale.store.local import LocalStore
 from shale.telemetry.metrics import Metrics
@@ -128,6 +128,12 @@ async def expected(house: House) -> list[Entry]:
 
 async def written(house: House) -> list[Entry]:
     return await read_ssts(house.store, "db", ENV, house.progress.outputs())
+
+
+async def test_a_host_of_another_machine_is_named_with_its_setting() -> None:
+    channel = Channel([], "secret", ProgressFeed(JobProgress(retention_min_seq=Seq(0)), ExecutorMetrics(Metrics())))
+    with pytest.raises(InvalidRequestError, match=r"spark\.event_host: .* 192\.0\.2\.1, and this process cannot"):
+        await channel.serve("192.0.2.1")
 
 
 async def test_tasks_write_what_a_local_executor_writes(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""What no compaction on Spark could do is said before there is one."""
+
+from typing import Any, cast
+
+import pytest
+
+from shale.engine.where import Where
+from shale.errors import InvalidRequestError
+from shale.service.spark_section import SparkSettings
+from shale.store.memory import MemoryStore
+from shale_spark.compaction.command import Working, compact
+from shale_spark.compaction.executor import require_possible
+
+SOMEWHERE = Where("s3://bucket", "db")
+CONNECT = "sc://host:15002"
+
+
+@pytest.mark.parametrize(
+    ("where", "settings", "message"),
+    [
+        (Where(MemoryStore(), "db"), SparkSettings(), "a store that executors can reach by its URL"),
+        (Where("memory:///", "db"), SparkSettings(), "a store that executors can reach by its URL"),
+        (SOMEWHERE, SparkSettings(master=CONNECT, event_host="10.0.0.1"), r"spark\.ranges must be set"),
+        (SOMEWHERE, SparkSettings(master=CONNECT, ranges=4), r"spark\.event_host must be set"),
+    ],
+)
+def test_it_is_refused(where: Where, settings: SparkSettings, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
+        require_possible(where, settings)
+
+
+@pytest.mark.parametrize("settings", [SparkSettings(), SparkSettings(master=CONNECT, ranges=4, event_host="10.0.0.1")])
+def test_what_is_possible_passes(settings: SparkSettings) -> None:
+    require_possible(SOMEWHERE, settings)
+
+
+def test_nothing_is_submitted_that_could_not_be_executed() -> None:
+    # Neither the session nor the request is looked at: no database is touched.
+    nothing = cast("Any", object())
+    with pytest.raises(InvalidRequestError, match="a store that executors can reach by its URL"):
+        compact(nothing, Where(MemoryStore(), "db"), nothing, working=Working())
