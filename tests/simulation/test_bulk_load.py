@@ -16,8 +16,10 @@ from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from shale.types import FLAG_CREATE_TS, Entry, Sst
 from tests.simulation.conftest import simulated
+from tests.simulation.lsm import compactor
 from tests.simulation.neighbours import eager_collector, lifter, pinner
 from tests.simulation.row_model import RowModel
+from tests.simulation.test_whole_system import collector
 from tests.simulation.writers import PAIR, final_rows, wal_ids, writer
 
 GIVEN_UP = (FencedError, InvalidDbState, UnavailableError)
@@ -118,6 +120,22 @@ def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int)
         assert slow.error is None
         model.check(final_rows(sim))
         assert any(attempt.writer.startswith("load/") and attempt.told.name == "DURABLE" for attempt in model.attempts)
+
+
+@simulated
+def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
+    with Simulation(seed, swarm=True) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        sim.restart_killed(30.0)
+        sim.start(loader, "l", role="writer", model=model, rounds=12, pause_s=20.0)
+        sim.at(sim.rng.uniform(1, 60), lambda: sim.start(compactor, "c", role="compactor"))
+        sim.at(sim.rng.uniform(1, 60), lambda: sim.start(collector, "gc", role="gc", min_age_s=300.0))
+        sim.run(minutes=20)
+        sim.heal()
+        sim.run(minutes=5)
+        sim.kill_all()
+        model.check(final_rows(sim))
 
 
 @simulated
