@@ -13,10 +13,10 @@ from shale.engine.wal_feed.plan import FeedPart
 from shale.engine.wal_feed.retention import Retention
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.metrics import Metrics
 from shale_spark.changes.options import ChangesOptions
+from shale_spark.source.snapshot import open_manifest
 from shale_spark.tasks import prepare_process
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ async def _connected(options: ChangesOptions, env: Env) -> AsyncIterator[_Parts]
     where = options.where
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        await require_not_destroyed(stores.main, where.root)
+        await open_manifest(stores, where, env)
         wal = WalStore(stores.wal or stores.main, where.root, env)
         manifests = ManifestStore(stores.main, where.root, env)
         feed = WalFeed(wal, manifests, env, on_gap=options.on_gap)

@@ -12,7 +12,6 @@ from shale.env import Env
 from shale.errors import (
     CheckpointMissing,
     InvalidDbState,
-    InvalidRequestError,
     LatestRecordMissing,
     ManifestMissing,
     NotFoundError,
@@ -21,6 +20,7 @@ from shale.errors import (
 from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, release_checkpoints, renew_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
+from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
 from shale.types import Checkpoint, Manifest
 from shale_spark.source.plan import Lease, WalSpan
@@ -62,9 +62,7 @@ async def open_manifest(stores: Stores, where: Where, env: Env) -> StoredManifes
         raise LatestRecordMissing(f"{place_of(where)}: {error}") from error
     if not stored.value.initialized:
         raise InvalidDbState(f"{place_of(where)} is not initialised: a clone that was not completed")
-    wal_uri = stored.value.wal_object_store_uri
-    if wal_uri is not None and where.wal_store is None:
-        raise InvalidRequestError(f"{place_of(where)} keeps its WAL in {wal_uri}: name it with wal_store")
+    require_wal_place(stored.value, place_of(where), is_named=where.wal_store is not None)
     return stored
 
 
@@ -112,7 +110,9 @@ async def _newest(
         checkpoint = await create_checkpoint(stored, env, lifetime_ms=lifetime_ms, name=OWN_NAME)
     manifest = await _version(stored, checkpoint)
     wal = WalStore(stores.wal if stores.wal is not None else stores.main, where.root, env)
-    last_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id)
+    # Files that the manifest knows of have to be there, or replay tells; a search would take their absence for the end.
+    known_id = manifest.next_wal_sst_id - 1
+    last_id = max(known_id, await wal.last_seen_wal_id(manifest.replay_after_wal_id))
     latest = (await stored.refresh()).value
     if latest.replay_after_wal_id != manifest.replay_after_wal_id:
         if not is_shared:

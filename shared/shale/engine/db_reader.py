@@ -25,6 +25,7 @@ from shale.errors import ClosedError, InvalidDbState, InvalidRequestError, Segme
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.options import ProtocolOptions
+from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
@@ -336,10 +337,7 @@ def _check(manifest: Manifest, where: Where, options: ReaderOptions) -> None:
     root = where.root
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
-    if manifest.wal_object_store_uri is not None and where.wal_store is None and not options.skip_wal_replay:
-        raise InvalidRequestError(
-            f"the database at {root or '/'} keeps its WAL in {manifest.wal_object_store_uri}: name it with wal_store"
-        )
+    require_wal_place(manifest, root, is_named=where.wal_store is not None or options.skip_wal_replay)
     extractor = options.segment_extractor
     if extractor is not None and extractor.name != manifest.segment_extractor_name:
         raise SegmentExtractorMismatch(

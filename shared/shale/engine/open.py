@@ -10,7 +10,6 @@ from shale.env import Env
 from shale.errors import (
     CorruptionError,
     InvalidDbState,
-    InvalidRequestError,
     ObjectVersionExists,
     SegmentExtractorMismatch,
 )
@@ -18,6 +17,7 @@ from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestSto
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
 from shale.protocol.wal_fence import fence_wal
+from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -118,7 +118,4 @@ def _check(manifest: Manifest, root: str, *, separate_wal: bool) -> None:
             f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, "
             "and this writer has no segment extractor"
         )
-    if manifest.wal_object_store_uri is not None and not separate_wal:
-        raise InvalidRequestError(
-            f"the database at {root or '/'} keeps its WAL in {manifest.wal_object_store_uri}: name it with wal_store"
-        )
+    require_wal_place(manifest, root, is_named=separate_wal)

@@ -17,6 +17,7 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.followers import followed_after
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
+from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalFile, WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.verify.finding import Finding
@@ -83,6 +84,7 @@ async def read_inventory(
 
     Raises:
         LatestRecordMissing: there is no database.
+        InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: the checkpoint is not listed, or has expired.
         CorruptionError: the newest manifest or its boundary cannot be read, so nothing can be told.
     """
@@ -92,6 +94,7 @@ async def read_inventory(
     database.wal_files = tuple(await wal.list())
     compactions_versions, compactions = await check_compactions(store, database.compactions, database.findings)
     latest = await database.manifests.read_latest()
+    require_wal_place(latest.value, root, is_named=wal_store is not None)
     live = [entry for entry in latest.value.checkpoints if database.is_live(entry)]
     wanted = {int(entry.manifest_id) for entry in live}
     manifest_versions, pinned = await check_manifests(database.manifests, wanted, database.findings)

@@ -30,7 +30,7 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
 
     Raises:
         LatestRecordMissing: there is no database.
-        InvalidDbState: it is half built, or its WAL ends before ``after_id``.
+        InvalidDbState: it is half built, or its WAL ends before ``after_id`` or before what the manifest knows of.
     """
     manifest = await _latest(manifests)
     while True:
@@ -47,12 +47,23 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
                 )
             manifest = again
             continue
-        if found == base:
+        is_short = found < manifest.next_wal_sst_id - 1
+        if found == base and not is_short:
             return Frontier(found, manifest)
         again = await _latest(manifests)
         if again.replay_after_wal_id <= found:
+            if is_short:
+                raise _cut_short(wal, found, manifest)
             return Frontier(found, manifest)
         manifest = again
+
+
+def _cut_short(wal: WalStore, found: int, manifest: Manifest) -> InvalidDbState:
+    """Without it the feed would wait for ever at the end of a log that goes on."""
+    return InvalidDbState(
+        f"{wal.key(found + 1)} is not there, though the manifest knows of files up to {manifest.next_wal_sst_id - 1}:"
+        " the WAL is in a store of its own (name it with wal_store), or the file was deleted"
+    )
 
 
 async def _latest(manifests: ManifestStore) -> Manifest:

@@ -11,7 +11,7 @@ import pytest
 import shale
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import CheckpointMissing, CorruptionError, LatestRecordMissing
+from shale.errors import CheckpointMissing, CorruptionError, InvalidRequestError, LatestRecordMissing
 from shale.format.boundary import encode_boundary
 from shale.format.names import boundary_key, manifest_key, sst_key, wal_key
 from shale.protocol.compactions_store import CompactionsStore
@@ -215,3 +215,16 @@ def test_rules_of_a_manifest(tree: Tree, said_of_it: str | None) -> None:
         assert problems == []
     else:
         assert any(said_of_it in problem for problem in problems), problems
+
+
+def test_a_log_in_a_store_that_nobody_named_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Manifests of version 1 say where it is; every one of its files would be found to be gone."""
+
+    async def story(store: MemoryStore, _: UUID) -> None:
+        old = replace((await latest_of(store))[1], wal_object_store_uri="s3://logs")
+        monkeypatch.setattr("shale.protocol.manifest_store.decode_manifest", lambda _data, path: old)
+        with pytest.raises(InvalidRequestError, match="keeps its WAL in s3://logs: name it with wal_store"):
+            await inventory(store)
+        assert (await read_inventory(store, MemoryStore(), "db", ENV)).findings, "it is looked for where it was named"
+
+    run(story)

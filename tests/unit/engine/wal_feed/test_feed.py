@@ -357,3 +357,21 @@ def test_one_value_larger_than_what_is_read_of_the_end() -> None:
         assert await h.feed.end(FeedOffset(0, 0)) == FeedOffset(1, 2)
 
     anyio.run(main)
+
+
+@pytest.mark.parametrize("start", [Edge.LATEST, Edge.EARLIEST, FromSeq(1)])
+def test_a_log_that_is_elsewhere_is_told(start: FeedStart) -> None:
+    """Who looks into the wrong store sees a log that ends too early, and would wait there for ever."""
+
+    async def main() -> None:
+        h = House()
+        await h.say(next_wal_sst_id=WalId(3))
+        with pytest.raises(InvalidDbState, match=r"db/wal/0+1.sst is not there, .* files up to 2: .* wal_store"):
+            await h.feed.begin(start)
+        await h.write({1: FENCE})
+        with pytest.raises(InvalidDbState, match=r"db/wal/0+2.sst is not there"):
+            await h.feed.end(FeedOffset(0, 0))
+        await h.write({2: (1,)})
+        assert await h.feed.end(FeedOffset(0, 0)) == FeedOffset(2, 1)
+
+    anyio.run(main)

@@ -295,3 +295,18 @@ def test_a_hole_in_the_wal_of_a_checkpoint_is_told() -> None:
             await plans_of(database, checkpoint=checkpoint.id)
 
     run(story)
+
+
+def test_wal_files_that_the_manifest_knows_of_are_missed() -> None:
+    """As where the WAL has a store of its own that was not named; its rows must not be left out in silence."""
+
+    async def story(database: Database) -> None:
+        stored = await stored_in(database)
+        await stored.apply(lambda current: replace(current.value, next_wal_sst_id=WalId(7)))
+        assert await entries_of(await plans_of(database), database.env) == list(database.live().values())
+        for wal_id in range(3, 7):
+            await database.store.delete(wal_key("db", wal_id))
+        with pytest.raises(WalTruncated, match="WAL file 3"):
+            await plans_of(database)
+
+    run(story)
