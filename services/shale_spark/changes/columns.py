@@ -16,7 +16,7 @@ from shale.kernels.rows import Rows
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE
 from shale_spark.codecs import OnBad, ValueCodec
 from shale_spark.codecs.codec import Mask
-from shale_spark.source.columns import Columns, default_schema
+from shale_spark.source.columns import Columns, default_schema, refuse_nulls
 
 OF_CHANGES: dict[str, Any] = {"op": pa.string(), "wal_id": pa.int64()}
 """The columns that only changes have."""
@@ -65,7 +65,11 @@ class ChangeColumns:
         return cls(schema, *checked)
 
     def batch(self, wal_id: int, rows: Rows) -> Any:
-        """The changes of one WAL file, or of a part of it, as one ``pyarrow.RecordBatch``."""
+        """The changes of one WAL file, or of a part of it, as one ``pyarrow.RecordBatch``.
+
+        Raises:
+            ValueRefused: see ``Columns.batch``; or a column that must not be null has nothing for this kind of change.
+        """
         deletes = rows.flags & FLAG_TOMBSTONE != 0
         merges = rows.flags & FLAG_MERGE != 0
         arrays = {
@@ -75,6 +79,7 @@ class ChangeColumns:
             **_arrays(self.of_value, rows, ~deletes),
             **_arrays(self.of_puts, rows, ~(deletes | merges)),
         }
+        refuse_nulls(self.schema, arrays, rows)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
 

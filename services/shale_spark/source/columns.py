@@ -1,6 +1,6 @@
 """From rows to the columns that a DataFrame's schema asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,13 +88,20 @@ class Columns:
         return text
 
     def _built(self, arrays: dict[str, Any], rows: Rows) -> Any:
-        for field in self.schema:
-            if not field.nullable and arrays[field.name].null_count:
-                place = arrays[field.name].is_null().index(True).as_py()
-                raise ValueRefused(
-                    f"column {field.name!r} is null for key {show_key(rows.key(place))}, and must not be"
-                )
+        refuse_nulls(self.schema, arrays, rows)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+
+def refuse_nulls(schema: Any, arrays: Mapping[str, Any], rows: Rows) -> None:
+    """Return if no column that must not be null is; Spark would believe the schema and read what is not there.
+
+    Raises:
+        ValueRefused: names the column, and the key of its first null.
+    """
+    for field in schema:
+        if not field.nullable and arrays[field.name].null_count:
+            place = arrays[field.name].is_null().index(True).as_py()
+            raise ValueRefused(f"column {field.name!r} is null for key {show_key(rows.key(place))}, and must not be")
 
 
 def default_schema(value_format: str) -> str:

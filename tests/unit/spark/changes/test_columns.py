@@ -12,7 +12,7 @@ from shale.kernels.rows import rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 from shale_spark.arrow import COLUMNS
 from shale_spark.changes.columns import OF_CHANGES, ChangeColumns
-from shale_spark.codecs import OnBad, value_codec
+from shale_spark.codecs import OnBad, ValueRefused, value_codec
 from tests.unit.kernels.strategies import ANY_ROWS
 
 EVERYTHING = pa.schema([*COLUMNS.items(), *OF_CHANGES.items()])
@@ -67,3 +67,14 @@ def test_any_rows(entries: list[Entry]) -> None:
 def test_columns_that_changes_cannot_have(field: tuple[str, pa.DataType]) -> None:
     with pytest.raises(InvalidRequestError, match=f"column '{field[0]}'"):
         columns(pa.schema([("key", pa.binary()), field]))
+
+
+def test_a_column_that_must_not_be_null_is_refused_where_a_change_has_none() -> None:
+    """Spark would believe the schema, and read a value that is not there."""
+    schema = pa.schema([("key", pa.binary()), pa.field("value", pa.binary(), nullable=False)])
+    with pytest.raises(ValueRefused, match="column 'value' is null for key b'b'"):
+        columns(schema).batch(9, rows_from_entries(ENTRIES))
+    assert columns(schema).batch(9, rows_from_entries(ENTRIES[2:])).column("value").null_count == 0
+    of_values = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    with pytest.raises(ValueRefused, match="column 'n' is null for key b'a'"):
+        columns(of_values, "json").batch(9, rows_from_entries(ENTRIES[2:3]))
