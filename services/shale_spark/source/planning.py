@@ -1,12 +1,17 @@
 """Plans a read: takes a snapshot, looks into block indexes, and hands every task its part."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+import anyio
+
 from shale.engine.where import Stores
 from shale.env import Env
-from shale.errors import WalTruncated
+from shale.errors import ShaleError, WalTruncated
+from shale.protocol.checkpoints import release_checkpoints
+from shale.protocol.manifest_store import ManifestStore
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
@@ -22,6 +27,7 @@ from shale_spark.source.tail import replay_few, rows_of
 
 _CACHE_BYTES = 64 * 1024 * 1024
 _INDEXES_AT_ONCE = 16
+_LET_GO_S = 10.0
 _SMALL_SHARE = 8
 """An SST with less than this part of what a task reads is never cut, so its index need not be read."""
 
@@ -69,6 +75,15 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, 
         lifetime_ms=round(options.lifetime_s * 1000),
         is_shared=is_shared,
     )
+    try:
+        return await _planned(options, wanted, snapshot, stores, env)
+    except BaseException:
+        if not is_shared and options.checkpoint is None:
+            await _let_go(options, snapshot.lease, stores, env)
+        raise
+
+
+async def _planned(options: ReadOptions, wanted: KeySet, snapshot: Snapshot, stores: Stores, env: Env) -> PlannedRead:
     if wanted.is_empty:
         return PlannedRead(lease=snapshot.lease, plans=())
     anchors = [] if wanted.keys is not None else await _anchors(options, wanted.key_range, snapshot, stores, env)
@@ -93,6 +108,13 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, 
         for keys in sets
     ]
     return PlannedRead(lease=snapshot.lease, plans=tuple(plans))
+
+
+async def _let_go(options: ReadOptions, lease: Lease, stores: Stores, env: Env) -> None:
+    """Delete a checkpoint that nobody is going to use.  There is another error to tell; else it expires."""
+    with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
+        stored = await ManifestStore(stores.main, options.where.root, env).load()
+        await release_checkpoints(stored, [lease.checkpoint_id])
 
 
 async def _anchors(

@@ -10,7 +10,7 @@ import pytest
 
 from shale.engine.pin import Pin
 from shale.engine.where import Stores
-from shale.errors import CheckpointMissing, InvalidDbState, LatestRecordMissing, WalTruncated
+from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, LatestRecordMissing, WalTruncated
 from shale.format.names import destroyed_key, manifest_key, sst_key, wal_key
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
@@ -308,5 +308,23 @@ def test_wal_files_that_the_manifest_knows_of_are_missed() -> None:
             await database.store.delete(wal_key("db", wal_id))
         with pytest.raises(WalTruncated, match="WAL file 3"):
             await plans_of(database)
+
+    run(story)
+
+
+def test_a_plan_that_fails_leaves_no_checkpoint_of_its_own() -> None:
+    """Nobody would delete it, and its lease would keep SSTs from the collector."""
+
+    async def story(database: Database) -> None:
+        stored = await stored_in(database)
+        for sst_id in stored.value.ssts():
+            await database.store.delete(sst_key("db", sst_id))
+        options = ReadOptions(where=database.where, partition_bytes=1)
+        with pytest.raises(CorruptionError):
+            await plan_read(options, KeySet(), database.env, is_shared=False)
+        assert (await stored_in(database)).value.checkpoints == ()
+        with pytest.raises(CorruptionError):
+            await plan_read(options, KeySet(), database.env)
+        assert [each.name for each in (await stored_in(database)).value.checkpoints] == [NAME]
 
     run(story)
