@@ -109,7 +109,7 @@ def is_changes(options: Mapping[str, str]) -> bool:
 def _max_files(text: str) -> int | None:
     if text.strip().lower() == "all":
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise InvalidRequestError(f"max_files_per_trigger: {text!r} is neither a number above 0 nor all")
     return int(text)
 

@@ -258,8 +258,11 @@ def _avro_schema(schema_json: str) -> Any:
     except ImportError as error:
         raise InvalidRequestError("Avro values need the package fastavro: pip install 'shale[spark]'") from error
     try:
-        return fastavro.parse_schema(json.loads(schema_json))
-    except (ValueError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        parsed = json.loads(schema_json)
+        if not isinstance(parsed, dict) or parsed.get("type") != "record":
+            raise InvalidRequestError("avro_schema: the type record is needed, whose fields are the columns")
+        return fastavro.parse_schema(parsed)
+    except (ValueError, TypeError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise InvalidRequestError(f"avro_schema: {_one_line(error)}") from error
 
 

@@ -209,6 +209,11 @@ def test_unknown_formats_are_refused() -> None:
         value_codec("avro")
     with pytest.raises(InvalidRequestError, match="avro_schema"):
         value_codec("avro", avro_schema="{").check(SCHEMA)
+    for other in ('["null", "string"]', '"int"', "5", "null", "[]"):
+        with pytest.raises(InvalidRequestError, match="avro_schema: the type record is needed"):
+            value_codec("avro", avro_schema=other).check(SCHEMA)
+    with pytest.raises(InvalidRequestError, match="avro_schema: "):
+        value_codec("avro", avro_schema='{"type": "record", "name": "r", "fields": 5}').check(SCHEMA)
 
 
 def test_a_row_that_cannot_be_encoded_is_named() -> None:

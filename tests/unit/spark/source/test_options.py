@@ -72,6 +72,8 @@ def test_ranges_of_keys() -> None:
         ({"url": URL, "mode": "dropmalformed"}, "mode: 'dropmalformed'"),
         ({"url": URL, "pushdown": "perhaps"}, "pushdown: 'perhaps'"),
         ({"url": URL, "store.max_retries": "many"}, "store.max_retries: 'many'"),
+        ({"url": URL, "store.max_retries": "\u00b2"}, "store.max_retries: '\u00b2' is not a number"),
+        ({"url": URL, "tail_bytes": "\u00b2"}, "tail_bytes: '\u00b2' is not a size"),
     ],
 )
 def test_what_is_not_understood_is_refused(options: dict[str, str], message: str) -> None:
