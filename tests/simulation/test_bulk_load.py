@@ -129,7 +129,7 @@ def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
         model = RowModel()
         sim.restart_killed(30.0)
         sim.start(loader, "l", role="writer", model=model, rounds=12, pause_s=20.0)
-        sim.at(sim.rng.uniform(1, 60), lambda: sim.start(compactor, "c", role="compactor"))
+        sim.at(sim.rng.uniform(90, 300), lambda: sim.start(compactor, "c", role="compactor"))
         sim.at(sim.rng.uniform(1, 60), lambda: sim.start(collector, "gc", role="gc", min_age_s=300.0))
         sim.run(minutes=20)
         sim.heal()
