@@ -15,6 +15,9 @@ from shale_spark.load.rules import EXPIRE_MS
 from shale_spark.load.sender import BatchSender, Op
 from shale_spark.load.write_options import AppendRequest
 
+LIFETIME_MAX_MS = 1 << 62
+"""A writer takes no longer one; whoever means "never" and says it with a large number gets this."""
+
 
 async def append_rows(batches: Iterable[pa.RecordBatch], request: AppendRequest, sender: BatchSender, env: Env) -> int:
     """Send all rows, in order; returns how many.
@@ -63,5 +66,6 @@ def _lifetimes(batch: pa.RecordBatch, ttl_ms: int | None, now_ms: int) -> Any:
     """Milliseconds from now on, null for rows without end; ``None``: for no row."""
     if EXPIRE_MS not in batch.schema.names:
         return None if ttl_ms is None else pa.array(np.full(len(batch), ttl_ms, np.int64))
-    left = pc.max_element_wise(pc.subtract(batch.column(EXPIRE_MS), now_ms), 0, skip_nulls=False)
+    ends = pc.max_element_wise(batch.column(EXPIRE_MS), now_ms, skip_nulls=False)
+    left = pc.min_element_wise(pc.subtract(ends, now_ms), LIFETIME_MAX_MS, skip_nulls=False)
     return left if ttl_ms is None else pc.fill_null(left, ttl_ms)

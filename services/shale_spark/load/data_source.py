@@ -23,6 +23,7 @@ from shale_spark.load.part import decode_part, encode_part, run_part
 from shale_spark.load.rules import Part, PartPlan, RowRules
 from shale_spark.load.sender import BatchSender
 from shale_spark.load.write_options import AppendRequest, write_request
+from shale_spark.one_line import one_line
 from shale_spark.tasks import run_async
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class AppendWriter(DataSourceArrowWriter):
         self._request = request
         self._name = str(Env.system().ids.ulid())
 
+    @one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Send the rows of one partition."""
         return Written(rows=run_async(partial(self._send, iterator)))
@@ -78,6 +80,7 @@ class BuildWriter(DataSourceArrowWriter):
         self._request = request
         self._stamp = run_async(self._begin)
 
+    @one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the SSTs of one partition."""
         request = self._request
@@ -92,6 +95,7 @@ class BuildWriter(DataSourceArrowWriter):
         part = run_async(main)
         return Written(rows=part.rows, part=encode_part(part))
 
+    @one_line()
     def commit(self, messages: "list[WriterCommitMessage | None]") -> None:
         """Make the database.
 

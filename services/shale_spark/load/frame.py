@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _ORDER = "shale_order"
-REASON = "reason"
+REASON = "shale_reason"
 
 
 def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) -> "DataFrame":

@@ -117,7 +117,7 @@ def test_a_row_that_cannot_be_stored_is_named_or_put_aside(spark: SparkSession, 
     assert not (tmp_path / "db" / "manifest").exists()
     result = load(df, url, partitions=2, dead_letters=folder)
     assert (result.rows, result.dead_letters) == (30_000, 4)
-    dead = spark.read.parquet(folder).select("shale_value", "reason").collect()
+    dead = spark.read.parquet(folder).select("shale_value", "shale_reason").collect()
     assert {(row[0] and bytes(row[0]), row[1]) for row in dead} == {
         (b"no key", "the key is null"),
         (b"empty key", "the key is empty"),
@@ -125,6 +125,14 @@ def test_a_row_that_cannot_be_stored_is_named_or_put_aside(spark: SparkSession, 
         (None, "the value is null"),
     }
     assert len(contents(url)) == 30_000
+
+
+def test_a_column_that_is_called_reason_is_put_aside_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    folder = str(tmp_path / "dead")
+    df = spark.createDataFrame([(None, "damaged")], "id string, reason string")
+    load(df, f"file://{tmp_path}/db", key="id", value_format="json", partitions=1, dead_letters=folder)
+    (dead,) = spark.read.parquet(folder).collect()
+    assert (dead.reason, dead.shale_reason) == ("damaged", "the key is null")
 
 
 @pytest.mark.parametrize(

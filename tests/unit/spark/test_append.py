@@ -222,6 +222,21 @@ def test_batches_are_bounded_by_rows_and_bytes() -> None:
     assert sizes(batch_bytes="1") == [1] * 10
 
 
+def test_rows_that_end_before_all_time_or_never_are_taken() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        at = pa.array([2**63 - 1, -(2**63)], pa.int64())
+        rows = pa.RecordBatch.from_pydict({"key": [b"never", b"before"], "value": [b"1", b"2"], "at": at})
+        await append_rows([rows], request(expire_at="at"), sender, env)
+        never, before = await db.get_row(b"never"), await db.get_row(b"before")
+        assert never is not None
+        assert never.expire_ts is not None
+        assert never.create_ts is not None
+        assert never.expire_ts - never.create_ts == 1 << 62
+        assert before is None or before.expire_ts == before.create_ts
+
+    run(story)
+
+
 def test_lifetimes_are_what_is_left() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
