@@ -26,6 +26,7 @@ from shale_compactor.first_error import first_error
 from shale_compactor.worker.options import WorkerOptions
 from shale_compactor.worker.worker import Worker
 from shale_spark.compaction.executor import make_executor, require_possible
+from shale_spark.compaction.patience import Patience
 from shale_spark.tags import is_remote
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def compact(
 
     Raises:
         InvalidCompaction: the request breaks a rule.
-        ShaleError: the store or the session cannot be used.
+        ShaleError: the store or the session cannot be used; or executing a compaction failed in a way that no other
+            attempt could avoid, or three times.  It stays scheduled, and other workers may take it.
     """
     # Nothing is submitted that nobody here could execute.
     require_possible(where, _of_session(spark, working.settings))
@@ -119,7 +121,10 @@ async def _work(
     until: Callable[[], Awaitable[None]],
     only: frozenset[Ulid] | None = None,
 ) -> None:
-    """Be a worker until ``until`` returns; claims are given back then."""
+    """Be a worker until ``until`` returns, or with ``only`` until one of these jobs turns out to be hopeless.
+
+    Claims are given back then.
+    """
     metrics = Metrics()
     stores = where.connect(env, metrics, component="worker")
     executor = make_executor(
@@ -134,11 +139,14 @@ async def _work(
     )
     manifests = ManifestStore(stores.main, where.root, env, metrics)
     compactions = CompactionsStore(stores.main, where.root, env, metrics)
-    worker = Worker(manifests, compactions, executor, env, working.worker, metrics=metrics, only=only)
+    patience = Patience(executor)
+    worker = Worker(manifests, compactions, patience, env, working.worker, metrics=metrics, only=only)
     try:
         await env.cpu.run(load_kernels)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run, name="worker")
+            if only is not None:
+                tasks.start_soon(patience.raise_end, name="patience")
             await until()
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
