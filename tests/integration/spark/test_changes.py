@@ -32,7 +32,7 @@ def test_every_change_once_over_restarts_fail_over_and_a_gap(spark: SparkSession
     url, place = f"file://{tmp_path}/db", tmp_path / "query"
     sink = Sink(place / "batches")
     write(url, 1)
-    assert follow(spark, url, place, max_files_per_trigger=4, retain="test").awaitTermination(END_S)
+    assert follow(spark, url, place, start=1, max_files_per_trigger=4, retain="test").awaitTermination(END_S)
     assert sink.taken() == log_of(tmp_path / "db")
     write(url, 2, leaves=False)
     write(url, 3)
