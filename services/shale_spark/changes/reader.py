@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from shale.engine.wal_feed.offset import FeedOffset
+from shale.engine.wal_feed.offset import Edge, FeedOffset
 from shale.engine.wal_feed.plan import FeedPart
 from shale.engine.wal_feed.reading import read_part
 from shale.env import Env
@@ -55,14 +55,18 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._follower: Follower | None = None
         self._last_id: int | None = None
+        self._begun: FeedOffset | None = None
+        self._is_begin_stored = options.start is not Edge.LATEST
         self._columns()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_follower": None}  # tasks only read
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the interface's name
-        """Where a new query begins."""
-        return self._following().begin().to_json()
+        """Where a new query begins; Spark asks twice, and has to hear the same."""
+        if self._begun is None:
+            self._begun = self._following().begin()
+        return self._begun.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """How much one batch takes."""
@@ -73,6 +77,11 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = FeedOffset.from_json(start)
         follower = self._following()
         follower.keep(begun)
+        if begun == self._begun and not self._is_begin_stored:
+            # Spark stores where batches end, not where the first one begins, and asks for that again after a failure:
+            # by then the latest change is another one.  A first batch without changes stores it.
+            self._is_begin_stored = True
+            return start
         max_files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         if self._last_id is not None:
             left = max(0, self._last_id - begun.wal_id)
