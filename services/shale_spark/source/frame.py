@@ -3,25 +3,27 @@
 ``format("shale")`` is planned in a process of Spark's that hears nothing of the end of a query.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import anyio
+from anyio.from_thread import start_blocking_portal
 from pyspark.sql.types import DataType, StructType
 
-from shale.engine.where import Where
+from shale.engine.pin import Pin
+from shale.engine.where import Stores, Where
 from shale.env import Env
-from shale.errors import InvalidRequestError, ShaleError
-from shale.protocol.checkpoints import release_checkpoints
-from shale.protocol.manifest_store import ManifestStore
+from shale.errors import InvalidRequestError
 from shale.telemetry.metrics import Metrics
 from shale_spark.one_line import one_line
 from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
+from shale_spark.source.lease import keep_lease, let_go
 from shale_spark.source.options import ReadOptions
-from shale_spark.source.plan import Lease, ReadPlan
-from shale_spark.source.planning import plan_read
+from shale_spark.source.plan import ReadPlan
+from shale_spark.source.planning import PlannedRead, plan_read
 from shale_spark.tasks import run_async
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 def snapshot(
     spark: "SparkSession", options: ReadOptions, schema: StructType | str | None = None
 ) -> Iterator["DataFrame"]:
-    """A DataFrame that shows the same state whenever it is used; its checkpoint is deleted at the end.
+    """A DataFrame that shows the same state whenever it is used; its checkpoint is renewed, and deleted at the end.
 
     Blocks while it is planned; call it from a thread without an event loop.
 
@@ -48,13 +50,29 @@ def snapshot(
     columns = as_struct(schema if schema is not None else default_schema(options.value_format))
     of_rows = columns_of(columns, options)
     planned = run_async(partial(plan_read, options, wanted_keys(options), is_shared=False))
-    try:
+    with (
+        start_blocking_portal("asyncio") as portal,
+        _entered(portal.wrap_async_context_manager(_connected(options.where, planned, Env.system()))),
+    ):
         yield _frame(spark, tuple(plan.encode() for plan in planned.plans), columns, of_rows)
-    finally:
-        if planned.lease.lifetime_ms is not None:
-            # Whoever is in trouble already has another error to tell; the checkpoint expires.
-            with suppress(ShaleError):
-                run_async(partial(_release, options.where, planned.lease))
+
+
+@asynccontextmanager
+async def holding(planned: PlannedRead, where: Where, stores: Stores, env: Env) -> AsyncIterator[None]:
+    """Renew the checkpoint of a read also while none of its tasks runs, and delete it at the end.
+
+    One that somebody else made is left alone.
+    """
+    if planned.lease.lifetime_ms is None:
+        yield
+        return
+    async with anyio.create_task_group() as tasks:
+        for plan in planned.plans[:1]:
+            # Nobody looks at this pin: tasks have their own, and tell what became of the checkpoint.
+            tasks.start_soon(keep_lease, plan, Pin(), stores, env, name="lease")
+        yield
+        tasks.cancel_scope.cancel()
+    await let_go(where, planned.lease, stores, env)
 
 
 def as_struct(schema: StructType | str) -> StructType:
@@ -84,10 +102,21 @@ def _frame(spark: "SparkSession", plans: tuple[bytes, ...], schema: StructType, 
     return spark.range(0, len(plans), 1, len(plans)).mapInArrow(read, schema)
 
 
-async def _release(where: Where, lease: Lease, env: Env) -> None:
+@asynccontextmanager
+async def _connected(where: Where, planned: PlannedRead, env: Env) -> AsyncIterator[None]:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        stored = await ManifestStore(stores.main, where.root, env).load()
-        await release_checkpoints(stored, [lease.checkpoint_id])
+        async with holding(planned, where, stores, env):
+            yield
     finally:
         await stores.aclose()
+
+
+@contextmanager
+def _entered(opened: AbstractContextManager[None]) -> Iterator[None]:
+    """Enter and leave; what ends the work in between is no concern of the tasks inside."""
+    opened.__enter__()
+    try:
+        yield
+    finally:
+        opened.__exit__(None, None, None)

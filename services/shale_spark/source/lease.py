@@ -1,22 +1,24 @@
 """Tasks keep the checkpoint of their query alive: nobody else knows that the query still runs."""
 
+from contextlib import suppress
 from uuid import UUID
 
 import anyio
 
 from shale.engine.pin import Pin
-from shale.engine.where import Stores
+from shale.engine.where import Stores, Where
 from shale.env import Env
 from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, ShaleError, UnavailableError, WalTruncated
-from shale.protocol.checkpoints import refresh_checkpoint
+from shale.protocol.checkpoints import refresh_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.protocol.versioned import Versioned
 from shale.types import Manifest
-from shale_spark.source.plan import ReadPlan
+from shale_spark.source.plan import Lease, ReadPlan
 from shale_spark.source.snapshot import SnapshotLost, listed, place_of
 
 _RETRY_S = 5.0
+_LET_GO_S = 10.0
 _JITTER_SHARE = 20
 """Tasks that come due together spread over this part of a lifetime, and most of them find that another one renewed."""
 
@@ -44,6 +46,13 @@ async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None
             # The reader has to tell it: an error here would end the tasks of the read without a word from us.
             pin.fail(error)
             return
+
+
+async def let_go(where: Where, lease: Lease, stores: Stores, env: Env) -> None:
+    """Delete a checkpoint that nobody uses any more; if that does not succeed soon, it expires."""
+    with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
+        stored = await ManifestStore(stores.main, where.root, env).load()
+        await release_checkpoints(stored, [lease.checkpoint_id])
 
 
 async def lost(error: CorruptionError, plan: ReadPlan, stores: Stores, env: Env) -> ShaleError | None:

@@ -1,17 +1,12 @@
 """Plans a read: takes a snapshot, looks into block indexes, and hands every task its part."""
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-import anyio
-
 from shale.engine.where import Stores
 from shale.env import Env
-from shale.errors import ShaleError, WalTruncated
-from shale.protocol.checkpoints import release_checkpoints
-from shale.protocol.manifest_store import ManifestStore
+from shale.errors import WalTruncated
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
@@ -20,6 +15,7 @@ from shale.telemetry.metrics import Metrics
 from shale.types import KeyRange, SstView
 from shale_compactor.execution.subcompactions import Anchor, sample_anchors
 from shale_spark.source.filters import KeySet
+from shale_spark.source.lease import let_go
 from shale_spark.source.options import ReadOptions
 from shale_spark.source.plan import Lease, ReadPlan, plan_key_sets, trim_manifest, views_in
 from shale_spark.source.snapshot import Snapshot, take_snapshot
@@ -27,7 +23,6 @@ from shale_spark.source.tail import replay_few, rows_of
 
 _CACHE_BYTES = 64 * 1024 * 1024
 _INDEXES_AT_ONCE = 16
-_LET_GO_S = 10.0
 _SMALL_SHARE = 8
 """An SST with less than this part of what a task reads is never cut, so its index need not be read."""
 
@@ -79,7 +74,7 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, 
         return await _planned(options, wanted, snapshot, stores, env)
     except BaseException:
         if not is_shared and options.checkpoint is None:
-            await _let_go(options, snapshot.lease, stores, env)
+            await let_go(options.where, snapshot.lease, stores, env)
         raise
 
 
@@ -108,13 +103,6 @@ async def _planned(options: ReadOptions, wanted: KeySet, snapshot: Snapshot, sto
         for keys in sets
     ]
     return PlannedRead(lease=snapshot.lease, plans=tuple(plans))
-
-
-async def _let_go(options: ReadOptions, lease: Lease, stores: Stores, env: Env) -> None:
-    """Delete a checkpoint that nobody is going to use.  There is another error to tell; else it expires."""
-    with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
-        stored = await ManifestStore(stores.main, options.where.root, env).load()
-        await release_checkpoints(stored, [lease.checkpoint_id])
 
 
 async def _anchors(

@@ -21,6 +21,7 @@ from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, WalId
 from shale_gc.collector import Collector
 from shale_gc.options import GcOptions
 from shale_spark.source.filters import KeySet
+from shale_spark.source.frame import holding
 from shale_spark.source.lease import keep_lease, renew_if_due
 from shale_spark.source.options import ReadOptions
 from shale_spark.source.plan import ReadPlan
@@ -326,5 +327,33 @@ def test_a_plan_that_fails_leaves_no_checkpoint_of_its_own() -> None:
         with pytest.raises(CorruptionError):
             await plan_read(options, KeySet(), database.env)
         assert [each.name for each in (await stored_in(database)).value.checkpoints] == [NAME]
+
+    run(story)
+
+
+def test_a_frame_of_ones_own_is_held_while_nothing_reads_it() -> None:
+    """Whatever the work does between two uses of it; and it is let go at the end."""
+
+    async def story(database: Database) -> None:
+        options = ReadOptions(where=database.where, lifetime_s=600.0)
+        planned = await plan_read(options, KeySet(), database.env, is_shared=False)
+        database.clock.shift_ms = 500_000
+        async with holding(planned, database.where, Stores(database.store, None, ()), database.env):
+            with anyio.fail_after(20):
+                while (await stored_in(database)).value.checkpoints[0].expire_s <= planned.lease.expire_s:
+                    await anyio.lowlevel.checkpoint()
+        assert (await stored_in(database)).value.checkpoints == ()
+
+    run(story)
+
+
+def test_a_checkpoint_that_was_given_outlives_the_frame() -> None:
+    async def story(database: Database) -> None:
+        checkpoint = await create_checkpoint(await stored_in(database), database.env, lifetime_ms=60_000)
+        options = ReadOptions(where=database.where, checkpoint=checkpoint.id)
+        planned = await plan_read(options, KeySet(), database.env, is_shared=False)
+        async with holding(planned, database.where, Stores(database.store, None, ()), database.env):
+            pass
+        assert (await stored_in(database)).value.checkpoints == (checkpoint,)
 
     run(story)
