@@ -37,6 +37,7 @@ _JARS = {
     ),
 }
 """Formats that Spark does not bring: the package, and the properties that it needs."""
+_TEXT = ("csv", "json", "text", "xml")
 _CONDITION = re.compile(r"\[([A-Z][A-Z_]+)[].]")
 
 
@@ -106,12 +107,12 @@ def export(
     try:
         with snapshot(spark, read, schema) as frame:
             _check_columns(frame, partition_by)
-            before = _count(spark, target, format) if mode == "append" else 0
+            before = _count(spark, target, format, options or {}) if mode == "append" else 0
             observation = Observation("shale-export")
             counted = frame.observe(observation, sql.count(sql.lit(1)).alias("rows"))
             _write(counted, target, format, partition_by=partition_by, mode=mode, options=options or {})
             rows = int(observation.get["rows"])
-            found = _count(spark, target, format) - before
+            found = _count(spark, target, format, options or {}) - before
     except (PySparkException, Py4JError) as error:
         raise _explained(error, format, target) from error
     if found != rows:
@@ -156,11 +157,13 @@ def _write(
             table.create()
 
 
-def _count(spark: "SparkSession", target: str, format_: str) -> int:
+def _count(spark: "SparkSession", target: str, format_: str, written_with: Mapping[str, str]) -> int:
     """The rows of the target; none if it is not there."""
+    # What a row is in a file of text, a header for one, is said by the options that it was written with.
+    options = dict(written_with) if format_ in _TEXT else {}
     try:
         # Without the option a line of a CSV file is a row, also where a value has line breaks.
-        reader = spark.read.format(format_).option("multiLine", str(format_ == "csv").lower())
+        reader = spark.read.format(format_).options(**{"multiLine": str(format_ == "csv").lower(), **options})
         return (spark.table(target) if _is_table(format_, target) else reader.load(target)).count()
     except PySparkException as error:
         if _condition(error) in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):

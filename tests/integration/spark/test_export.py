@@ -62,6 +62,17 @@ def test_what_is_there_is_not_touched_unless_asked(spark: SparkSession, where: W
         export(spark, where, target, prefix=b"k00")
 
 
+def test_files_of_text_are_counted_as_they_were_written(spark: SparkSession, where: Where, tmp_path: Path) -> None:
+    """A header is no row."""
+    how = {"header": "true", "sep": ";"}
+    for mode, rows in (("error", 10), ("append", 20)):
+        target, columns = str(tmp_path / "out"), "key string, seq bigint"
+        assert (
+            export(spark, where, target, format="csv", prefix=b"k00", schema=columns, mode=mode, options=how).rows == 10
+        )
+        assert spark.read.options(**how).csv(target).count() == rows
+
+
 def test_what_cannot_be_exported_is_said(spark: SparkSession, where: Where, tmp_path: Path) -> None:
     """Errors are ours, and name what is missing."""
     target = str(tmp_path / "out")
