@@ -4,7 +4,7 @@ Objects are listed before metadata are read, so that nothing committed meanwhile
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
@@ -105,7 +105,8 @@ async def read_inventory(
     if checkpoint is None:
         referenced = {each.sst.id for each in ssts}
         unused_ssts = sst_orphans(database.ssts, referenced=referenced, latest=latest.value, compactions=compactions)
-        orphans = (*unused_ssts, *_unused_wal_files(database, latest.value, pinned))
+        counting = replace(latest.value, checkpoints=tuple(live))
+        orphans = (*unused_ssts, *_unused_wal_files(database, counting, pinned))
         await _check_outputs(database, compactions)
     return Inventory(
         latest_id=latest.id,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
@@ -77,7 +78,7 @@ async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: 
         if data is None:
             gone.append(wal.key(wal_id))
             continue
-        checked = verify_wal_file(data, wal.key(wal_id))
+        checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id)))
         findings += checked.findings
         rows += checked.rows
         read_bytes += len(data)

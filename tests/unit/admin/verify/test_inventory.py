@@ -228,3 +228,18 @@ def test_a_log_in_a_store_that_nobody_named_is_no_damage(monkeypatch: pytest.Mon
         assert (await read_inventory(store, MemoryStore(), "db", ENV)).findings, "it is looked for where it was named"
 
     run(story)
+
+
+def test_an_expired_checkpoint_keeps_no_wal_file() -> None:
+    """The collector deletes it before it looks what is kept; until then it must not hide what nobody needs."""
+
+    async def story(store: MemoryStore, _: UUID) -> None:
+        stored = await ManifestStore(store, "db", ENV).load()
+        old = replace(stored.value.checkpoints[0], expire_s=1)
+        await stored.apply(lambda current: replace(current.value, checkpoints=()))
+        unneeded = [orphan for orphan in (await inventory(store)).orphans if "/wal/" in orphan.object]
+        assert unneeded
+        await stored.apply(lambda current: replace(current.value, checkpoints=(old,)))
+        assert [orphan for orphan in (await inventory(store)).orphans if "/wal/" in orphan.object] == unneeded
+
+    run(story)
