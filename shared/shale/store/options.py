@@ -32,5 +32,6 @@ class StoreOptions:
     part_size_bytes: int = 8 * 1024 * 1024
     concurrency: int = 32
     fsync: bool = True
-    config: Mapping[str, str] = field(default_factory=dict)
-    client: Mapping[str, str] = field(default_factory=dict)
+    # Credentials must not come into a log or a traceback with whatever says which database it is about.
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -45,6 +45,13 @@ def test_a_place_survives_the_way_through_options() -> None:
     assert where.store_options.config == {"endpoint": "http://h:1"}
 
 
+def test_secrets_are_in_no_message() -> None:
+    """Whatever is printed that has a database in it."""
+    options = ReadOptions.parse({"url": "s3://b/db", "store.secret_access_key": "hidden"})
+    assert options.where.store_options.config == {"secret_access_key": "hidden"}
+    assert "hidden" not in repr(options)
+
+
 def test_ranges_of_keys() -> None:
     """In the formats of the command line; a prefix narrows a range."""
     options = ReadOptions.parse({"url": URL, "start": "6b31", "stop": "6b35", "key_format": "hex"})
