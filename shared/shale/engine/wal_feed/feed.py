@@ -8,6 +8,7 @@ Source: docs/protocol.md 4.3, 4.6, 5.5.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from shale.engine.wal_feed.frontier import Frontier, find_frontier
@@ -25,6 +26,7 @@ from shale.store.gather import gather
 
 PART_BYTES = 32 << 20
 PARTS_MAX = 64
+_BEGINNINGS_MAX = 5
 
 
 class WalFeed:
@@ -46,12 +48,13 @@ class WalFeed:
         Raises:
             FeedGap: the wanted changes are not in the WAL any more, or none ever went through it.
             InvalidRequestError: that sequence number is beyond the next one.
+            WalTruncated: files that are listed are not there, again and again.
         """
-        while True:
-            try:
+        for _ in range(_BEGINNINGS_MAX - 1):
+            # A file that was collected since the listing is not in the next one.
+            with suppress(WalTruncated):
                 return await self._begin(start, kept_after)
-            except WalTruncated:
-                continue  # collected since the listing, which will not show it again
+        return await self._begin(start, kept_after)
 
     async def _begin(self, start: FeedStart, kept_after: int) -> FeedOffset:
         frontier = await find_frontier(self._wal, self._manifests)

@@ -15,11 +15,18 @@ from shale.engine.wal_feed.offset import Edge, FeedOffset, FeedStart, FromSeq
 from shale.engine.wal_feed.plan import FeedPart
 from shale.engine.wal_feed.reading import OnGap, read_part
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import CorruptionError, FeedGap, InvalidDbState, InvalidRequestError, LatestRecordMissing
+from shale.errors import (
+    CorruptionError,
+    FeedGap,
+    InvalidDbState,
+    InvalidRequestError,
+    LatestRecordMissing,
+    WalTruncated,
+)
 from shale.format.names import wal_key
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.wal_store import WalStore
+from shale.protocol.wal_store import WalFile, WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.store.local import LocalStore
 from shale.store.memory import MemoryStore
@@ -373,5 +380,26 @@ def test_a_log_that_is_elsewhere_is_told(start: FeedStart) -> None:
             await h.feed.end(FeedOffset(0, 0))
         await h.write({2: (1,)})
         assert await h.feed.end(FeedOffset(0, 0)) == FeedOffset(2, 1)
+
+    anyio.run(main)
+
+
+def test_a_listing_that_is_wrong_does_not_keep_a_feed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a store that shows what was deleted; once it is right, the feed begins."""
+
+    async def main() -> None:
+        h = await house()
+        await h.flushed(3, 3)
+        listed = await h.wal.list()
+        await h.wal.delete(2)
+
+        async def wrong() -> list[WalFile]:
+            return listed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(h.wal, "list", wrong)
+            with pytest.raises(WalTruncated, match="WAL file 2"):
+                await h.feed.begin(Edge.EARLIEST)
+        assert await h.feed.begin(Edge.EARLIEST) == FeedOffset(2, 2)
 
     anyio.run(main)
