@@ -14,6 +14,7 @@ import anyio
 import httpx
 import msgpack
 
+from shale.engine.bulk_load import shown
 from shale.env import Env
 from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
 
@@ -78,7 +79,7 @@ class BatchSender:
         deadline_s = self._env.clock.monotonic_s() + self._endpoint.patience_s
         attempts = 0
         while True:
-            problem, wait_s = await self._try(body, name)
+            problem, wait_s = await self._try(body, name, first_key=ops[0][1])
             if problem is None:
                 self._sent += 1
                 return
@@ -89,7 +90,7 @@ class BatchSender:
                 raise UnavailableError(f"the writer at {self._endpoint.url} took no batch in {tries}: {problem}")
             await anyio.sleep(wait_s)
 
-    async def _try(self, body: bytes, name: str) -> tuple[str | None, float]:
+    async def _try(self, body: bytes, name: str, *, first_key: bytes) -> tuple[str | None, float]:
         """What went wrong and how long the writer wants to be left alone; ``None``: nothing."""
         try:
             answer = await self._client.post("/v1/batch", content=body, headers={"Idempotency-Key": name})
@@ -105,7 +106,7 @@ class BatchSender:
             raise AccessDenied(f"{place}: {problem}")
         if answer.is_server_error:
             raise UnavailableError(f"{place}: {problem}")
-        raise InvalidRequestError(f"{place} refused a batch: {problem}")
+        raise InvalidRequestError(f"{place} refused the batch that begins with key {shown(first_key)}: {problem}")
 
     def _backoff_s(self, attempts: int) -> float:
         longest = min(_DELAY_MAX_S, _DELAY_FIRST_S * 2 ** min(attempts, 10))

@@ -180,11 +180,21 @@ def test_patience_ends_with_the_last_problem() -> None:
 
 def test_a_refusal_is_final_and_says_why() -> None:
     async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
-        with pytest.raises(InvalidRequestError, match="refused a batch: 413 ops: the batch has 6 operations"):
+        with pytest.raises(InvalidRequestError, match="begins with key '00000': 413 ops: the batch has 6 operations"):
             await append_rows(batches(6), request(), sender, env)
         assert len(wire.times_s) == 1
 
     run(story, max_batch_rows=5)
+
+
+def test_a_row_that_is_too_large_for_the_writer_is_named() -> None:
+    async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
+        rows = pa.RecordBatch.from_pydict({"key": [b"small", b"large"], "value": [b"v", bytes(5000)]})
+        with pytest.raises(InvalidRequestError, match="begins with key 'large': 413"):
+            await append_rows([rows], request(batch_bytes="1000"), sender, env)
+        assert await contents(db) == {b"small": b"v"}
+
+    run(story, max_body_bytes=4000)
 
 
 @pytest.mark.parametrize("token", [None, "wrong", "right"])
