@@ -73,6 +73,14 @@ def test_files_of_text_are_counted_as_they_were_written(spark: SparkSession, whe
         assert spark.read.options(**how).csv(target).count() == rows
 
 
+@pytest.mark.parametrize("key_range", [KeyRange.half_open(b"b", b"a"), KeyRange.half_open(b"y", None)])
+def test_nothing_is_exported_as_nothing(spark: SparkSession, where: Where, tmp_path: Path, key_range: KeyRange) -> None:
+    """Whether no key can be in the range, or none is."""
+    target = str(tmp_path / "out")
+    assert export(spark, where, target, key_range=key_range, schema="key string").rows == 0
+    assert spark.read.parquet(target).columns == ["key"]
+
+
 def test_what_cannot_be_exported_is_said(spark: SparkSession, where: Where, tmp_path: Path) -> None:
     """Errors are ours, and name what is missing."""
     target = str(tmp_path / "out")
