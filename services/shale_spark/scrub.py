@@ -18,15 +18,17 @@ from anyio.from_thread import start_blocking_portal
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.admin.verify.orphans import Orphan
 from shale.admin.verify.parts import PartResult, VerifyPart, plan_parts, verify_part, wal_disorder
-from shale.engine.where import Where, resolve
+from shale.engine.where import Stores, Where, resolve
 from shale.env import Env
 from shale.errors import CheckpointMissing, InvalidRequestError, UnavailableError
-from shale.protocol.checkpoints import create_checkpoint, release_checkpoints, renew_checkpoint
-from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.checkpoints import create_checkpoint, renew_checkpoint
+from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.finding import Finding
 from shale.telemetry.metrics import Metrics
+from shale_spark.source.lease import let_go
 from shale_spark.source.options import options_of, where_of
+from shale_spark.source.snapshot import open_manifest
 from shale_spark.tasks import TaskInfo, run_async, run_tasks
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 NAME = "shale-spark-scrub"
 _LIFETIME_MS = 30 * 60 * 1000
 _RENEW_S = 5 * 60.0
-_RELEASE_S = 10.0
 _PART_BYTES = 128 * 1024**2
 _ITEMS_MAX = 32
 """Objects per task: their part of the plan is what the manifest says of them."""
@@ -75,7 +76,8 @@ def scrub(
         orphans: look for objects that nobody refers to, too.
 
     Raises:
-        LatestRecordMissing: there is no database.
+        LatestRecordMissing, InvalidDbState: there is no database, or half of one.
+        InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: there is no such checkpoint.
         CorruptionError: the newest manifest cannot be read.
         UnavailableError: the store gave up.
@@ -183,6 +185,8 @@ def _protected(where: Where, checkpoint: UUID | None) -> Iterator[None]:
 class _Lease:
     """The checkpoint of one scrub."""
 
+    where: Where
+    stores: Stores
     stored: StoredManifest
     env: Env
     checkpoint_id: UUID
@@ -200,18 +204,16 @@ class _Lease:
                 return
 
     async def release(self) -> None:
-        """Delete it; if that takes too long it expires."""
-        with anyio.move_on_after(_RELEASE_S):
-            await self.stored.refresh()
-            await release_checkpoints(self.stored, [self.checkpoint_id])
+        """Delete it.  What was found counts, also if this fails."""
+        await let_go(self.where, self.checkpoint_id, self.stores, self.env)
 
 
 @asynccontextmanager
 async def _opened_lease(where: Where, env: Env) -> AsyncIterator[_Lease]:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        stored = await ManifestStore(stores.main, where.root, env).load()
+        stored = await open_manifest(stores, where, env)
         entry = await create_checkpoint(stored, env, lifetime_ms=_LIFETIME_MS, name=NAME)
-        yield _Lease(stored, env, entry.id)
+        yield _Lease(where, stores, stored, env, entry.id)
     finally:
         await stores.aclose()

@@ -72,7 +72,7 @@ async def holding(planned: PlannedRead, where: Where, stores: Stores, env: Env) 
             tasks.start_soon(keep_lease, plan, Pin(), stores, env, name="lease")
         yield
         tasks.cancel_scope.cancel()
-    await let_go(where, planned.lease, stores, env)
+    await let_go(where, planned.lease.checkpoint_id, stores, env)
 
 
 def as_struct(schema: StructType | str) -> StructType:

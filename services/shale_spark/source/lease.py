@@ -14,7 +14,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.protocol.versioned import Versioned
 from shale.types import Manifest
-from shale_spark.source.plan import Lease, ReadPlan
+from shale_spark.source.plan import ReadPlan
 from shale_spark.source.snapshot import SnapshotLost, listed, place_of
 
 _RETRY_S = 5.0
@@ -48,11 +48,11 @@ async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None
             return
 
 
-async def let_go(where: Where, lease: Lease, stores: Stores, env: Env) -> None:
+async def let_go(where: Where, checkpoint_id: UUID, stores: Stores, env: Env) -> None:
     """Delete a checkpoint that nobody uses any more; if that does not succeed soon, it expires."""
     with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
         stored = await ManifestStore(stores.main, where.root, env).load()
-        await release_checkpoints(stored, [lease.checkpoint_id])
+        await release_checkpoints(stored, [checkpoint_id])
 
 
 async def lost(error: CorruptionError, plan: ReadPlan, stores: Stores, env: Env) -> ShaleError | None:

@@ -74,7 +74,7 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, 
         return await _planned(options, wanted, snapshot, stores, env)
     except BaseException:
         if not is_shared and options.checkpoint is None:
-            await let_go(options.where, snapshot.lease, stores, env)
+            await let_go(options.where, snapshot.lease.checkpoint_id, stores, env)
         raise
 
 

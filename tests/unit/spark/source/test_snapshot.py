@@ -22,7 +22,7 @@ from shale_gc.collector import Collector
 from shale_gc.options import GcOptions
 from shale_spark.source.filters import KeySet
 from shale_spark.source.frame import holding
-from shale_spark.source.lease import keep_lease, renew_if_due
+from shale_spark.source.lease import keep_lease, let_go, renew_if_due
 from shale_spark.source.options import ReadOptions
 from shale_spark.source.plan import ReadPlan
 from shale_spark.source.planning import plan_read
@@ -355,5 +355,19 @@ def test_a_checkpoint_that_was_given_outlives_the_frame() -> None:
         async with holding(planned, database.where, Stores(database.store, None, ()), database.env):
             pass
         assert (await stored_in(database)).value.checkpoints == (checkpoint,)
+
+    run(story)
+
+
+def test_a_checkpoint_that_cannot_be_deleted_spoils_nothing() -> None:
+    """The work is done, or has an error of its own to tell."""
+
+    async def story(database: Database) -> None:
+        checkpoint = await create_checkpoint(await stored_in(database), database.env, lifetime_ms=60_000)
+        for meta in await database.store.list("db/manifest/"):
+            await database.store.delete(meta.key)
+        with pytest.raises(LatestRecordMissing):
+            await stored_in(database)
+        await let_go(database.where, checkpoint.id, Stores(database.store, None, ()), database.env)
 
     run(story)
