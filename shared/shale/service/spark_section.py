@@ -4,16 +4,23 @@ The section is shared by the processes that execute compactions and by ``shale s
 Nothing here needs Spark.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_serializer
 
 from shale.service.sections import Bytes, Section
 
 SPARK_MIN_BYTES = 8 * 1024**3
+
+HIDDEN = "**********"
+"""What stands for a secret wherever settings are shown."""
+_SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+"""Spark hides the same properties on its own page."""
+_CONNECT_TOKEN = re.compile(r"(;token=)[^;]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +109,14 @@ class SparkSection(Section):
     event_host: str | None = Field(
         default=None, description="Where executors reach this process; none: Spark's own address of the driver."
     )
+
+    @field_serializer("conf")
+    def _show_conf(self, conf: dict[str, str]) -> dict[str, str]:
+        return {name: HIDDEN if _SECRET_NAME.search(name) else value for name, value in conf.items()}
+
+    @field_serializer("master")
+    def _show_master(self, master: str | None) -> str | None:
+        return None if master is None else _CONNECT_TOKEN.sub(rf"\1{HIDDEN}", master)
 
     def settings(self) -> SparkSettings:
         """How a session is made."""

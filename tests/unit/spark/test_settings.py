@@ -124,3 +124,15 @@ def test_the_interpreter_of_workers(master: str | None, archive: str | None, pyt
     settings = SparkSettings(master=master, archive=archive)
     assert worker_python(settings, own="/own/python") == python
     assert ("spark.archives" in properties(settings)) == (python is not None and python.startswith("./"))
+
+
+def test_secrets_are_used_and_not_shown() -> None:
+    master = "sc://host:15002/;token=hush;user_id=me"
+    key = "spark.hadoop.fs.s3a.secret.key"
+    section = SparkSection(master=master, conf={key: "hush", "spark.executor.memory": "4g"})
+    shown = section.model_dump(mode="json")
+    assert shown["master"] == "sc://host:15002/;token=**********;user_id=me"
+    assert shown["conf"] == {key: "**********", "spark.executor.memory": "4g"}
+    assert "hush" not in section.model_dump_json()
+    assert section.settings().master == master
+    assert dict(section.settings().conf)[key] == "hush"
