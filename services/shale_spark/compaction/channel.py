@@ -159,7 +159,8 @@ class Channel:
         while True:
             with anyio.fail_after(self._silence_s):
                 message = await wire.receive()
-            if isinstance(message, Failed):
+            # Whoever has lost the range may have lost more than that: its trouble is not the job's.
+            if isinstance(message, Failed) and self._chains[hello.range].owner == hello.attempt:
                 self._fail(decode_error(message.error))
             if self._is_over or not self._accept(hello, message):
                 await self._hold(wire, hello.range)

@@ -38,10 +38,11 @@ from shale_compactor.execution.transforms import TransformNames
 from shale_spark.compaction.chain import Chain
 from shale_spark.compaction.channel import GONE, Channel
 from shale_spark.compaction.executor import ProgressFeed
-from shale_spark.compaction.frames import Accepted, Hello, Over, Refused, Report, Start, Wire
+from shale_spark.compaction.frames import Accepted, Failed, Hello, Over, Refused, Report, Start, Wire
 from shale_spark.compaction.link import AttemptLost
 from shale_spark.compaction.plan import TaskPlan, cut_job
 from shale_spark.compaction.task import attempt
+from shale_spark.task_errors import encode_error
 from shale_spark.tasks import TaskInfo
 from tests.unit.compactor.ssts import put, read_ssts, write_view
 from tests.unit.compactor.values import entry, sst, ulid
@@ -277,6 +278,20 @@ async def test_what_no_attempt_can_avoid_ends_the_job_at_once(tmp_path: Path) ->
         with anyio.fail_after(20):
             await house.channel.failed.wait()
         assert isinstance(house.channel.failure, MergeOperatorMissing)
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_trouble_of_an_attempt_that_was_replaced_is_its_own(tmp_path: Path) -> None:
+    async with anyio.create_task_group() as tasks:
+        house = await make_house(tmp_path, tasks)
+        async with house.wire(0, 7) as old, house.wire(0, 8) as new:
+            assert isinstance(await old.receive(), Start)
+            assert isinstance(await new.receive(), Start)
+            await old.send(Failed(encode_error(CorruptionError("this machine's memory"))))
+            assert isinstance(await old.receive(), Refused)
+            await new.send(Report(0, ()))
+            assert isinstance(await new.receive(), Accepted)
+        assert house.channel.failure is None
         tasks.cancel_scope.cancel()
 
 
