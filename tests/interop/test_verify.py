@@ -6,9 +6,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shale.admin.verify.inventory import read_inventory
+from shale.admin.verify.parts import plan_parts, verify_part, wal_disorder
 from shale.env import Env
 from shale.format.manifest import decode_manifest
 from shale.format.names import parse_manifest_key
+from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.verify.sst import verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
@@ -44,3 +47,22 @@ def test_ssts_of_every_manifest(case: str) -> None:
 def test_wal_files(path: Path) -> None:
     verdict = verify_wal_file(memoryview(path.read_bytes()), str(path))
     assert verdict.findings == ()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_whole_databases(case: str) -> None:
+    """Clones, segments, logs in a store of their own and logs that were switched off among them."""
+
+    async def main() -> None:
+        store, env = LocalStore(FIXTURES / case), Env.system()
+        wal_store = LocalStore(FIXTURES / case / "walstore") if (FIXTURES / case / "walstore").exists() else None
+        for root in databases(case):
+            inventory = await read_inventory(store, wal_store, root, env)
+            wal = WalStore(wal_store or store, root, env)
+            parts = plan_parts(inventory, part_bytes=1 << 20, items_max=4)
+            results = [await verify_part(part, store, wal, env) for part in parts]
+            found = [*inventory.findings, *(finding for result in results for finding in result.findings)]
+            found += wal_disorder((seqs for result in results for seqs in result.wal), wal)
+            assert found == [], root
+
+    anyio.run(main)
