@@ -40,7 +40,10 @@ _BUFFERS_BYTES = 64 * 1024 * 1024
 _BUFFER_BYTES_MIN = 256 * 1024
 _COPIES = 4  # read and decoded, at hand and ahead
 _CACHE_BYTES = 32 * 1024 * 1024
-_KEYS_AT_ONCE = 64
+_KEYS_AT_FIRST = 8
+_KEYS_AT_ONCE_MAX = 64
+_FOUND_BYTES = 32 * 1024 * 1024
+"""What the values of keys that are looked up together should not exceed; nobody knows before they were read."""
 
 
 def read_rows(plan: ReadPlan) -> Iterator[Rows]:
@@ -74,6 +77,7 @@ class PlannedRows:
         self._stores = stores
         self._env = env
         self._left = list(plan.lookups or ())
+        self._at_once = _KEYS_AT_FIRST
         self._scan: Scan | None = None
         if plan.lookups is None:
             self._scan = view.scan(plan.keys.key_range, prefix=plan.prefix)
@@ -88,12 +92,22 @@ class PlannedRows:
     async def _looked_up(self) -> Rows | None:
         self._view.pin.check()
         while self._left:
-            keys, self._left = self._left[:_KEYS_AT_ONCE], self._left[_KEYS_AT_ONCE:]
+            keys, self._left = self._left[: self._at_once], self._left[self._at_once :]
             found = await gather([partial(self._view.get, key) for key in keys])
             entries = [entry for entry in found if entry is not None]
+            self._at_once = keys_at_once(len(keys), sum(len(entry.value) for entry in entries))
             if entries:
                 return rows_from_entries(entries)
         return None
+
+
+def keys_at_once(count: int, found_bytes: int) -> int:
+    """How many keys to look up after ``count``, whose values had ``found_bytes``: twice as many, if they may be alike.
+
+    So large values are held by the few, and small ones do not wait for each other.
+    """
+    fitting = count * _FOUND_BYTES // max(found_bytes, 1)
+    return max(1, min(2 * count, fitting, _KEYS_AT_ONCE_MAX))
 
 
 @asynccontextmanager

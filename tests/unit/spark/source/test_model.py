@@ -21,7 +21,7 @@ from shale_spark.source.filters import KeySet, push_filters
 from shale_spark.source.options import ReadOptions
 from shale_spark.source.plan import ReadPlan
 from shale_spark.source.planning import plan_read
-from shale_spark.source.reading import read_rows
+from shale_spark.source.reading import keys_at_once, read_rows
 from tests.unit.spark.source.databases import Database, entries_of
 
 BINARY = [EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
@@ -146,6 +146,15 @@ def test_single_keys_are_looked_up_and_not_scanned() -> None:
         assert found == [live[key] for key in sorted(keys) if key in live]
 
     anyio.run(story)
+
+
+def test_large_values_are_looked_up_one_by_one() -> None:
+    """Memory is bounded by what is held together; small values are asked for side by side."""
+    mib = 1 << 20
+    assert [keys_at_once(8, 8 * size) for size in (0, 100, mib, 4 * mib, 64 * mib)] == [16, 16, 16, 8, 1]
+    assert keys_at_once(64, 0) == 64
+    assert keys_at_once(1, 64 * mib) == 1
+    assert keys_at_once(1, mib) == 2, "it grows again"
 
 
 def test_a_task_that_is_left_early_leaves_nothing_behind() -> None:
