@@ -56,6 +56,20 @@ def test_every_change_once_over_restarts_fail_over_and_a_gap(spark: SparkSession
     assert sink.taken() == log + [change for change in log_of(tmp_path / "db") if change[0] > gone]
 
 
+def test_a_stream_from_the_latest_change_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Its first batch is empty and says where it begins; what is written behind comes."""
+    url, place = f"file://{tmp_path}/db", tmp_path / "query"
+    sink = Sink(place / "batches")
+    write(url, 1, rounds=2)
+    before = log_of(tmp_path / "db")
+    assert follow(spark, url, place, start="latest").awaitTermination(END_S)
+    assert len(sink.files()) == 1
+    assert sink.taken() == []
+    write(url, 2, rounds=2)
+    assert follow(spark, url, place, start="latest").awaitTermination(END_S)
+    assert sink.taken() == log_of(tmp_path / "db")[len(before) :]
+
+
 def test_values_with_columns(spark: SparkSession, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
 
