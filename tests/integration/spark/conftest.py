@@ -19,12 +19,13 @@ CONF = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A Java process for every test process would be too much for the machine."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A Java process for every test process would be too much for the machine.
+
+    Later than here, when all tests are collected, is too late: pytest-xdist has looked for groups by then.
+    """
+    if HERE in item.path.parents:
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
