@@ -2,6 +2,12 @@
 
 All values of a batch are parsed as one text.  If that fails, its halves are parsed, and so on down to the values at
 fault, so one parser decides about all of them and good neighbours of a bad value cost little.
+
+A value is judged by itself because it is read in two places: as a member, ``{"v":VALUE}``, and as an element,
+``{"v":[VALUE]}``.  Behind a complete value a member may be followed by ``,"name":…`` or by ``}``, an element by ``,…``
+or by ``]``.  Nothing but blanks can stand in both: ``}`` is an error in an array, ``]`` in an object, and the ``:``
+behind a name is one in an array.  Nor can a value reach into the next one: what it left open, the wrapper's own
+brackets or the line break, which no string may hold, would close wrongly.
 """
 
 from collections.abc import Iterator
@@ -18,13 +24,21 @@ from shale.errors import InvalidRequestError
 from shale_spark.codecs.codec import Decoded, Mask, ValueRefused, no_bad
 from shale_spark.codecs.row_codec import as_mapping, decode_rows, holds
 
-_BEGIN, _END = b'{"v":', b"}\n"
+_MEMBER = b'{"v":', b"}\n"
+_ELEMENT = b'{"v":[', b"]}\n"
+_NOT_JSON = "NaN|Inf"
+"""Numbers of the parser's which JSON has not.  Values with these letters, in strings too, are looked at one by one."""
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonCodec:
-    """One object per value; its members are the columns, members beside them are ignored, missing ones are null."""
+    """One object per value; its members are the columns, members beside them are ignored, missing ones are null.
+
+    A value is one JSON text (RFC 8259) and nothing else, in UTF-8.  ``null`` makes all columns null.  Bad ones: a
+    member of the schema that occurs twice (with maps in the schema the last one counts), ``NaN`` and ``Infinity``,
+    numbers that the column's type cannot hold.
+    """
 
     def check(self, schema: Any) -> None:
         """See ``ValueCodec``."""
@@ -73,33 +87,55 @@ def _parse(values: Any, start: int, wrapped: Any, bad: Mask, reasons: list[str])
 
 
 def _parse_text(values: Any, wrapped: Any) -> Any:
-    """All values as one text, each of them inside an object of its own.
-
-    So a value cannot reach into its neighbour: the wrapper behind it would not be JSON.  It can at most be several
-    values (``1}{"v":2``), and then the count is wrong.
-    """
-    text = _joined(values)
-    read = pa.json.read_json(
-        pa.BufferReader(text),
-        read_options=pa.json.ReadOptions(use_threads=False, block_size=text.size + 1),
-        parse_options=pa.json.ParseOptions(
-            explicit_schema=pa.schema([("v", _parsed_type(wrapped.field(0).type))]),
-            unexpected_field_behavior="ignore",
-        ),
-    )
+    """All values as one text; one struct for each."""
+    # The parser looks neither for UTF-8 nor, in members that nobody asked for, at anything but the grammar.
+    values.cast(pa.string())
+    _refuse_other_numbers(values)
+    _read(_joined(values, *_ELEMENT), pa.schema([("none", pa.null())]))
+    read = _read(_joined(values, *_MEMBER), pa.schema([("v", _parsed_type(wrapped.field(0).type))]))
     if read.num_rows != len(values):
         raise pa.ArrowInvalid("more than one JSON value")
     column = read.column("v").combine_chunks()
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    # The parser does not look whether strings are UTF-8, and Spark does not either.
+    # An escape in a string may stand for what is not UTF-8.
     column.validate(full=True)
+    _refuse_infinite(column)
     return column.cast(wrapped.field(0).type)
 
 
-def _joined(values: Any) -> Any:
-    joined = pc.binary_join_element_wise(_BEGIN, values, _END, b"")
+def _read(text: Any, schema: Any) -> Any:
+    return pa.json.read_json(
+        pa.BufferReader(text),
+        read_options=pa.json.ReadOptions(use_threads=False, block_size=text.size + 1),
+        parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+
+
+def _joined(values: Any, begin: bytes, end: bytes) -> Any:
+    joined = pc.binary_join_element_wise(begin, values, end, b"")
     offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
     return joined.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def _refuse_other_numbers(values: Any) -> None:
+    suspects = values.filter(pc.match_substring_regex(values, _NOT_JSON))
+    for value in suspects.to_pylist():
+        try:
+            orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise pa.ArrowInvalid(str(error)) from error
+
+
+def _refuse_infinite(column: Any) -> None:
+    """What has more digits than a double can hold is read as infinite."""
+    if pa.types.is_floating(column.type):
+        if pc.any(pc.is_inf(column)).as_py():
+            raise pa.ArrowInvalid("a number is too large")
+    elif pa.types.is_struct(column.type):
+        for child in column.flatten():
+            _refuse_infinite(child)
+    elif pa.types.is_list(column.type):
+        _refuse_infinite(column.flatten())
 
 
 def _parsed_type(wanted: Any) -> Any:

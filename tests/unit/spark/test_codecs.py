@@ -97,7 +97,12 @@ def test_rows_survive_each_format(name: str, rows: list[dict[str, Any]]) -> None
 BAD = {
     "json": [b"", b" ", b"{", b'{"a":1}{"a":2}', b'{"a":1}}\n{"v":{"a":2}', b'{"a":1,"a":2}', b"[1]", b"5", b"\xff",
              b'{"a":1.5}', b'{"a":"1"}', b'{"s":1}', b'{"s":"\xff"}', b'{"a":9223372036854775808}', b'{"a":[1',
-             b'{"d":"yesterday"}', b'{"l":[1,"x"]}', b'{"s":"a\nb"}'],
+             b'{"d":"yesterday"}', b'{"l":[1,"x"]}', b'{"s":"a\nb"}',
+             b'{"a":1},"w":3', b'{"a":1},"v":{"a":2}', b'null,"w":3', b'{"a":1},{"a":2}', b'{"a":1}],"w":[3',
+             b'{"a":1}]}\n{"v":[3', b'{"a":1}]', b'{"a":1}}', b'{"a":1}}\x00', b'{"a":1}\x00', b'{"s":"\x00"}',
+             b'"', b'{"s":"', b'{"a":1},', b',{"a":1}', b'{"a":1}//', b'\xef\xbb\xbf{}', b"\n", b"\x00", b"nul",
+             b'{"z":"\xff"}', b'{"\xff":1}', b'{"s":"\\ud800"}', b'{"f":NaN}', b'{"z":NaN}', b'{"z":-Infinity}',
+             b'{"f":Inf}', b'{"f":1e400}', b'{"f":' + b"9" * 400 + b"}", b'{"z":' + b"[" * 10_000 + b"}"],
     "msgpack": [b"", b"\xc1", msgpack.packb(5), msgpack.packb([1]), msgpack.packb({"a": "1"}),
                 msgpack.packb({"a": 1.5}), msgpack.packb({"s": 1}),
                 msgpack.packb({"d": "yesterday"}), msgpack.packb({"a": 2**63}),
@@ -127,6 +132,28 @@ def test_values_that_add_up_to_the_right_count_are_still_bad() -> None:
     decoded = named("json").decode(values, SCHEMA)
     assert decoded.bad.tolist() == [True, True, True, False]
     assert decoded.columns.column("a").to_pylist() == [None, None, None, 4]
+
+
+@given(st.lists(st.text('{}[]":,1z\n \\', max_size=12).map(str.encode), min_size=1, max_size=4))
+def test_json_takes_what_another_parser_takes(texts: list[bytes]) -> None:
+    """Whatever brackets, quotes and separators neighbours have: a value is good if it is one object, or null."""
+    texts = [b'{"z":' + text for text in texts] + [b'{"z":1' + text for text in texts]
+    decoded = named("json").decode(binary(*texts), SCHEMA)
+    assert [not bad for bad in decoded.bad] == [_is_object(text) for text in texts]
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def test_json_takes_words_that_only_look_like_numbers_and_what_is_nested_deeply() -> None:
+    deep = b'{"z":' + b"[" * 10_000 + b"]" * 10_000 + b',"a":2}'
+    decoded = named("json").decode(binary(b'{"s":"NaN, Infinity","a":1}', deep), SCHEMA)
+    assert decoded.first_bad() is None, decoded.why
+    assert decoded.columns.column("a").to_pylist() == [1, 2]
 
 
 def test_json_null_and_missing_and_unknown_members() -> None:
