@@ -57,8 +57,16 @@ def retirable(frozen: Sequence[FrozenTable], durable_seq: int, *, wal_enabled: b
     return ready
 
 
-def with_flushed(manifest: Manifest, tables: Sequence[FrozenTable], *, last_flushed_wal_id: int) -> Manifest:
+def with_flushed(
+    manifest: Manifest, tables: Sequence[FrozenTable], *, last_flushed_wal_id: int, oldest_read_seq: int | None = None
+) -> Manifest:
     """The writer's fields after these tables, oldest first, have become L0s.
+
+    Args:
+        manifest: before.
+        tables: what has been uploaded.
+        last_flushed_wal_id: the durable end of the WAL.
+        oldest_read_seq: the lowest sequence number at which somebody reads; compactors keep what is visible there.
 
     Raises:
         InvalidClockTick: a table is older, by the database's clock, than what is in L0 already.
@@ -81,7 +89,7 @@ def with_flushed(manifest: Manifest, tables: Sequence[FrozenTable], *, last_flus
             replay_after_wal_id=WalId(max(manifest.replay_after_wal_id, frozen.replay_after_wal_id)),
             last_l0_clock_tick=frozen.last_tick,
             last_l0_seq=Seq(frozen.last_seq),
-            recent_snapshot_min_seq=Seq(frozen.last_seq),
+            recent_snapshot_min_seq=Seq(frozen.last_seq if oldest_read_seq is None else oldest_read_seq),
         )
     manifest = replace(manifest, sequence_tracker=tracker.encode())
     return with_wal_frontier(manifest, last_flushed_wal_id)

@@ -44,6 +44,7 @@ class MemtableFlusher:
             want_durable: asks for a WAL flush.
         """
         self._acceptor = parts.acceptor
+        self._active = parts.active
         self._manifest = parts.manifest
         self._progress = parts.progress
         self._options = parts.options
@@ -187,7 +188,7 @@ class MemtableFlusher:
         failing = False
         while True:
             try:
-                frozen.sst = await self._uploader.upload(frozen, sst_id, key, min_seq=self._progress.durable_seq)
+                frozen.sst = await self._uploader.upload(frozen, sst_id, key, min_seq=self._oldest_needed())
                 break
             except UnavailableError as error:
                 log.info(Event.STORE_REQUEST_RETRIED, op="put", error=str(error))
@@ -215,7 +216,9 @@ class MemtableFlusher:
             return False
         wal_id = self._last_flushed_wal_id()
         await self._manifest.commit(
-            lambda manifest: with_flushed(manifest, ready, last_flushed_wal_id=wal_id),
+            lambda manifest: with_flushed(
+                manifest, ready, last_flushed_wal_id=wal_id, oldest_read_seq=self._oldest_read(ready[-1].last_seq)
+            ),
             after=self._forget(ready),
             pause=self._pause,
         )
@@ -224,6 +227,19 @@ class MemtableFlusher:
         self._progress.durable_through(last_seq)
         self._progress.flushed_through(last_seq)
         return True
+
+    def _oldest_needed(self) -> int:
+        """The lowest sequence number at which somebody reads, or may begin to while this flush is under way."""
+        durable, oldest = self._progress.durable_seq, self._active.oldest()
+        return durable if oldest is None else min(durable, oldest)
+
+    def _oldest_read(self, last_seq: int) -> int:
+        """The same for compactions, which see this flush in the manifest: what is behind it is as good as durable.
+
+        With the WAL disabled it becomes durable only with the manifest, and who reads what is durable may begin a
+        moment before.
+        """
+        return min(last_seq, self._oldest_needed())
 
     async def _pause(self, error: UnavailableError) -> None:
         """Between two attempts at one commit; at close there is one attempt only."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from shale.engine.accept import Acceptor
+from shale.engine.active_seqs import ActiveSeqs
 from shale.engine.clock import DbClock
 from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
@@ -73,6 +74,7 @@ class Writer:
         self.host = TaskHost(f"shale writer of {root}")
         self.is_closed = False
         self.flushes = 0
+        self.active = ActiveSeqs()
         self.clock = DbClock(env, state.last_l0_clock_tick)
         table = Memtable()
         buffer = WalBuffer(claim.fence_id + 1, table) if options.wal_enabled else None
@@ -90,6 +92,7 @@ class Writer:
         )
         self.parts = parts = WriterParts(
             acceptor=self.acceptor,
+            active=self.active,
             manifest=manifest,
             progress=self.progress,
             options=options,

@@ -85,6 +85,11 @@ def test_fields_after_a_flush() -> None:
     assert SequenceTracker.decode(flushed.sequence_tracker).points == [(3, 100), (8, 160)]
 
 
+def test_compactors_hear_of_the_oldest_reader() -> None:
+    flushed = with_flushed(Manifest(), [frozen(4), frozen(8)], last_flushed_wal_id=9, oldest_read_seq=3)
+    assert (flushed.last_l0_seq, flushed.recent_snapshot_min_seq) == (8, 3)
+
+
 def test_impossible_flushes_are_refused() -> None:
     base = Manifest(last_l0_seq=Seq(5), last_l0_clock_tick=50)
     with pytest.raises(ProtocolPanic, match="last_l0_seq"):
