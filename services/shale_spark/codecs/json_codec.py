@@ -26,7 +26,7 @@ from shale_spark.codecs.row_codec import as_mapping, decode_rows, holds
 
 _MEMBER = b'{"v":', b"}\n"
 _ELEMENT = b'{"v":[', b"]}\n"
-_NOT_JSON = "NaN|Inf"
+_NOT_JSON = b"NaN", b"Inf"
 """Numbers of the parser's which JSON has not.  Values with these letters, in strings too, are looked at one by one."""
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 
@@ -90,8 +90,9 @@ def _parse_text(values: Any, wrapped: Any) -> Any:
     """All values as one text; one struct for each."""
     # The parser looks neither for UTF-8 nor, in members that nobody asked for, at anything but the grammar.
     values.cast(pa.string())
-    _refuse_other_numbers(values)
-    _read(_joined(values, *_ELEMENT), pa.schema([("none", pa.null())]))
+    elements = _joined(values, *_ELEMENT)
+    _refuse_other_numbers(values, elements)
+    _read(elements, pa.schema([("none", pa.null())]))
     read = _read(_joined(values, *_MEMBER), pa.schema([("v", _parsed_type(wrapped.field(0).type))]))
     if read.num_rows != len(values):
         raise pa.ArrowInvalid("more than one JSON value")
@@ -117,13 +118,16 @@ def _joined(values: Any, begin: bytes, end: bytes) -> Any:
     return joined.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def _refuse_other_numbers(values: Any) -> None:
-    suspects = values.filter(pc.match_substring_regex(values, _NOT_JSON))
-    for value in suspects.to_pylist():
-        try:
-            orjson.loads(value)
-        except orjson.JSONDecodeError as error:
-            raise pa.ArrowInvalid(str(error)) from error
+def _refuse_other_numbers(values: Any, text: Any) -> None:
+    whole = text.to_pybytes()
+    for word in _NOT_JSON:
+        if word not in whole:
+            continue
+        for value in values.filter(pc.match_substring(values, word)).to_pylist():
+            try:
+                orjson.loads(value)
+            except orjson.JSONDecodeError as error:
+                raise pa.ArrowInvalid(str(error)) from error
 
 
 def _refuse_infinite(column: Any) -> None:
