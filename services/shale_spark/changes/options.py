@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from shale.engine.settings_values import parse_duration_ms
+from shale.engine.settings_values import parse_duration_ms, parse_whole, show_value
 from shale.engine.wal_feed.feed import PART_BYTES
 from shale.engine.wal_feed.offset import Edge, FeedStart, parse_start
 from shale.engine.wal_feed.reading import OnGap
@@ -109,9 +109,9 @@ def is_changes(options: Mapping[str, str]) -> bool:
 def _max_files(text: str) -> int | None:
     if text.strip().lower() == "all":
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidRequestError(f"max_files_per_trigger: {text!r} is neither a number above 0 nor all")
-    return int(text)
+    if not text.strip().isdecimal() or not text.strip().strip("0"):
+        raise InvalidRequestError(f"max_files_per_trigger: {show_value(text)} is neither a number above 0 nor all")
+    return parse_whole(text, name="max_files_per_trigger")
 
 
 def _choice(kind: type[C], text: str, name: str) -> C:

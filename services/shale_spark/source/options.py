@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from shale.engine.settings_values import parse_duration_s, parse_size
+from shale.engine.settings_values import parse_duration_s, parse_size, parse_whole
 from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
 from shale.store.options import RetryPolicy, StoreOptions
@@ -176,7 +176,7 @@ def refuse_unknown(options: Mapping[str, str], known: Iterable[str]) -> None:
 
 def parse_bytes(text: str, name: str) -> int:
     """A size such as ``128MiB``; a plain number is bytes."""
-    return parse_size(int(text) if text.isdecimal() else text, name=name)
+    return parse_size(text, name=name)
 
 
 def parse_bool(text: str, name: str) -> bool:
@@ -239,7 +239,5 @@ def _on_bad(text: str) -> OnBad:
 
 def _store_options(given: Mapping[str, str]) -> StoreOptions:
     config = {name.removeprefix("store."): value for name, value in given.items() if name.startswith("store.")}
-    retries = config.pop("max_retries", str(_STORE_RETRIES_MAX))
-    if not retries.isdecimal():
-        raise InvalidRequestError(f"store.max_retries: {retries!r} is not a number")
-    return replace(StoreOptions(config=config), retry=RetryPolicy(retries_max=int(retries)))
+    retries = parse_whole(config.pop("max_retries", str(_STORE_RETRIES_MAX)), name="store.max_retries")
+    return replace(StoreOptions(config=config), retry=RetryPolicy(retries_max=retries))

@@ -31,6 +31,10 @@ _BYTES = {
     **{unit + "b": 1000**power for power, unit in enumerate("kmgtp", start=1)},
     **{unit + "ib": 1024**power for power, unit in enumerate("kmgtp", start=1)},
 }
+_INT_MAX = 2**64 - 1
+_DIGITS_MAX = 4000
+_SHOWN_BITS_MAX = 128
+_SHOWN_MAX = 60
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -45,13 +49,13 @@ def parse_duration_s(value: object, *, name: str = "duration") -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float):
-        seconds = float(value)
+        seconds = _as_float(value)
     elif isinstance(value, str):
         seconds = _duration_from_text(value, name)
     else:
         raise InvalidRequestError(f"{name}: {value!r} is not a duration")
     if not math.isfinite(seconds) or seconds < 0:
-        raise InvalidRequestError(f"{name}: {value!r} is negative or not finite")
+        raise InvalidRequestError(f"{name}: {show_value(value)} is negative or not finite")
     return seconds
 
 
@@ -69,17 +73,59 @@ def parse_size(value: object, *, name: str = "size") -> int:
     if isinstance(value, bool):
         raise InvalidRequestError(f"{name}: {value!r} is not a size")
     if isinstance(value, int):
-        if value < 0:
-            raise InvalidRequestError(f"{name}: {value!r} is negative")
-        return value
+        return _bounded(value, value, name)
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     factor = _BYTES.get(match[2].lower()) if match is not None else None
     if match is None or factor is None:
-        raise InvalidRequestError(f"{name}: {value!r} is not a size; write for example 64MiB")
-    size = float(match[1]) * factor if "." in match[1] else int(match[1]) * factor
-    if size != int(size):
-        raise InvalidRequestError(f"{name}: {value!r} is not a whole number of bytes")
-    return int(size)
+        raise InvalidRequestError(f"{name}: {show_value(value)} is not a size; write for example 64MiB")
+    if "." not in match[1]:
+        return _bounded(parse_whole(match[1], name=name) * factor, value, name)
+    size = float(match[1]) * factor
+    if not size.is_integer():  # nor is infinity
+        raise InvalidRequestError(f"{name}: {show_value(value)} is not a whole number of bytes")
+    return _bounded(int(size), value, name)
+
+
+def parse_whole(text: str, *, name: str) -> int:
+    """Read a whole number that is not negative, in decimal digits.
+
+    Raises:
+        InvalidRequestError: something else, or more than 64 bits; names the setting.
+    """
+    digits = text.strip()
+    if not digits.isascii() or not digits.isdigit():
+        raise InvalidRequestError(f"{name}: {show_value(text)} is not a number")
+    # Python refuses to convert thousands of digits, with an error that names nothing.
+    return _bounded(int(digits) if len(digits) <= _DIGITS_MAX else _INT_MAX + 1, text, name)
+
+
+def show_value(value: object) -> str:
+    """A value in an error message; a long one is cut."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"a number of {value.bit_length()} bits"
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}… ({len(shown)} characters)"
+
+
+def is_too_large(number: int) -> bool:
+    """Whether a whole number is larger, or smaller, than any setting can mean."""
+    return not -_INT_MAX <= number <= _INT_MAX
+
+
+def _bounded(number: int, given: object, name: str) -> int:
+    if number < 0:
+        raise InvalidRequestError(f"{name}: {show_value(given)} is negative")
+    if is_too_large(number):
+        raise InvalidRequestError(f"{name}: {show_value(given)} is too large: at most {_INT_MAX}")
+    return number
+
+
+def _as_float(number: float) -> float:
+    """The number; infinity where it is larger than any float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _duration_from_text(text: str, name: str) -> float:
@@ -94,5 +140,5 @@ def _duration_from_text(text: str, name: str) -> float:
     if position == 0 or position < len(text):
         if text.strip() == "0":
             return 0.0
-        raise InvalidRequestError(f"{name}: {text!r} is not a duration; write for example 250ms, 5m or 1h30m")
+        raise InvalidRequestError(f"{name}: {show_value(text)} is not a duration; write for example 250ms, 5m or 1h30m")
     return seconds

@@ -7,6 +7,7 @@ stand at the top level and are passed over by daemons that do not use them.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ ROLES = ("writer", "compactor", "worker", "gc", "reader")
 SHORT_NAMES = {"url": ("database", "url"), "store": ("database", "store"), "path": ("database", "path")}
 """``SHALE_URL`` and its like, which the command line understands as well."""
 
+_TOO_LONG = re.compile(r"[0-9_]{4000,}")
 NOT_SETTINGS = ("config", "secrets_dir", "revision", "sim_", "bench_", "demo_", "test_")
 SLATEDB_KEYS = frozenset(
     {
@@ -146,6 +148,8 @@ def _read_toml(file: Path, text: str) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequestError(f"{file}: {error}") from error
+    except ValueError as error:
+        raise _too_long(file, text, error) from error
 
 
 def _read_yaml(file: Path, text: str) -> Any:
@@ -155,6 +159,19 @@ def _read_yaml(file: Path, text: str) -> Any:
         return yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise InvalidRequestError(f"{file}: {' '.join(str(error).split())}") from error
+    except ValueError as error:
+        raise _too_long(file, text, error) from error
+
+
+def _too_long(file: Path, text: str, error: ValueError) -> InvalidRequestError:
+    """Says where the number is that Python does not convert; its own error does not."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _TOO_LONG.search(line)
+        if found is not None:
+            return InvalidRequestError(
+                f"{file}: line {number}, {line[: found.start() + 8].strip()}…: a number too long"
+            )
+    return InvalidRequestError(f"{file}: {error}")
 
 
 def known_setting(model: type[BaseModel], names: Names) -> bool:

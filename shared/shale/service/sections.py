@@ -19,7 +19,7 @@ def _seconds(value: Any) -> float:
 
 def _bytes(value: Any) -> int:
     try:
-        return parse_size(int(value) if isinstance(value, str) and value.isdigit() else value)
+        return parse_size(value)
     except InvalidRequestError as error:
         raise ValueError(str(error)) from error
 
@@ -31,7 +31,7 @@ def _texts(value: Any) -> Any:
     if value.lstrip().startswith("["):
         try:
             return tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # a number of thousands of digits is none of tomllib's own errors
             raise ValueError(f"is no list: {error}") from error
     return [part.strip() for part in value.split(",") if part.strip()]
 

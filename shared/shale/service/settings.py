@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from shale.engine.settings_values import is_too_large
 from shale.errors import InvalidRequestError
 from shale.service import layers
 from shale.service.layers import Layer, Names
@@ -132,9 +133,22 @@ def load(settings_cls: type[S], argv: Sequence[str]) -> Loaded[S]:
         raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
     except InvalidRequestError as error:
         raise SettingsError([str(error)]) from error
+    too_large = [f"{'.'.join(names)}: the number is too large" for names in _too_large(settings)]
+    if too_large:
+        raise SettingsError(too_large)
     unknown = layers.read_environment(settings_cls.ROLE, settings_cls, os.environ)[1]
     text = settings.model_dump_json(exclude={"config"})
     return Loaded(settings, tuple(unknown), hashlib.sha256(text.encode()).hexdigest()[:8])
+
+
+def _too_large(model: BaseModel, above: Names = ()) -> Iterator[Names]:
+    """The settings whose whole number is beyond 64 bits, which nothing behind them could take."""
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _too_large(value, (*above, name))
+        elif isinstance(value, int) and is_too_large(value):
+            yield (*above, name)
 
 
 def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> Layer:
@@ -187,7 +201,7 @@ def _command_line_value(text: str) -> Any:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # also a number that is too long for Python, which the setting's type then refuses
         return text
 
 

@@ -61,7 +61,7 @@ def parse_conf(value: Any) -> Any:
     if isinstance(value, str) and value.lstrip().startswith("{"):
         try:
             value = tomllib.loads(f"value = {value.strip()}")["value"]
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # a number of thousands of digits is none of tomllib's own errors
             raise ValueError(f"is no table: {error}") from error
     if isinstance(value, str):
         return dict(_line(line.strip()) for line in value.splitlines() if line.strip())

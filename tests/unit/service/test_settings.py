@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 
+from shale.errors import InvalidRequestError
 from shale.service.sections import Bytes, Port, Seconds, Section
 from shale.service.settings import DaemonSettings, SettingsError, load
 
@@ -172,3 +173,45 @@ def test_a_secret_that_is_not_text_is_named_and_not_shown(monkeypatch: pytest.Mo
     (problem,) = caught.value.problems
     assert str(file) in problem
     assert "hunter2" not in problem
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("cpu_threads", DIGITS),
+        ("store.max_retries", DIGITS),
+        ("store.max_retries", "9" * 4000),
+        ("store.request_timeout", DIGITS),
+        ("store.request_timeout", f"{DIGITS}s"),
+        ("l0_sst_size_bytes", DIGITS),
+        ("l0_sst_size_bytes", f"{DIGITS}KiB"),
+        ("l0_sst_size_bytes", f"{'9' * 400}.5KiB"),
+        ("l0_sst_size_bytes", f"{2**64 - 1}KiB"),
+        ("http.port", f"[{DIGITS}]"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_refused_by_name(setting: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{setting}: ") as raised:
+        load(ThingSettings, [*URL, "--set", f"{setting}={value}"])
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.toml", f"[store]\nmax_retries = {DIGITS}\n", "c.toml: line 2, max_retries = 9+…: a number too long"),
+        ("c.toml", f"[store]\nmax_retries = 0x{DIGITS}\n", "store.max_retries: the number is too large"),
+        ("c.toml", f"[store]\nrequest_timeout = {'9' * 4000}\n", "store.request_timeout: .* not finite"),
+        ("c.toml", f"l0_sst_size_bytes = 0x{DIGITS}\n", "l0_sst_size_bytes: .* too large"),
+        ("c.yaml", f"store:\n  max_retries: {DIGITS}\n", "c.yaml: line 2, max_retries: 9+…: a number too long"),
+    ],
+)
+def test_a_file_with_such_a_number_is_refused_with_the_place(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=message) as raised:
+        load(ThingSettings, [*URL, "--config", _file(tmp_path, text, name)])
+    assert len(str(raised.value)) < 400

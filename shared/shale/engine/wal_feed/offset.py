@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeGuard
 
+from shale.engine.settings_values import parse_whole, show_value
 from shale.errors import InvalidRequestError
 from shale.types import U64_MAX
 
@@ -74,6 +75,6 @@ def parse_start(text: str | int) -> FeedStart:
     if plain in {edge.value for edge in Edge}:
         return Edge(plain)
     digits = plain.removeprefix("seq:")
-    if digits.isascii() and digits.isdigit() and int(digits) <= U64_MAX:
-        return FromSeq(int(digits))
-    raise InvalidRequestError(f"start: {text!r} is none of latest, earliest, seq:<number>")
+    if digits.isascii() and digits.isdigit():
+        return FromSeq(parse_whole(digits, name="start"))
+    raise InvalidRequestError(f"start: {show_value(text)} is none of latest, earliest, seq:<number>")

@@ -51,7 +51,13 @@ def test_starts(text: str | int, start: object) -> None:
     assert parse_start(text) == start
 
 
-@pytest.mark.parametrize("text", ["", "newest", "seq:", "seq:-1", "-1", "1.5", f"seq:{2**64}", "seq:²"])
+@pytest.mark.parametrize("digits", [str(2**64), "9" * 5000])
+def test_a_start_beyond_64_bits_is_refused(digits: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"start: .* is too large"):
+        parse_start(f"seq:{digits}")
+
+
+@pytest.mark.parametrize("text", ["", "newest", "seq:", "seq:-1", "-1", "1.5", "seq:²"])
 def test_what_is_no_start_is_named(text: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"start: .* none of latest"):
         parse_start(text)

@@ -78,6 +78,8 @@ def test_ranges_of_keys() -> None:
         ({"url": URL, "checkpoint_lifetime": "1s"}, "checkpoint_lifetime must be at least 30s"),
         ({"url": URL, "mode": "dropmalformed"}, "mode: 'dropmalformed'"),
         ({"url": URL, "pushdown": "perhaps"}, "pushdown: 'perhaps'"),
+        ({"url": URL, "store.max_retries": "9" * 5000}, r"store.max_retries: '9+… \(5002 characters\) is too large"),
+        ({"url": URL, "partition_bytes": "9" * 5000}, "partition_bytes: '9+… .* is too large"),
         ({"url": URL, "store.max_retries": "many"}, "store.max_retries: 'many'"),
         ({"url": URL, "store.max_retries": "\u00b2"}, "store.max_retries: '\u00b2' is not a number"),
         ({"url": URL, "tail_bytes": "\u00b2"}, "tail_bytes: '\u00b2' is not a size"),
