@@ -217,7 +217,7 @@ def _follow(demo: Demo, writer: Daemon) -> None:
     seen = Seen()
     query = (
         # Loads do not go through the WAL, and a feed that finds nothing else there stops and says so.
-        changes(demo.spark, demo.where, start="latest", on_gap="skip")
+        changes(demo.spark, demo.where, start="latest")
         .writeStream.foreachBatch(seen.take)
         .option("checkpointLocation", str(demo.stack.directory / "stream"))
         .trigger(processingTime="200 milliseconds")

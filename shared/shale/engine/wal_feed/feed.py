@@ -16,7 +16,7 @@ from shale.engine.wal_feed.offset import Edge, FeedOffset, FeedStart, FromSeq
 from shale.engine.wal_feed.plan import FeedPart, cut, end_id, find_gaps
 from shale.engine.wal_feed.reading import HOW_TO_GO_ON, OnGap
 from shale.engine.wal_feed.seq_span import SeqSpan, read_seq_span
-from shale.engine.wal_feed.starting import WalRun, offset_from_seq, refuse_without_wal
+from shale.engine.wal_feed.starting import WalRun, offset_from_seq, refuse_late_beginning, refuse_without_wal
 from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
 from shale.env import Env
 from shale.errors import FeedGap, WalTruncated
@@ -59,16 +59,18 @@ class WalFeed:
     async def _begin(self, start: FeedStart, kept_after: int) -> FeedOffset:
         frontier = await find_frontier(self._wal, self._manifests)
         run = WalRun.of(await self._wal.list(), frontier)
-        if not self._skips:
-            refuse_without_wal(run, frontier)
-        if start is Edge.LATEST:
+        if start is Edge.LATEST:  # nothing before the present is asked for, so nothing can be missing
             last = await self._last_seq(0, frontier.wal_id, 0)
             return FeedOffset(frontier.wal_id, max(last, frontier.manifest.last_l0_seq))
         last_l0_seq = int(frontier.manifest.last_l0_seq)
+        if not self._skips and not (isinstance(start, FromSeq) and start.seq > last_l0_seq):
+            refuse_without_wal(run, frontier)
         if isinstance(start, FromSeq):
             return await offset_from_seq(run, start.seq, last_l0_seq, self._span, skips=self._skips)
         run = run.after(kept_after)
         first = await self._span(run.files[0]) if run.files else None
+        if first is not None and not self._skips:
+            refuse_late_beginning(run, 1, first.first)
         return FeedOffset(run.before_id, first.first - 1 if first else last_l0_seq)
 
     async def end(self, start: FeedOffset, *, max_files: int | None = None) -> FeedOffset:

@@ -12,6 +12,7 @@ from shale.engine.wal_file import EMPTY_FILE_BYTES_MAX
 from shale.errors import FeedGap, InvalidRequestError
 from shale.protocol.wal_store import WalFile
 
+_LATER = 'start="latest" gives what comes from now on, on_gap="skip" does without them'
 ReadSpan = Callable[[tuple[int, int]], Awaitable[SeqSpan | None]]
 
 
@@ -43,21 +44,40 @@ class WalRun:
 
 
 def refuse_without_wal(run: WalRun, frontier: Frontier) -> None:
-    """Return unless memtables were flushed although every WAL file there ever was is a fence.
+    """Return unless there are rows in SSTs although every WAL file there ever was is a fence.
 
-    Nothing says that a WAL is off.  But if no file was collected and none has rows, what L0 got did not come from it.
+    Nothing says that a WAL is off.  But if no file was collected and none has rows, what SSTs got did not come from it.
 
     Raises:
-        FeedGap: nobody can follow such a database.
+        FeedGap: these changes were asked for.
     """
     trees = [tree for _, tree in frontier.manifest.trees()]
-    had_l0 = any(tree.l0 or tree.last_compacted_l0_sst_view_id is not None for tree in trees)
-    if had_l0 and not run.files and run.before_id == 0 and run.last_id > 0:
-        changes, files = frontier.manifest.last_l0_seq, run.last_id
+    has_rows = any(tree.l0 or tree.compacted or tree.last_compacted_l0_sst_view_id is not None for tree in trees)
+    if has_rows and not run.files and run.before_id == 0:
+        changes = frontier.manifest.last_l0_seq
+        files = f"files, up to {run.last_id}, are all fences" if run.last_id else "first file is still to come"
         raise FeedGap(
-            f"none of the {changes} changes of this database went through the WAL, whose files, up to {files}, are all"
-            " fences: its writer works without one (wal_enabled), or all rows were loaded in bulk; what comes through"
-            ' the WAL from now on is given with on_gap="skip"'
+            f"start: none of the {changes} changes of this database ever went through the WAL, whose {files}:"
+            f" its writer works without one (wal_enabled), or all rows were loaded in bulk; {_LATER}"
+        )
+
+
+def refuse_late_beginning(run: WalRun, seq: int, first: int) -> None:
+    """Return unless the WAL, of which nothing was collected, begins behind a change that was asked for.
+
+    Args:
+        run: what the WAL holds.
+        seq: the first change that is wanted.
+        first: the first change of the WAL.
+
+    Raises:
+        FeedGap: the changes before never were in the WAL.
+    """
+    if run.before_id == 0 and seq < first:
+        raise FeedGap(
+            f"start: the changes 1 to {first - 1} never went through the WAL, which begins with change {first}: they"
+            f" were loaded in bulk, came with a clone, or are a writer's that worked without a WAL; {_LATER}, and"
+            f' start="seq:{first}" gives all that the WAL has'
         )
 
 
@@ -88,7 +108,8 @@ async def offset_from_seq(run: WalRun, seq: int, last_l0_seq: int, read: ReadSpa
     file_id, _ = run.files[place]
     span = await read(run.files[place])
     assert span is not None, "files without rows are not in the run"
-    if place == 0 and span.first > seq and run.before_id and not skips:
+    if place == 0 and span.first > seq and not skips:
+        refuse_late_beginning(run, seq, span.first)
         raise _gone(seq, run)
     if span.first >= seq:
         return FeedOffset(file_id - 1, seq - 1)

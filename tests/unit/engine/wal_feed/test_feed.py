@@ -30,8 +30,9 @@ from shale.protocol.wal_store import WalFile, WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.store.local import LocalStore
 from shale.store.memory import MemoryStore
-from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, Seq, WalId
+from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, RunId, Seq, SortedRun, Tree, WalId
 from tests.interop.files import FIXTURES
+from tests.unit.protocol.values import view
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 FENCE: tuple[int, ...] = ()
@@ -269,14 +270,38 @@ def test_changes_past_the_wal_are_refused_with_a_reason() -> None:
     anyio.run(main)
 
 
-@pytest.mark.parametrize("start", [Edge.LATEST, Edge.EARLIEST, FromSeq(1)])
+@pytest.mark.parametrize("files", [{}, {1: FENCE}, {1: FENCE, 2: (2, 3)}])
+def test_a_database_that_was_loaded_in_bulk(files: dict[int, Sequence[int]]) -> None:
+    """Its first change is in a run; whoever asks for it is told, whoever does not gets the others."""
+
+    async def main() -> None:
+        h = await house(files)
+        last = max((seq for seqs in files.values() for seq in seqs), default=1)
+        run = SortedRun(id=RunId(0), ssts=(view(1),))
+        await h.say(tree=Tree(compacted=(run,)), last_l0_seq=Seq(1))
+        for start in (Edge.EARLIEST, FromSeq(0), FromSeq(1)):
+            with pytest.raises(FeedGap, match=r"start: .*changes .*ever went through the WAL.* in bulk.*latest"):
+                await h.feed.begin(start)
+        begun = await h.feed.begin(FromSeq(2))
+        assert (await h.batch(begun))[1] == [seq for seqs in files.values() for seq in seqs]
+        latest = await h.feed.begin(Edge.LATEST)
+        assert latest.seq == last
+        await h.write({latest.wal_id + 1: (last + 1,)})
+        assert (await h.batch(latest))[1] == [last + 1]
+        skipping = WalFeed(h.wal, h.manifests, ENV, on_gap=OnGap.SKIP)
+        assert (await skipping.begin(Edge.EARLIEST)).seq == 1
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("start", [Edge.EARLIEST, FromSeq(1)])
 def test_a_writer_without_a_wal_is_told_at_once(start: FeedStart) -> None:
     """What SlateDB wrote with its WAL off, and what a fresh database or a bulk-loaded one looks like beside it."""
 
     async def main() -> None:
         store = LocalStore(FIXTURES / "wal_disabled")
         parts = WalStore(store, "db", ENV), ManifestStore(store, "db", ENV), ENV
-        with pytest.raises(FeedGap, match=r"none of the \d+ changes .* fences: its writer works without one"):
+        with pytest.raises(FeedGap, match=r"none of the \d+ changes .* are all fences: its writer works without one"):
             await WalFeed(*parts).begin(start)
         skipping = WalFeed(*parts, on_gap=OnGap.SKIP)
         begun = await skipping.begin(start)
