@@ -17,7 +17,7 @@ from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestSto
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
 from shale.protocol.wal_fence import fence_wal
-from shale.protocol.wal_place import require_wal_place
+from shale.protocol.wal_place import require_known_files, require_wal_place
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -54,14 +54,15 @@ async def claim_database(
         admit: may refuse; a writer that claims after it was asked is not fenced either.
 
     Raises:
-        InvalidDbState: half built, destroyed, or absent with ``create_if_missing`` off.
+        InvalidDbState: half built, destroyed, absent with ``create_if_missing`` off, or without WAL files that the
+            manifest knows of.
         SegmentExtractorMismatch: the database is segmented.
         FencedError: a newer writer came in between.
         CorruptionError: the manifest or a WAL file is damaged; nothing was written.
     """
     stored = await _load(store, root, manifests, env, create_if_missing=create_if_missing)
     _check(stored.value, root, separate_wal=separate_wal)
-    last_id = await _checked_wal_end(stored, wal, env)
+    last_id = await _checked_wal_end(stored, manifests, wal, env)
     only_after = None
     if admit is not None:
         only_after = stored.value.writer_epoch
@@ -88,17 +89,19 @@ async def _load(
         return await manifests.load()
 
 
-async def _checked_wal_end(stored: StoredManifest, wal: WalStore, env: Env) -> WalId:
+async def _checked_wal_end(stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env) -> WalId:
     """The last WAL file.  Everything to replay is read once before anything is written.
 
     A database that cannot be replayed thus stays as it is, whoever tries, and a writer that is alive keeps its epoch.
 
     Raises:
         CorruptionError: a file that replay needs is damaged.
+        InvalidDbState: the first file that replay needs is not there.
     """
     while True:
         replayed_id = stored.value.replay_after_wal_id
         last_id = await wal.last_seen_wal_id(replayed_id)
+        await require_known_files(wal, manifests, stored.value, last_id)
         try:
             await check_wal(wal, replayed_id + 1, last_id, env)
         except CorruptionError:

@@ -81,6 +81,7 @@ class Follower:
             CheckpointMissing: pinned to a checkpoint that is not listed, or has expired.
             ManifestMissing: the checkpoint's version is gone.
             WalTruncated: a WAL file that the checkpoint protects is gone.
+            InvalidDbState: a WAL file that the manifest knows of is not there, and no collector took it.
         """
         match self._options.mode:
             case ReaderMode.MANAGED:
@@ -257,6 +258,7 @@ class Follower:
         tables = Tables.before_replay(manifest.value) if previous is None else previous.tables.above(manifest.value)
         if not self._options.skip_wal_replay:
             tables = await self._builder.replay(tables)
+            await self._builder.require_known_files(self._manifests, manifest.value, tables)
         self._state = self._builder.build(manifest, tables, pin, previous)
 
     async def _replay_newer(self) -> None:

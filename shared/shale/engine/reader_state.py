@@ -10,7 +10,9 @@ from shale.engine.reader_tables import Tables
 from shale.engine.replay import replay_wal
 from shale.env import Env
 from shale.errors import WalTruncated
+from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
+from shale.protocol.wal_place import require_known_files
 from shale.protocol.wal_store import WalStore
 from shale.sst.reader import SstReader
 from shale.types import Manifest
@@ -69,6 +71,17 @@ class StateBuilder:
         """
         last_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id)
         return await self._replay_to(tables, last_id, must_exist=False)
+
+    async def require_known_files(self, manifests: ManifestStore, manifest: Manifest, tables: Tables) -> None:
+        """Return unless the very first file behind this manifest is missing from the log, and nobody collected it.
+
+        A reader serves what comes before a later gap, as SlateDB does; without a beginning it is in the wrong place.
+
+        Raises:
+            InvalidDbState: names the file, and what is probably wrong.
+        """
+        if tables.consumed_wal_id == manifest.replay_after_wal_id:
+            await require_known_files(self._wal, manifests, manifest, tables.consumed_wal_id)
 
     async def replay_exactly(self, tables: Tables, last_id: int) -> Tables:
         """Add the files up to ``last_id``, which a checkpoint protects.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shale.errors import InvalidDbState
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_place import cut_short, is_cut_short
 from shale.protocol.wal_store import WalStore
 from shale.types import Manifest
 
@@ -47,23 +48,16 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
                 )
             manifest = again
             continue
-        is_short = found < manifest.next_wal_sst_id - 1
+        is_short = is_cut_short(manifest, found)
         if found == base and not is_short:
             return Frontier(found, manifest)
         again = await _latest(manifests)
         if again.replay_after_wal_id <= found:
             if is_short:
-                raise _cut_short(wal, found, manifest)
+                # Without it the feed would wait for ever at the end of a log that goes on.
+                raise cut_short(wal, found, manifest)
             return Frontier(found, manifest)
         manifest = again
-
-
-def _cut_short(wal: WalStore, found: int, manifest: Manifest) -> InvalidDbState:
-    """Without it the feed would wait for ever at the end of a log that goes on."""
-    return InvalidDbState(
-        f"{wal.key(found + 1)} is not there, though the manifest knows of files up to {manifest.next_wal_sst_id - 1}:"
-        " the WAL is in a store of its own (name it with wal_store), or the file was deleted"
-    )
 
 
 async def _latest(manifests: ManifestStore) -> Manifest:
