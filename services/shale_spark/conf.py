@@ -20,12 +20,22 @@ LOOPBACK = "127.0.0.1"
 _AT_HOME = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
 
-def with_master(settings: SparkSettings, environ: Mapping[str, str]) -> SparkSettings:
-    """The settings with the master they mean: their own, or all cores of this machine where nobody says anything.
+def with_master(
+    settings: SparkSettings,
+    environ: Mapping[str, str],
+    *,
+    master: str | None = None,
+    more: Mapping[str, str] | None = None,
+) -> SparkSettings:
+    """The settings with the master that is meant: all cores of this machine where nobody says anything.
 
     Where Spark has a configuration of its own, or has started this program, that may name one; then none is named here.
+
+    Args:
+        master, more: what the caller says, by name or among its properties; wins over the settings.
     """
-    named = settings.master or dict(settings.conf).get("spark.master")
+    said = master or (more or {}).get("spark.master")
+    named = said or settings.master or dict(settings.conf).get("spark.master")
     if named is None and not any(name in environ for name in _CONFIGURED_BY):
         named = LOCAL
     return replace(settings, master=named)

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -26,14 +25,14 @@ def spark_session(
     Args:
         settings: the section ``spark``.
         app_name: what Spark's own page and logs call the application.
-        master: wins over the settings.
+        master: wins over the settings and the properties.
         conf: Spark properties; they win over the settings.
 
     Raises:
         InvalidRequestError: there is no Java that Spark could use; names the command that installs one.
     """
     current = current_session()
-    session = current if current is not None else _made(_chosen(settings, master), app_name, conf or {})
+    session = current if current is not None else _new_session(settings, app_name, master, conf or {})
     register(session)
     return session
 
@@ -46,12 +45,10 @@ def current_session() -> SparkSession | None:
         return None
 
 
-def _chosen(settings: SparkSettings | None, master: str | None) -> SparkSettings:
-    settings = settings if settings is not None else SparkSettings()
-    return with_master(settings if master is None else replace(settings, master=master), os.environ)
-
-
-def _made(settings: SparkSettings, app_name: str, conf: Mapping[str, str]) -> SparkSession:
+def _new_session(
+    settings: SparkSettings | None, app_name: str, master: str | None, conf: Mapping[str, str]
+) -> SparkSession:
+    settings = with_master(settings if settings is not None else SparkSettings(), os.environ, master=master, more=conf)
     builder = SparkSession.builder.appName(app_name)
     for name, value in properties(settings, conf).items():
         builder = builder.config(name, value)

@@ -110,6 +110,16 @@ def test_the_master_is_the_one_that_was_meant(
 
 
 @pytest.mark.parametrize(
+    ("master", "master_said"),
+    [(None, "spark://said:7077"), ("local[3]", "local[3]")],
+)
+def test_what_a_caller_says_of_the_master_wins(master: str | None, master_said: str) -> None:
+    settings = SparkSettings(master="local[2]", conf=(("spark.master", "spark://set:7077"),))
+    chosen = with_master(settings, {}, master=master, more={"spark.master": "spark://said:7077"})
+    assert chosen.master == master_said
+
+
+@pytest.mark.parametrize(
     ("master", "archive", "python"),
     [
         (None, None, "/own/python"),
