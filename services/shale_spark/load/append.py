@@ -11,12 +11,9 @@ import pyarrow.compute as pc
 from shale.env import Env
 from shale_spark.load.batches import picked
 from shale_spark.load.rows import possible_rows
-from shale_spark.load.rules import EXPIRE_MS
+from shale_spark.load.rules import EXPIRE_MS, LIFETIME_MAX_MS
 from shale_spark.load.sender import BatchSender, Op
 from shale_spark.load.write_options import AppendRequest
-
-LIFETIME_MAX_MS = 1 << 62
-"""A writer takes no longer one; whoever means "never" and says it with a large number gets this."""
 
 
 async def append_rows(batches: Iterable[pa.RecordBatch], request: AppendRequest, sender: BatchSender, env: Env) -> int:

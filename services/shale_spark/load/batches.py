@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from shale.errors import InvalidRequestError
 from shale_spark.load.request import Columns
-from shale_spark.load.rules import EXPIRE_MS, KEY, VALUE
+from shale_spark.load.rules import EXPIRE_MS, KEY, VALUE, require_free_names
 
 
 def picked(batch: pa.RecordBatch, columns: Columns, *, has_codec: bool) -> pa.RecordBatch:
@@ -26,7 +26,9 @@ def picked(batch: pa.RecordBatch, columns: Columns, *, has_codec: bool) -> pa.Re
         found[VALUE] = _binary(batch, columns.values[0])
     else:
         named = {columns.key, columns.expire_at}
-        for name in columns.values or [name for name in batch.schema.names if name not in named]:
+        names = columns.values or [name for name in batch.schema.names if name not in named]
+        require_free_names(names)
+        for name in names:
             found[name] = _column(batch, name)
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 

@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec
 from shale_spark.load.request import Columns
-from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE
+from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, ORDER, REASON, VALUE, require_free_names
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_ORDER = "shale_order"
-REASON = "shale_reason"
-
 
 def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) -> "DataFrame":
-    """The columns that tasks get, and ``_ORDER`` where rows of one key are to be chosen from.
+    """The columns that tasks get, and ``ORDER`` where rows of one key are to be chosen from.
 
     Raises:
         InvalidRequestError: a column is missing or of a type that is not understood.
@@ -32,13 +29,14 @@ def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) 
         selected.append(_milliseconds(df, columns.expire_at).alias(EXPIRE_MS))
     if columns.order_by is not None:
         _type(df, columns.order_by)
-        selected.append(f.col(_quoted(columns.order_by)).alias(_ORDER))
+        selected.append(f.col(_quoted(columns.order_by)).alias(ORDER))
     if codec is None:
         return df.select(*selected, _binary(df, columns.values[0]).alias(VALUE))
     named = {columns.key, columns.expire_at, columns.order_by}
     values = columns.values or tuple(name for name in df.columns if name not in named)
     for name in values:
         _type(df, name)
+    require_free_names(values)
     if not values:
         raise InvalidRequestError("there is no column that could make a value")
     taken = [f.col(_quoted(name)) for name in values]
@@ -51,9 +49,9 @@ def in_key_order(chosen: "DataFrame", partitions: int) -> "DataFrame":
     from pyspark.sql import functions as f
 
     ranged = chosen.repartitionByRange(partitions, f.col(KEY))
-    if _ORDER not in chosen.columns:
+    if ORDER not in chosen.columns:
         return ranged.sortWithinPartitions(f.col(KEY))
-    return ranged.sortWithinPartitions(f.col(KEY), f.col(_ORDER).desc_nulls_last()).drop(_ORDER)
+    return ranged.sortWithinPartitions(f.col(KEY), f.col(ORDER).desc_nulls_last()).drop(ORDER)
 
 
 def judged(chosen: "DataFrame") -> tuple["DataFrame", "DataFrame"]:

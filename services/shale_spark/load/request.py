@@ -12,7 +12,7 @@ from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
 from shale_spark.codecs import ValueCodec, value_codec
-from shale_spark.load.rules import Duplicates
+from shale_spark.load.rules import LIFETIME_MAX_MS, Duplicates
 
 _PATIENCE = StoreOptions(retry=RetryPolicy(retries_max=10))
 """A store that does not answer for some seconds ends a load; Spark's tasks shall not wait for ever."""
@@ -123,7 +123,7 @@ def load_request(
         fence=fence,
         columns=Columns(key=key, values=_values(value, value_format), expire_at=expire_at, order_by=order_by),
         codec=None if value_format is None else value_codec(value_format, avro_schema=avro_schema),
-        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="ttl"),
+        ttl_ms=None if ttl is None else lifetime_ms(ttl),
         duplicates=repeated,
         dead_letters=dead_letters,
         partitions=partitions,
@@ -134,6 +134,18 @@ def load_request(
             min_filter_keys=min_filter_keys,
         ),
     )
+
+
+def lifetime_ms(ttl: Duration) -> int:
+    """The lifetime of all rows in milliseconds.
+
+    Raises:
+        InvalidRequestError: no duration, or longer than any row can live.
+    """
+    found = parse_duration_ms(ttl, name="ttl")
+    if found > LIFETIME_MAX_MS:
+        raise InvalidRequestError(f"ttl: {ttl!r} is longer than 2**62 ms: leave it out for rows that never expire")
+    return found
 
 
 def _values(value: str | Sequence[str] | None, value_format: str | None) -> tuple[str, ...]:

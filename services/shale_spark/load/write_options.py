@@ -1,16 +1,20 @@
 """The options of ``df.write.format("shale")``, which are all text."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
+import httpx
+
+from shale.engine.settings_values import parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec, value_codec
-from shale_spark.load.request import Columns, LoadArguments, LoadRequest, load_request
+from shale_spark.load.request import Columns, LoadArguments, LoadRequest, lifetime_ms, load_request
 from shale_spark.load.sender import Endpoint
 from shale_spark.source.options import lowered, refuse_unknown, where_of
 
+_TOKEN = re.compile(r"[!-~]+")
 _COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at"})
 _APPEND = _COMMON | {"endpoint", "token", "timeout", "batch_rows", "batch_bytes"}
 _BUILD = _COMMON | {"url", "path", "store", "sst_bytes", "block_size", "compression", "min_filter_keys"}
@@ -50,20 +54,41 @@ def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
 
 
 def _append(options: Mapping[str, str]) -> AppendRequest:
-    url = options.get("endpoint")
-    if url is None:
-        raise InvalidRequestError('endpoint: the address of a writer, http://host:8080, or mode="build"')
-    if not url.startswith(("http://", "https://")):
-        raise InvalidRequestError(f"endpoint: {url!r} does not begin with http:// or https://")
     timeout, ttl, format_ = options.get("timeout", "5m"), options.get("ttl"), options.get("value_format")
     return AppendRequest(
-        endpoint=Endpoint(url=url, token=options.get("token"), patience_s=parse_duration_s(timeout, name="timeout")),
+        endpoint=Endpoint(
+            url=_url(options.get("endpoint")),
+            token=_token(options.get("token")),
+            patience_s=parse_duration_s(timeout, name="timeout"),
+        ),
         columns=Columns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
         codec=None if format_ is None else value_codec(format_, avro_schema=options.get("avro_schema")),
-        ttl_ms=None if ttl is None else parse_duration_ms(ttl, name="ttl"),
+        ttl_ms=None if ttl is None else lifetime_ms(ttl),
         batch_rows=_at_least_one(options.get("batch_rows", "20000"), "batch_rows"),
         batch_bytes=_at_least_one(options.get("batch_bytes", "4MiB"), "batch_bytes"),
     )
+
+
+def _url(text: str | None) -> str:
+    """The writer's address: what it lacks would be tried for minutes otherwise."""
+    if text is None:
+        raise InvalidRequestError('endpoint: the address of a writer, http://host:8080, or mode="build"')
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise InvalidRequestError(f"endpoint: {error}") from None
+    if url.userinfo:
+        raise InvalidRequestError("endpoint: a writer knows no users: give it a token")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidRequestError(f"endpoint: {text!r} does not begin with http:// or https:// and a host")
+    return text
+
+
+def _token(text: str | None) -> str | None:
+    """The token, which is not shown; a file that holds one often ends it with a line feed."""
+    if text is not None and not _TOKEN.fullmatch(text):
+        raise InvalidRequestError("token: a header holds visible ASCII characters, and no spaces or line ends")
+    return text
 
 
 def _build(options: Mapping[str, str]) -> LoadRequest:

@@ -135,6 +135,15 @@ def test_a_column_that_is_called_reason_is_put_aside_as_it_was(spark: SparkSessi
     assert (dead.reason, dead.shale_reason) == ("damaged", "the key is null")
 
 
+@pytest.mark.parametrize("name", ["shale_key", "shale_order", "shale_expire_ms", "Shale_Reason"])
+def test_a_column_with_a_name_of_ours_is_taken_for_nothing_else(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Dead letters that are loaded again have such columns."""
+    df = spark.createDataFrame([("a", 1, 2)], f"id string, {name} int, n int")
+    with pytest.raises(InvalidRequestError, match=f"column '{name}' has a name that loads use themselves"):
+        load(df, f"file://{tmp_path}/db", key="id", value_format="json")
+    assert load(df, f"file://{tmp_path}/db", key="id", value=["n"], value_format="json").rows == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

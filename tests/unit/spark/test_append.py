@@ -247,6 +247,14 @@ def test_rows_that_end_before_all_time_or_never_are_taken() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("name", ["shale_key", "shale_value", "SHALE_EXPIRE_MS"])
+def test_a_column_with_a_name_of_ours_is_taken_for_nothing_else(name: str) -> None:
+    batch = pa.RecordBatch.from_pydict({"key": ["a"], name: [1], "n": [2]})
+    with pytest.raises(InvalidRequestError, match=f"column '{name}' has a name that loads use themselves"):
+        list(operations(batch, request(value_format="json"), now_ms=0))
+    assert list(operations(batch, request(value_format="json", value="n"), now_ms=0)) == [[("put", b"a", b'{"n":2}')]]
+
+
 def test_lifetimes_are_what_is_left() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
@@ -272,6 +280,11 @@ def test_lifetimes_are_what_is_left() -> None:
         ({"endpoint": URL, "sst_bytes": "1MiB"}, "sst_bytes: no such option"),
         ({"mode": "build", "path": "file:///x/db", "endpoint": URL}, "endpoint: no such option"),
         ({"mode": "build"}, "no database was named"),
+        ({"endpoint": "http://"}, "and a host"),
+        ({"endpoint": "http://writer:port"}, "endpoint: Invalid port"),
+        ({"endpoint": "http://me:hush@writer"}, "a writer knows no users"),
+        ({"endpoint": URL, "token": "hush\n"}, "token: a header holds"),
+        ({"endpoint": URL, "ttl": "99999999999d"}, "ttl: '99999999999d' is longer than"),
         ({"endpoint": URL, "batch_rows": "0"}, "batch_rows"),
         ({"endpoint": URL, "timeout": "soon"}, "timeout"),
         ({"endpoint": URL, "value_format": "xml"}, "no value format"),

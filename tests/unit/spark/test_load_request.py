@@ -51,6 +51,7 @@ def test_sizes_durations_and_names_are_read() -> None:
         ({"block_size": "1MiB"}, "block_size_bytes must be"),
         ({"partitions": 0}, "partitions: 0"),
         ({"ttl": "soon"}, "ttl"),
+        ({"ttl": "99999999999d"}, "ttl: '99999999999d' is longer than"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
