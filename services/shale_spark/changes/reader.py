@@ -7,11 +7,10 @@ a batch of which one is missing fails.
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -23,13 +22,11 @@ from shale.kernels.rows import Rows
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.metrics import Metrics
 from shale_spark.arrow import in_batches
+from shale_spark.arrow_schema import arrow_schema
 from shale_spark.changes.columns import ChangeColumns
 from shale_spark.changes.follower import Follower
 from shale_spark.changes.options import ChangesOptions
 from shale_spark.tasks import prepare_process
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ROWS_MAX = 64 * 1024
 _BYTES_MAX = 16 * 1024 * 1024
@@ -122,8 +119,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _columns(self) -> ChangeColumns:
         options = self._options
-        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
-        return ChangeColumns.of(schema, options.codec(), options.value_format, options.on_bad)
+        return ChangeColumns.of(arrow_schema(self._schema), options.codec(), options.value_format, options.on_bad)
 
 
 def _read(options: ChangesOptions, part: FeedPart) -> Iterator[tuple[int, Rows]]:

@@ -22,7 +22,8 @@ def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) 
         InvalidRequestError: a column is missing or of a type that is not understood.
     """
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from shale_spark.arrow_schema import arrow_schema
 
     selected = [_binary(df, columns.key).alias(KEY)]
     if columns.expire_at is not None:
@@ -40,7 +41,7 @@ def chosen_columns(df: "DataFrame", columns: Columns, codec: ValueCodec | None) 
     if not values:
         raise InvalidRequestError("there is no column that could make a value")
     taken = [f.col(_quoted(name)) for name in values]
-    codec.check(to_arrow_schema(df.select(*taken).schema, timezone="UTC"))
+    codec.check(arrow_schema(df.select(*taken).schema))
     return df.select(*selected, *taken)
 
 

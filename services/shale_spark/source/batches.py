@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from shale_spark.arrow import in_batches
+from shale_spark.arrow_schema import arrow_schema
 from shale_spark.source.columns import Columns
 from shale_spark.source.filters import KeySet
 from shale_spark.source.options import ReadOptions
@@ -30,8 +30,7 @@ def columns_of(schema: StructType, options: ReadOptions) -> Columns:
     Raises:
         InvalidRequestError: rows cannot have them.
     """
-    arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    return Columns.of(arrow_schema, options.codec(), options.value_format, options.on_bad)
+    return Columns.of(arrow_schema(schema), options.codec(), options.value_format, options.on_bad)
 
 
 def wanted_keys(options: ReadOptions) -> KeySet:
