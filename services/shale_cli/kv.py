@@ -117,12 +117,11 @@ def scan(
         from shale.engine.db_reader import DbReader
 
         parse = session.output.parse
-        bounds = {"prefix": prefix, "start": start, "stop": stop}
-        given = {name: parse(text) for name, text in bounds.items() if text is not None}
+        bounds = [None if text is None else parse(text) for text in (prefix, start, stop)]
         if not pin and sys.stderr.isatty():
             session.output.note("reading without a checkpoint: if garbage is collected underneath, this fails (--pin)")
         async with DbReader.open(**session.place, follow_latest=not pin) as reader:
-            rows = reader.scan(**given, limit=limit)
+            rows = reader.scan(prefix=bounds[0], start=bounds[1], stop=bounds[2], limit=limit)
             if count:
                 total = await _count(rows)
                 session.output.record({"rows": total}, [("rows", total)])

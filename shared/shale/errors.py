@@ -9,7 +9,7 @@ ShaleError
 ├── UnavailableError     the store did not answer: back off and retry
 │   └── ObjectUpdateTimeout, OutOfTime
 ├── CorruptionError      stored bytes break the format or miss what they name: stop, keep path and offset
-│   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, FeedGap
+│   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, SstMissing, FeedGap
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing
 ├── InvalidRequestError  an impossible call or setting: fix the caller
@@ -142,6 +142,14 @@ class WalTruncated(CorruptionError):
 
     def __init__(self, id: int) -> None:  # noqa: A002 - the protocol's name
         super().__init__(f"WAL file {id} is needed but gone")
+        self.id = id
+
+
+class SstMissing(CorruptionError):
+    """An SST that the manifest names is gone: lost, or, if a newer manifest does not name it, collected."""
+
+    def __init__(self, id: str, path: str) -> None:  # noqa: A002 - the protocol's name
+        super().__init__("the object is gone, and a manifest still names it", path=path)
         self.id = id
 
 

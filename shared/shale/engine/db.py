@@ -1,17 +1,17 @@
 """``Db``: a database open for reading and writing, a thin front (docs/architecture.md)."""
 
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
 
-from shale.engine.batch import BytesLike, WriteBatch, checked_key
+from shale.engine.batch import BytesLike, WriteBatch
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
-from shale.engine.read_view import NEEDS_IO
-from shale.engine.scan import Scan
-from shale.engine.scan_range import scan_range
+from shale.engine.read_point import Durability, ReadPoint
+from shale.engine.reads import Reads, checked_durability
 from shale.engine.settings_values import Duration, parse_duration_ms
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
@@ -22,26 +22,25 @@ from shale.errors import ClosedError, InvalidRequestError, ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Checkpoint, Entry, Manifest, Row
+from shale.types import Checkpoint, Manifest
 
 
-class Db:
+class Db(Reads):
     """The one writer of a database.  Made by ``open``; used from one event loop.
 
     A write returns when it is in memory and readable; its handle says when it is durable.  After another writer has
     taken over every call raises ``FencedError``.
     """
 
-    __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer", "gets", "scans")
+    __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer")
 
     def __init__(self, writer: Writer, stores: Stores) -> None:
+        super().__init__()
         self._writer = writer
         self._accept = writer.acceptor
         self._stores = stores
         self._closing = anyio.Lock()
         self._is_interrupted = False
-        self.gets = 0
-        self.scans = 0
         accept = writer.acceptor
         writer.instruments.export_requests(
             {
@@ -178,45 +177,6 @@ class Db:
         if len(batch):
             await self._accept.write(batch)
 
-    async def get(self, key: BytesLike) -> bytes | None:
-        """The value of a key; ``None`` if it has none."""
-        entry = await self._entry(key)
-        return None if entry is None else entry.value
-
-    async def get_row(self, key: BytesLike) -> Row | None:
-        """The value of a key with its place in history; ``None`` if it has none."""
-        entry = await self._entry(key)
-        return None if entry is None else _row(entry)
-
-    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
-        """The values of many keys, in the order given."""
-        self._check_readable()
-        limit = self._writer.options.max_key_bytes
-        self.gets += len(keys)
-        return await self._writer.view.get_many([checked_key(key, limit) for key in keys])
-
-    def scan(
-        self,
-        *,
-        prefix: BytesLike | None = None,
-        start: BytesLike | None = None,
-        stop: BytesLike | None = None,
-        limit: int | None = None,
-    ) -> Scan:
-        """Rows by ascending key as they are now: an async iterator, or use its ``batches``.
-
-        Args:
-            prefix: only keys that begin with it.
-            start: only keys at or above it.
-            stop: only keys below it.
-            limit: rows at most.
-        """
-        self._check_readable()
-        self.scans += 1
-        whole = bytes(prefix) if prefix else None
-        key_range = scan_range(prefix=prefix, start=start, stop=stop)
-        return self._writer.scan(key_range, prefix=whole, limit=limit)
-
     async def flush(self, kind: FlushType | str | None = None) -> None:
         """Make everything that is written now durable.
 
@@ -280,29 +240,26 @@ class Db:
             finally:
                 await self._stores.aclose()
 
-    async def _entry(self, key: BytesLike) -> Entry | None:
-        if type(key) is not bytes or not key:
-            key = checked_key(key, self._writer.options.max_key_bytes)
-        self._check_readable()
-        self.gets += 1
-        view = self._writer.view
-        found = view.try_get(key)
-        return await view.get(key) if found is NEEDS_IO else found
+    def _read_point(self, durability: Durability) -> ReadPoint:
+        writer = self._writer
+        if writer.progress.problem is not None or writer.is_closed:
+            writer.pressure.check()
+        if durability == "memory":
+            return writer.point
+        return replace(writer.point, max_seq=writer.progress.durable_seq if checked_durability(durability) else None)
+
+    def _scan_point(self, durability: Durability) -> ReadPoint:
+        point = self._read_point(durability)
+        return point if point.max_seq is not None else replace(point, max_seq=self._accept.last_seq)
+
+    def _clock_ms(self) -> int:
+        clock = self._writer.clock
+        return max(clock.now_ms(), clock.last_tick)
 
     def _check_readable(self) -> None:
         writer = self._writer
         if writer.progress.problem is not None or writer.is_closed:
             writer.pressure.check()
-
-
-def _row(entry: Entry) -> Row:
-    return Row(
-        entry.key,
-        entry.value,
-        entry.seq,
-        entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
-        entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
-    )
 
 
 def _flush_type(kind: FlushType | str | None, default: FlushType) -> FlushType:

@@ -1,27 +1,32 @@
 """The read-only handle: a front over the parts that follow, protect and read a database."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import anyio
 
-from shale.engine.batch import BytesLike, checked_key
 from shale.engine.hot_path import HotPath
 from shale.engine.opening import Opening
 from shale.engine.progress import raise_again
 from shale.engine.read_options import ReadOptions
-from shale.engine.read_view import NEEDS_IO, ReadView
+from shale.engine.read_point import Durability, ReadPoint, names_sst
+from shale.engine.read_view import ReadView
 from shale.engine.reader_follow import Follower
 from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.engine.reader_state import ReaderState, StateBuilder
-from shale.engine.scan import Scan
-from shale.engine.scan_range import scan_range
+from shale.engine.reads import Reads, checked_durability
 from shale.engine.task_host import TaskHost, first_error
 from shale.engine.where import Stores, Where, resolve
 from shale.env import Env
-from shale.errors import ClosedError, InvalidDbState, InvalidRequestError, SegmentExtractorMismatch, ShaleError
+from shale.errors import (
+    ClosedError,
+    InvalidDbState,
+    InvalidRequestError,
+    SegmentExtractorMismatch,
+    ShaleError,
+    SstMissing,
+)
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.options import ProtocolOptions
@@ -36,18 +41,17 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Manifest, Row
+from shale.types import Manifest
 
-KEY_BYTES_MAX = (1 << 32) - 1
-"""Longer keys than we write can be read (docs/format.md 17)."""
 log = get_logger("reader")
 
 
-class DbReader:
+class DbReader(Reads):
     """Reads one database, as ``open`` says: following it under a checkpoint of its own, pinned, or unprotected."""
 
     def __init__(self, where: Where, options: ReaderOptions, env: Env, metrics: Metrics, stores: Stores) -> None:
         """Use ``open``; this makes no request and starts nothing."""
+        super().__init__()
         self._where = where
         self._options = options
         self._env = env
@@ -59,7 +63,6 @@ class DbReader:
         self._following: Follower | None = None
         self._read_ahead: ReadAhead | None = None
         self._last_poll_ms = 0
-        self._gets = self._scans = 0
         self._export(metrics)
 
     @classmethod
@@ -122,41 +125,6 @@ class DbReader:
             await reader.close()
             raise
         return reader
-
-    async def get(self, key: BytesLike) -> bytes | None:
-        """The value of a key; ``None`` if there is none."""
-        entry = await self._get(key)
-        return None if entry is None else entry.value
-
-    async def get_row(self, key: BytesLike) -> Row | None:
-        """The value of a key with its place in history."""
-        entry = await self._get(key)
-        return None if entry is None else _row(entry)
-
-    async def get_many(self, keys: Sequence[BytesLike]) -> list[bytes | None]:
-        """The values of many keys, in the order given; what is not in memory is read in two round trips."""
-        checked = [checked_key(key, KEY_BYTES_MAX) for key in keys]
-        self._check_open()
-        self._gets += len(checked)
-        return await (await self._follower.settled_state()).view.get_many(checked)
-
-    def scan(
-        self,
-        *,
-        prefix: BytesLike | None = None,
-        start: BytesLike | None = None,
-        stop: BytesLike | None = None,
-        limit: int | None = None,
-    ) -> Scan:
-        """The rows with ``start <= key < stop`` and this prefix, by key.
-
-        The scan sees one state: the newest one that the reader has when the first row is asked for.
-        """
-        self._check_open()
-        self._scans += 1
-        whole = bytes(prefix) if prefix else None
-        key_range = scan_range(prefix=prefix, start=start, stop=stop)
-        return Scan(None, key_range, prefix=whole, limit=limit, settle=self._settled_view)
 
     async def refresh(self) -> None:
         """Look for newer data now instead of at the next poll."""
@@ -239,18 +207,23 @@ class DbReader:
         if self._error is not None:
             raise_again(self._error)
 
-    async def _settled_view(self) -> ReadView:
-        self._check_open()
-        return (await self._follower.settled_state()).view
-
-    async def _get(self, key: BytesLike) -> Entry | None:
-        if type(key) is not bytes or not key:
-            key = checked_key(key, KEY_BYTES_MAX)
+    def _read_point(self, durability: Durability) -> ReadPoint:
         if self._error is not None:
             raise_again(self._error)
-        self._gets += 1
-        found = self._state.view.try_get(key)
-        return await (await self._settled_view()).get(key) if found is NEEDS_IO else found
+        if durability != "memory":
+            checked_durability(durability)  # all that a reader sees is durable
+        return self._follower.state.point
+
+    async def _settled_point(self, durability: Durability = "durable") -> ReadPoint:
+        self._read_point(durability)
+        return (await self._follower.settled_state()).point
+
+    def _scan_point(self, durability: Durability) -> ReadPoint:
+        """The newest state at the time of the first row."""
+        return replace(self._read_point(durability), settle=self._settled_point)
+
+    def _clock_ms(self) -> int:
+        return self._env.clock.now_ms()
 
     async def _start(self, metrics: Metrics, cache: BlockCache) -> None:
         options, env, root = self._options, self._env, self._where.root
@@ -271,7 +244,14 @@ class DbReader:
         paths = SstPaths.of(root, stored.value)
         reader = SstReader(store, paths, cache, env, metrics, filter_policies=options.filter_policies)
         wal = WalStore(self._stores.wal if self._stores.wal is not None else store, root, env)
-        builder = StateBuilder(wal, reader, env, read_options, max_table_bytes=options.max_memtable_bytes)
+        builder = StateBuilder(
+            wal,
+            reader,
+            env,
+            read_options,
+            max_table_bytes=options.max_memtable_bytes,
+            keeper=Latest(self) if options.mode is ReaderMode.FOLLOW_LATEST else None,
+        )
         self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)
         await self._following.open()
         self._last_poll_ms = env.clock.now_ms()
@@ -318,7 +298,7 @@ class DbReader:
         exported = {"get": 0, "scan": 0}
 
         def refresh() -> None:
-            for op, count in (("get", self._gets), ("scan", self._scans)):
+            for op, count in (("get", self.gets), ("scan", self.scans)):
                 requests[op].inc(count - exported[op])
                 exported[op] = count
             visible.set(self._last_poll_ms / 1000)
@@ -326,6 +306,24 @@ class DbReader:
                 memtable.set(self._state.tables.size_bytes)
 
         metrics.before_scrape(refresh)
+
+
+class Latest:
+    """Where a reader without protection finds what replaces an SST that is gone; see ``Keeper``."""
+
+    def __init__(self, reader: DbReader) -> None:
+        self._reader = reader
+
+    def hold(self, seq: int) -> None:
+        """Nothing keeps old versions."""
+
+    async def renew(self, gone: SstMissing) -> ReadView:
+        """The view of the newest manifest."""
+        if names_sst(self._reader.manifest, gone.id):
+            await self._reader.refresh()
+            if names_sst(self._reader.manifest, gone.id):
+                raise gone
+        return self._reader._state.view
 
 
 async def _reopen(where: Where, options: ReaderOptions) -> DbReader:
@@ -343,13 +341,3 @@ def _check(manifest: Manifest, where: Where, options: ReaderOptions) -> None:
         raise SegmentExtractorMismatch(
             f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, not {extractor.name!r}"
         )
-
-
-def _row(entry: Entry) -> Row:
-    return Row(
-        entry.key,
-        entry.value,
-        entry.seq,
-        entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
-        entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
-    )

@@ -12,13 +12,14 @@ from typing import Final
 from shale.engine.pin import Pin
 from shale.engine.point_read import read_versions
 from shale.engine.read_options import ReadOptions, ReadTable
+from shale.engine.read_point import ReadPoint
 from shale.engine.scan import Scan
 from shale.engine.tree_lookup import TreeLookup, Window, append_versions, block_span
 from shale.errors import MergeOperatorMissing
 from shale.iter.merge_operator import fold_versions
 from shale.kernels import lookup_layout as layout
 from shale.sst.reader import SstReader
-from shale.types import EVERYTHING, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Manifest, Tree
+from shale.types import EVERYTHING, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Manifest, Tree
 
 _NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 _KEYS_AT_ONCE = 4096
@@ -40,7 +41,18 @@ NEEDS_IO: Final = NeedsIo.NEEDS_IO
 class ReadView:
     """Reads of one state."""
 
-    __slots__ = ("__weakref__", "_last_l0_seq", "_prefixes", "_trees", "manifest", "options", "pin", "reader", "tables")
+    __slots__ = (
+        "__weakref__",
+        "_last_l0_seq",
+        "_prefixes",
+        "_trees",
+        "manifest",
+        "options",
+        "own",
+        "pin",
+        "reader",
+        "tables",
+    )
 
     def __init__(
         self,
@@ -51,6 +63,7 @@ class ReadView:
         *,
         pin: Pin | None = None,
         previous: "ReadView | None" = None,
+        own: ReadTable | None = None,
     ) -> None:
         """Make no request.
 
@@ -61,9 +74,11 @@ class ReadView:
             options: of the handle.
             pin: what keeps the SSTs from being collected, and learns who reads; ``None``: the caller sees to it.
             previous: an older view of the same handle, whose lookups of unchanged trees are taken over.
+            own: what a transaction has written, above everything and visible at any ``max_seq``.
         """
         self.manifest = manifest
-        self.tables = tuple(tables)
+        self.own = own
+        self.tables = tuple(tables) if own is None else (own, *tables)
         self.reader = reader
         self.options = options
         self.pin = pin if pin is not None else Pin()
@@ -117,20 +132,46 @@ class ReadView:
                 return NEEDS_IO if found != layout.CORRUPT else self._try_versions(key, max_seq)
         return None
 
-    async def get(self, key: bytes, max_seq: int | None = None) -> Entry | None:
-        """The newest visible version of a key; see ``try_get``."""
-        found = self.try_get(key, max_seq)
-        return (await self._read([key], max_seq))[0] if found is NEEDS_IO else found
+    def above(self, own: ReadTable) -> "ReadView":
+        """This view with the writes of a transaction on top.
 
-    async def get_many(self, keys: Sequence[bytes], max_seq: int | None = None) -> list[bytes | None]:
-        """The visible value of each key, in the order given."""
+        Its ``get`` and ``parts`` give them whatever ``max_seq`` is, with sequence numbers above all others.
+        """
+        return ReadView(
+            self.manifest,
+            self.tables if self.own is None else self.tables[1:],
+            self.reader,
+            self.options,
+            pin=self.pin,
+            previous=self,
+            own=own,
+        )
+
+    async def get(self, key: bytes, max_seq: int | None = None, *, now_ms: int | None = None) -> Entry | None:
+        """The newest visible version of a key; see ``try_get``.
+
+        Args:
+            key: not empty.
+            max_seq: versions above are invisible.
+            now_ms: rows that have expired by then are invisible; ``None``: they are shown.
+
+        Raises:
+            SstMissing: an SST is gone.
+        """
+        found = self.try_get(key, max_seq) if now_ms is None else self._try_versions(key, max_seq, now_ms)
+        return (await self._read([key], max_seq, now_ms))[0] if found is NEEDS_IO else found
+
+    async def get_many(
+        self, keys: Sequence[bytes], max_seq: int | None = None, *, now_ms: int | None = None
+    ) -> list[bytes | None]:
+        """The visible value of each key, in the order given; see ``get``."""
         results: list[bytes | None] = []
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             part = keys[start : start + _KEYS_AT_ONCE]
-            values = self._try_values(part, max_seq)
+            values = self._try_values(part, max_seq) if now_ms is None else self._try_unexpired(part, max_seq, now_ms)
             missing = [index for index, value in enumerate(values) if value is NEEDS_IO]
             if missing:
-                entries = await self._read([part[index] for index in missing], max_seq)
+                entries = await self._read([part[index] for index in missing], max_seq, now_ms)
                 for index, entry in zip(missing, entries, strict=True):
                     values[index] = None if entry is None else entry.value
             results += values  # type: ignore[arg-type]  # nothing needs I/O any more
@@ -152,7 +193,7 @@ class ReadView:
             prefix: all keys in the range begin with it; lets filters exclude SSTs.
             limit: rows at most.
         """
-        return Scan(self, key_range, max_seq=max_seq, prefix=prefix, limit=limit)
+        return Scan(ReadPoint(self, max_seq), key_range, prefix=prefix, limit=limit)
 
     def trees_in(self, key_range: KeyRange) -> Iterator[tuple[KeyRange, Tree]]:
         """The trees that hold keys of the range, by prefix, with the part of the range that each can hold."""
@@ -181,6 +222,10 @@ class ReadView:
             results.append(self._try_value(key, max_seq) if type(value) is int else value)  # type: ignore[arg-type]
         return results
 
+    def _try_unexpired(self, keys: Sequence[bytes], max_seq: int | None, now_ms: int) -> list[bytes | NeedsIo | None]:
+        found = [self._try_versions(key, max_seq, now_ms) for key in keys]
+        return [entry.value if type(entry) is Entry else entry for entry in found]  # type: ignore[misc]
+
     def _try_value(self, key: bytes, max_seq: int | None) -> bytes | NeedsIo | None:
         found = self.try_get(key, max_seq)
         return found.value if type(found) is Entry else found  # type: ignore[return-value]
@@ -196,11 +241,11 @@ class ReadView:
     def _windows(self, key: bytes) -> list[Window]:
         return [window for tree in self._route(key) for window in tree.candidates(key)]
 
-    def _try_versions(self, key: bytes, max_seq: int | None) -> Entry | NeedsIo | None:
+    def _try_versions(self, key: bytes, max_seq: int | None, now_ms: int | None = None) -> Entry | NeedsIo | None:
         """All versions that matter, without the kernel, from what is in memory."""
         found = self._table_versions(key, max_seq)
         if found and not found[-1].is_merge:
-            return self._visible(found)
+            return self._visible(found, now_ms)
         limit = self._sst_limit(max_seq)
         for window in self._windows(key):
             slot, meta = window.slot, window.slot.meta
@@ -212,10 +257,10 @@ class ReadView:
                     return NEEDS_IO
                 slot.touched[block] = 1
                 if append_versions(found, key, limit, image=image, slot=slot, offset=int(meta.index.offsets[block])):
-                    return self._visible(found)
-        return self._visible(found)
+                    return self._visible(found, now_ms)
+        return self._visible(found, now_ms)
 
-    async def _read(self, keys: Sequence[bytes], max_seq: int | None) -> list[Entry | None]:
+    async def _read(self, keys: Sequence[bytes], max_seq: int | None, now_ms: int | None) -> list[Entry | None]:
         tables = [self._table_versions(key, max_seq) for key in keys]
         lookups = [
             (key, self._windows(key) if not found or found[-1].is_merge else ())
@@ -224,7 +269,7 @@ class ReadView:
         use = self.pin.use()
         below = await read_versions(self.reader, lookups, self._sst_limit(max_seq))
         del use
-        return [self._visible([*above, *deeper]) for above, deeper in zip(tables, below, strict=True)]
+        return [self._visible([*above, *deeper], now_ms) for above, deeper in zip(tables, below, strict=True)]
 
     def _table_versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
         """Versions in memtables, newest first, down to the first that is no operand."""
@@ -240,8 +285,13 @@ class ReadView:
         """Rows in SSTs above ``last_l0_seq`` are invisible (docs/format.md 4.2)."""
         return self._last_l0_seq if max_seq is None else min(max_seq, self._last_l0_seq)
 
-    def _visible(self, versions: Sequence[Entry]) -> Entry | None:
-        """What a caller sees of versions, newest first, that end with the first that is no operand."""
+    def _visible(self, versions: Sequence[Entry], now_ms: int | None = None) -> Entry | None:
+        """What a caller sees of versions, newest first, that end with the first that is no operand.
+
+        An expired value hides what is below it, as it will once a compaction has made a tombstone of it.
+        """
+        if now_ms is not None:
+            versions = [entry for entry in versions if entry.is_tombstone or not _is_expired(entry, now_ms)]
         if not versions or versions[0].is_tombstone:
             return None
         if not versions[0].is_merge:
@@ -250,3 +300,7 @@ class ReadView:
         if operator is None:
             raise MergeOperatorMissing("the database holds merge operands: open it with a merge operator")
         return fold_versions(versions, operator, None, mix_expiry=True)[0]
+
+
+def _is_expired(entry: Entry, now_ms: int) -> bool:
+    return bool(entry.flags & FLAG_EXPIRE_TS) and entry.expire_ts <= now_ms

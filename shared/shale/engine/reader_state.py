@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shale.engine.memtable import Memtable
 from shale.engine.pin import Pin
 from shale.engine.read_options import ReadOptions
+from shale.engine.read_point import Keeper, ReadPoint
 from shale.engine.read_view import ReadView
 from shale.engine.reader_tables import Tables
 from shale.engine.replay import replay_wal
@@ -24,7 +25,12 @@ class ReaderState:
 
     manifest: Versioned[Manifest]
     tables: Tables
-    view: ReadView
+    point: ReadPoint
+
+    @property
+    def view(self) -> ReadView:
+        """What reads see."""
+        return self.point.view
 
     @property
     def pin(self) -> Pin:
@@ -41,9 +47,17 @@ class StateBuilder:
     """Makes states: replays the WAL and puts views together."""
 
     def __init__(
-        self, wal: WalStore, reader: SstReader, env: Env, options: ReadOptions, *, max_table_bytes: int
+        self,
+        wal: WalStore,
+        reader: SstReader,
+        env: Env,
+        options: ReadOptions,
+        *,
+        max_table_bytes: int,
+        keeper: Keeper | None = None,
     ) -> None:
         self._wal = wal
+        self._keeper = keeper
         self._reader = reader
         self._env = env
         self._options = options
@@ -61,7 +75,7 @@ class StateBuilder:
             pin=pin,
             previous=previous.view if previous is not None else None,
         )
-        return ReaderState(manifest, tables, view)
+        return ReaderState(manifest, tables, ReadPoint(view, None, self._keeper))
 
     async def replay(self, tables: Tables) -> Tables:
         """Add what the WAL holds beyond ``tables``, up to its end, or up to the first file that is gone.

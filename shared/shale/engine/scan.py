@@ -1,22 +1,22 @@
-"""Forward scans: an async iterator of rows, made of columns that become objects chunk by chunk."""
+"""Scans: an async iterator of rows, made of columns that become objects chunk by chunk."""
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from itertools import pairwise, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shale.engine.memtable import Memtable
 from shale.engine.progress import raise_again
-from shale.engine.scan_sources import visible_source
-from shale.errors import InvalidRequestError, ShaleError
+from shale.engine.scan_sources import ScanPlan, visible_source
+from shale.errors import InvalidRequestError, ShaleError, SstMissing
 from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, KeyRange, Row
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, UNBOUNDED, KeyRange, Row, excluded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from shale.engine.pin import Use
-    from shale.engine.read_view import ReadView
+    from shale.engine.read_point import Claim, ReadPoint
     from shale.iter.source import RowSource
 
 
@@ -27,55 +27,69 @@ _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one beh
 
 
 class Scan:
-    """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing."""
+    """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing.
+
+    It shows one state, whatever is flushed, compacted and collected meanwhile: it holds its sequence number, and goes
+    on in the newest manifest when an SST of its own is gone.
+    """
 
     __slots__ = (
         "_at",
         "_broken",
         "_chunk",
-        "_key_range",
+        "_held",
+        "_is_over",
+        "_last_key",
         "_left",
-        "_max_seq",
-        "_prefix",
+        "_plan",
+        "_point",
         "_rows",
-        "_settle",
         "_source",
         "_use",
-        "_view",
     )
 
     def __init__(
         self,
-        view: "ReadView | None",
+        point: "ReadPoint",
         key_range: KeyRange,
         *,
-        max_seq: int | None = None,
         prefix: bytes | None = None,
         limit: int | None = None,
-        settle: "Callable[[], Awaitable[ReadView]] | None" = None,
+        now_ms: int | None = None,
+        read_ahead_bytes: int | None = None,
+        cache_blocks: bool = True,
     ) -> None:
         """Make no request.
 
         Args:
-            view: what to read; ``None`` if ``settle`` tells when the first row is asked for.
+            point: what to read.
             key_range: which keys.
-            max_seq: versions above are invisible.
             prefix: all keys in the range begin with it.
             limit: rows at most.
-            settle: gives the view.
+            now_ms: rows that have expired by then are invisible; ``None``: they are shown.
+            read_ahead_bytes: of one request; ``None``: what the handle says.
+            cache_blocks: whether short reads go into the cache.
         """
-        self._view: ReadView | None = view
-        self._settle = settle
+        self._point: ReadPoint | None = point
+        self._held: Claim | None = None
+        if point.keeper is not None and point.max_seq is not None:
+            self._held = point.keeper.hold(point.max_seq)
         self._use: Use | None = None
-        self._key_range = key_range
-        self._max_seq = max_seq
-        self._prefix = prefix
+        self._plan = ScanPlan(
+            key_range=key_range,
+            prefix=prefix,
+            now_ms=now_ms,
+            read_ahead_bytes=read_ahead_bytes,
+            cache_blocks=cache_blocks,
+        )
         self._left = limit
         self._source: RowSource | None = None
         self._rows: Iterator[Row] = iter(())
         self._chunk: Rows = EMPTY_ROWS
         self._at = 0
+        self._last_key: bytes | None = None
         self._broken: ShaleError | None = None
+        self._is_over = False
 
     def __aiter__(self) -> "Scan":
         return self
@@ -117,13 +131,10 @@ class Scan:
             raise_again(self._broken)
         if self._left == 0:
             self._finish()
-        if self._source is None and not await self._begin():
+        if self._is_over:
             return None
-        assert self._source is not None
-        assert self._use is not None
-        self._use.pin.check()
         try:
-            rows = await self._source.next()
+            rows = await self._next_columns()
         except BaseException as error:
             self._finish()
             self._broken = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
@@ -134,24 +145,64 @@ class Scan:
         if self._left is not None:
             rows = rows.slice(0, min(self._left, len(rows)))
             self._left -= len(rows)
+        self._last_key = rows.key(len(rows) - 1)
         return rows
 
-    async def _begin(self) -> bool:
-        """Choose what to merge; false if the scan is over."""
-        if self._settle is not None:
-            self._view, self._settle = await self._settle(), None
-        view = self._view
-        if view is None:
-            return False
+    def close(self) -> None:
+        """Let go of everything; there are no more rows.  Dropping the scan does the same."""
+        self._finish()
+        self._rows = iter(())
+        self._chunk = EMPTY_ROWS
+
+    async def _next_columns(self) -> Rows | None:
+        while True:
+            if self._source is None:
+                await self._begin()
+            assert self._source is not None
+            assert self._use is not None
+            self._use.pin.check()
+            try:
+                return await self._source.next()
+            except SstMissing as gone:
+                await self._go_on_elsewhere(gone)
+
+    async def _begin(self) -> None:
+        """Choose what to merge."""
+        point = self._point
+        assert point is not None
+        if point.settle is not None:
+            point = self._point = await point.settle()
+        view = point.view
+        for table in view.tables:
+            if isinstance(table, Memtable) and table.has_long_tail:
+                await table.prepare(view.reader.env.cpu)
         self._use = view.pin.use()
-        self._source = visible_source(
-            view, self._key_range, max_seq=self._max_seq, prefix=self._prefix, limit=self._left
-        )
-        return True
+        plan = replace(self._plan, key_range=self._rest_of_range(), max_seq=point.max_seq, limit=self._left)
+        self._source = visible_source(view, plan)
+
+    async def _go_on_elsewhere(self, gone: SstMissing) -> None:
+        """Go on in a newer view: an SST of this one was collected, because a compaction has replaced it."""
+        point = self._point
+        assert point is not None
+        self._source = self._use = None
+        if point.keeper is None or (self._held is None and self._last_key is not None):
+            # Nothing newer may be read in its place, or what was visible when the scan began may not be there any more.
+            point.view.reader.count_loss()
+            raise gone
+        self._point = replace(point, view=await point.keeper.renew(gone))
+
+    def _rest_of_range(self) -> KeyRange:
+        if self._last_key is None:
+            return self._plan.key_range
+        return self._plan.key_range.intersect(KeyRange(excluded(self._last_key), UNBOUNDED))
 
     def _finish(self) -> None:
         """Let go of the view, so that its owner may release what protects it."""
-        self._view = self._source = self._use = self._settle = None
+        self._is_over = True
+        self._point = self._source = self._use = None
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
 
 def rows_to_list(rows: Rows) -> list[Row]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from shale.engine.accept import Acceptor
-from shale.engine.active_seqs import ActiveSeqs
+from shale.engine.active_seqs import ActiveSeqs, Held
 from shale.engine.clock import DbClock
 from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
@@ -16,8 +16,8 @@ from shale.engine.options import DbOptions, FlushType, MergeOperator
 from shale.engine.pressure import Pressure
 from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
+from shale.engine.read_point import ReadPoint, names_sst
 from shale.engine.read_view import ReadView
-from shale.engine.scan import Scan
 from shale.engine.task_host import TaskHost
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
@@ -25,7 +25,7 @@ from shale.engine.writer_instruments import WriterInstruments
 from shale.engine.writer_parts import WriterParts
 from shale.engine.writer_replay import replay_into
 from shale.env import Env
-from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
+from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, SstMissing, WalDisabled
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.checkpoints import add_checkpoint
@@ -39,7 +39,7 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Checkpoint, KeyRange, Manifest
+from shale.types import Checkpoint, Manifest
 
 log = get_logger("writer")
 
@@ -129,6 +129,7 @@ class Writer:
         self._read_ahead: ReadAhead | None = None
         self._read_options = ReadOptions(merge_operator=options.merge_operator)
         self.view = self._new_view(None)
+        self.point = ReadPoint(self.view, None, self)
         self._connect(metrics)
 
     @property
@@ -255,20 +256,23 @@ class Writer:
     def publish(self) -> None:
         """Let reads see the manifest and the memtables as they are now."""
         self.view = self._new_view(self.view)
+        self.point = ReadPoint(self.view, None, self)
 
-    def scan(self, key_range: KeyRange, *, prefix: bytes | None, limit: int | None) -> Scan:
-        """The rows of a range as they are now."""
-        view, seq = self.view, self.acceptor.last_seq
-        if not any(isinstance(table, Memtable) and table.has_long_tail for table in view.tables):
-            return view.scan(key_range, max_seq=seq, prefix=prefix, limit=limit)
-        settle = partial(self._prepared, view)
-        return Scan(None, key_range, max_seq=seq, prefix=prefix, limit=limit, settle=settle)
+    def hold(self, seq: int) -> Held:
+        """Keep what is visible at ``seq``; see ``Keeper``."""
+        return self.active.hold(seq)
 
-    async def _prepared(self, view: ReadView) -> ReadView:
-        for table in view.tables:
-            if isinstance(table, Memtable):
-                await table.prepare(self.env.cpu)
-        return view
+    async def renew(self, gone: SstMissing) -> ReadView:
+        """A view that does without an SST that is gone; see ``Keeper``.
+
+        Whoever holds a sequence number goes on at it: flushes and compactions keep what it needs.
+        """
+        if names_sst(self.manifest.current, gone.id):
+            await self.manifest.refresh()
+            if names_sst(self.manifest.current, gone.id):
+                self.reader.count_loss()
+                raise gone
+        return self.view
 
     def _counting(self, operator: MergeOperator | None) -> MergeOperator | None:
         if operator is None:

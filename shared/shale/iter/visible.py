@@ -15,12 +15,15 @@ from shale.types import FLAG_MERGE
 
 
 class VisibleSource:
-    """One row per visible key, all of them values.  Expired rows are still returned (docs/protocol.md 7.3).
+    """One row per visible key, all of them values.
+
+    Expired rows are still returned (docs/protocol.md 7.3), unless ``now_tick`` says by when they must not have expired.
 
     Args:
         sources: in order of precedence.
         max_seq: rows above it are invisible; ``None``: all are visible.
         operator: folds merge operands onto their base.
+        now_tick: values that have expired by then hide their keys, and operands are as if they were not there.
         env: where merging runs.
 
     Raises:
@@ -28,9 +31,15 @@ class VisibleSource:
     """
 
     def __init__(
-        self, sources: Sequence[RowSource], max_seq: int | None, env: Env, *, operator: MergeOperator | None = None
+        self,
+        sources: Sequence[RowSource],
+        max_seq: int | None,
+        env: Env,
+        *,
+        operator: MergeOperator | None = None,
+        now_tick: int | None = None,
     ) -> None:
-        rules = Rules(newest_only=True, max_seq=max_seq, drop_tombstones=True)
+        rules = Rules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
         self._source: RowSource = Fused(sources, rules, env)
         self._has_operator = operator is not None
         if operator is not None:

@@ -10,7 +10,7 @@ import anyio
 import numpy as np
 
 from shale.env import Env
-from shale.errors import CorruptionError
+from shale.errors import CorruptionError, SstMissing
 from shale.format.block import StoredBlocks, decode_blocks, open_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
@@ -120,7 +120,7 @@ class SstReader:
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
         images = []
         with self._counting_corruption():
-            data = memoryview(await self._read(slot.path, offsets[0], offsets[-1]))
+            data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
                 image = bytes(open_section(stored, slot.sst.info.compression, slot.path, start))
@@ -154,7 +154,7 @@ class SstReader:
         else:
             offsets = meta.index.offsets[first : last + 1]
             with self._counting_corruption():
-                data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
+                data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
         decode = partial(
             decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
         )
@@ -170,7 +170,7 @@ class SstReader:
         offsets = meta.index.offsets[first : last + 1]
         compression = slot.sst.info.compression
         with self._counting_corruption():
-            data = await self._read(slot.path, int(offsets[0]), int(offsets[-1]))
+            data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
             unpack = partial(
                 open_blocks,
                 data,
@@ -187,24 +187,30 @@ class SstReader:
     def _counting_corruption(self) -> Iterator[None]:
         try:
             yield
+        except SstMissing:
+            raise  # perhaps it was collected, which whoever knows newer manifests finds out: see ``count_loss``
         except CorruptionError:
-            if self._corrupt is not None:
-                self._corrupt.inc()
+            self.count_loss()
             raise
+
+    def count_loss(self) -> None:
+        """Count an SST that is damaged, or gone although it is needed."""
+        if self._corrupt is not None:
+            self._corrupt.inc()
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         info = slot.sst.info
         start, end = meta_span(info, slot.path, filters=self._with_filters)
-        data = await self._read(slot.path, start, end)
+        data = await self._read(slot, start, end)
         decode = partial(
             decode_meta, info, data, start, filters=self._with_filters, extractors=self._extractors, path=slot.path
         )
         return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
-    async def _read(self, path: str, start: int, end: int) -> memoryview:
-        data = await self._store.get_range(path, start, end)
+    async def _read(self, slot: SstSlot, start: int, end: int) -> memoryview:
+        data = await self._store.get_range(slot.path, start, end)
         if data is None:
-            raise CorruptionError("the object is gone, and a manifest still names it", path=path)
+            raise SstMissing(str(slot.sst.id), slot.path)
         if self._on_read is not None:
             self._on_read(len(data))
         return data

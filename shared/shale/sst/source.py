@@ -39,6 +39,7 @@ class SourceOptions(SpanOptions, total=False):
     """What sources of rows take besides."""
 
     max_seq: int
+    keeps: bool
 
 
 T = TypeVar("T", Rows, StoredBlocks)
@@ -163,7 +164,7 @@ class _Spans(ABC, Generic[T]):
 
 
 class ViewsSource(_Spans[Rows]):
-    """Their rows.  ``max_seq``: rows above are left out."""
+    """Their rows.  ``max_seq``: rows above are left out.  ``keeps``: short reads go into the cache."""
 
     def __init__(
         self,
@@ -173,13 +174,15 @@ class ViewsSource(_Spans[Rows]):
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         *,
         max_seq: int = U64_MAX,
+        keeps: bool = True,
         **options: Unpack[SpanOptions],
     ) -> None:
         super().__init__(reader, views, key_range, read_ahead_bytes, **options)
         self._max_seq = max_seq
+        self._keeps = keeps
 
     async def _load(self, window: "_Window", first: int, last: int) -> Rows | None:
-        keep = self._read_bytes <= _KEPT_READ_BYTES
+        keep = self._keeps and self._read_bytes <= _KEPT_READ_BYTES
         rows = await self._reader.rows(window.slot, window.meta, first, last, keep=keep)
         rows = rows_up_to(rows_in_range(rows, window.visible), self._max_seq)
         return rows if len(rows) else None

@@ -1,0 +1,202 @@
+"""What can be read from a database, written once: ``Db``, ``DbReader``, snapshots and transactions are ``Reads``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from shale.engine.batch import BytesLike, checked_key
+from shale.engine.read_point import Durability, ReadPoint
+from shale.engine.read_view import NEEDS_IO
+from shale.engine.scan import Scan
+from shale.engine.scan_range import scan_range
+from shale.errors import InvalidRequestError, SstMissing
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Row
+
+KEY_BYTES_MAX = (1 << 32) - 1
+"""Longer keys than we write can be read (docs/format.md 17)."""
+
+
+class Reads(ABC):
+    """The read methods.
+
+    ``durability="durable"`` shows only what a crash cannot undo.  Expired rows are shown until a flush or a compaction
+    removes them, as SlateDB does; ``hide_expired`` leaves out those that have expired by the database's clock, or by
+    ``now_ms`` if that is given (milliseconds since 1970).
+    """
+
+    __slots__ = ("gets", "scans")
+
+    def __init__(self) -> None:
+        self.gets = 0
+        self.scans = 0
+
+    @abstractmethod
+    def _read_point(self, durability: Durability) -> ReadPoint:
+        """Where lookups look now.
+
+        Raises:
+            ShaleError: the handle is closed or has failed.
+        """
+
+    async def _settled_point(self, durability: Durability) -> ReadPoint:
+        """Where lookups look that have to read from the store."""
+        return self._read_point(durability)
+
+    def _scan_point(self, durability: Durability) -> ReadPoint:
+        """Where a scan looks that is made now."""
+        return self._read_point(durability)
+
+    @abstractmethod
+    def _clock_ms(self) -> int:
+        """The database's clock, in milliseconds since 1970."""
+
+    async def get(
+        self,
+        key: BytesLike,
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> bytes | None:
+        """The value of a key; ``None`` if it has none."""
+        if type(key) is not bytes or not key:
+            key = checked_key(key, KEY_BYTES_MAX)
+        if hide_expired or now_ms is not None:
+            found = await self._unexpired(key, durability, now_ms)
+            return None if found is None else found.value
+        point = self._read_point(durability)
+        self.gets += 1
+        entry = point.view.try_get(key, point.max_seq)
+        if entry is None:
+            return None
+        if entry is not NEEDS_IO:
+            return entry.value
+        found = await self._looked_up(key, durability, None)
+        return None if found is None else found.value
+
+    async def get_row(
+        self,
+        key: BytesLike,
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> Row | None:
+        """The value of a key with its place in history; ``None`` if it has none."""
+        if type(key) is not bytes or not key:
+            key = checked_key(key, KEY_BYTES_MAX)
+        if hide_expired or now_ms is not None:
+            entry = await self._unexpired(key, durability, now_ms)
+        else:
+            point = self._read_point(durability)
+            self.gets += 1
+            found = point.view.try_get(key, point.max_seq)
+            entry = await self._looked_up(key, durability, None) if found is NEEDS_IO else found
+        return None if entry is None else row_of(entry)
+
+    async def get_many(
+        self,
+        keys: Sequence[BytesLike],
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> list[bytes | None]:
+        """The values of many keys, in the order given; what is not in memory is read in two round trips."""
+        checked = [key if type(key) is bytes and key else checked_key(key, KEY_BYTES_MAX) for key in keys]
+        point = await self._settled_point(durability)
+        self.gets += len(checked)
+        if hide_expired and now_ms is None:
+            now_ms = self._clock_ms()
+        while True:
+            try:
+                return await point.view.get_many(checked, point.max_seq, now_ms=now_ms)
+            except SstMissing as gone:
+                await _renew(point, gone)
+                point = await self._settled_point(durability)
+
+    def scan(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        start: BytesLike | None = None,
+        stop: BytesLike | None = None,
+        limit: int | None = None,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+        read_ahead_bytes: int | None = None,
+        cache_blocks: bool = True,
+    ) -> Scan:
+        """Rows by key as they are now: an async iterator, or use its ``batches``, ``columns`` or ``to_arrow``.
+
+        Args:
+            prefix: only keys that begin with it.
+            start: only keys at or above it.
+            stop: only keys below it.
+            limit: rows at most.
+            durability, hide_expired, now_ms: see the class.
+            read_ahead_bytes: how much one request reads; by default what the handle was opened with.
+            cache_blocks: short reads go into the cache; long ones never do.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidRequestError("limit must not be negative")
+        if read_ahead_bytes is not None and read_ahead_bytes < 1:
+            raise InvalidRequestError("read_ahead_bytes must be greater than 0")
+        point = self._scan_point(durability)
+        self.scans += 1
+        if hide_expired and now_ms is None:
+            now_ms = self._clock_ms()
+        return Scan(
+            point,
+            scan_range(prefix=prefix, start=start, stop=stop),
+            prefix=bytes(prefix) if prefix else None,
+            limit=limit,
+            now_ms=now_ms,
+            read_ahead_bytes=read_ahead_bytes,
+            cache_blocks=cache_blocks,
+        )
+
+    async def _unexpired(self, key: bytes, durability: Durability, now_ms: int | None) -> Entry | None:
+        self._read_point(durability)
+        self.gets += 1
+        return await self._looked_up(key, durability, self._clock_ms() if now_ms is None else now_ms)
+
+    async def _looked_up(self, key: bytes, durability: Durability, now_ms: int | None) -> Entry | None:
+        """A lookup that may wait; where an SST is gone because it was replaced, the newest manifest is read."""
+        while True:
+            point = await self._settled_point(durability)
+            try:
+                return await point.view.get(key, point.max_seq, now_ms=now_ms)
+            except SstMissing as gone:
+                await _renew(point, gone)
+
+
+def row_of(entry: Entry) -> Row:
+    """What callers see of an entry."""
+    return Row(
+        entry.key,
+        entry.value,
+        entry.seq,
+        entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
+        entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
+    )
+
+
+def checked_durability(durability: str) -> bool:
+    """Whether only what is durable counts.
+
+    Raises:
+        InvalidRequestError: neither ``memory`` nor ``durable``.
+    """
+    if durability == "memory":
+        return False
+    if durability == "durable":
+        return True
+    raise InvalidRequestError(f"durability={durability!r}: must be 'memory' or 'durable'")
+
+
+async def _renew(point: ReadPoint, gone: SstMissing) -> None:
+    if point.keeper is None:
+        point.view.reader.count_loss()
+        raise gone
+    await point.keeper.renew(gone)
