@@ -11,6 +11,7 @@ from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
 from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section, ShutdownSection
 from shale.service.settings import DaemonSettings
+from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
 
 MIB = 1 << 20
@@ -72,7 +73,7 @@ class WriterSettings(DaemonSettings):
     min_filter_keys: int = ENGINE.min_filter_keys
     default_ttl_millis: int | None = ENGINE.default_ttl_ms
     block_size_bytes: Bytes = ENGINE.block_size_bytes
-    block_cache_bytes: Bytes = ENGINE.block_cache_bytes
+    block_cache_bytes: Bytes = DEFAULT_CAPACITY_BYTES
     max_key_bytes: Bytes = ENGINE.max_key_bytes
     wal_stall_limit: PositiveSeconds = ENGINE.wal_stall_limit_s
     probe_max_staleness: PositiveSeconds = ENGINE.probe_max_staleness_s

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from shale.admin.admin import Admin
     from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
     from shale.engine.batch import WriteBatch
+    from shale.engine.configure import configure
     from shale.engine.db import Db
     from shale.engine.db_reader import DbReader
     from shale.engine.options import DbOptions, FlushType
@@ -51,6 +52,7 @@ _HOMES = {
     "UnavailableError": "shale.errors",
     "WriteBatch": "shale.engine.batch",
     "WriteHandle": "shale.engine.write_handle",
+    "configure": "shale.engine.configure",
 }
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "UnavailableError",
     "WriteBatch",
     "WriteHandle",
+    "configure",
 ]
 
 

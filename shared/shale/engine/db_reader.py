@@ -34,6 +34,7 @@ from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
+from shale.sst.process_cache import cache_for
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.store.options import StoreOptions
@@ -120,7 +121,7 @@ class DbReader(Reads):
         stores = where.connect(env, metrics, component="reader")
         reader = cls(where, options, env, metrics, stores)
         try:
-            await reader._start(metrics, cache if cache is not None else BlockCache(options.block_cache_bytes))
+            await reader._start(metrics, cache if cache is not None else cache_for(options.block_cache_bytes))
         except BaseException:
             await reader.close()
             raise
@@ -143,6 +144,8 @@ class DbReader(Reads):
             if self._following is not None:
                 await self._following.close(self._error)
         finally:
+            if self._following is not None and self._following.is_open:
+                self._state.view.reader.close()
             await self._stores.aclose()
         log.info(Event.DB_CLOSED, path=self._where.root)
 

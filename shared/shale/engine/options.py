@@ -30,6 +30,8 @@ class DbOptions:
 
     ``flush_interval_s``: how long rows may wait for the WAL; 0 is adaptive (the first waiter starts a PUT, whoever
     arrives while it is in flight shares the next one); ``None`` means explicit flushes only.
+    ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all
+    its databases (``shale.configure``).
     """
 
     flush_interval_s: float | None = 0.1
@@ -54,7 +56,7 @@ class DbOptions:
     segment_extractor: Any | None = None
     default_ttl_ms: int | None = None
     max_key_bytes: int = 65_535
-    block_cache_bytes: int = 256 * MIB
+    block_cache_bytes: int | None = None
     create_if_missing: bool = True
 
     def __post_init__(self) -> None:
@@ -88,7 +90,7 @@ def _parse(name: str, value: Any, known: set[str]) -> tuple[str, Any]:
         return f"{name}_ms", None if value is None else parse_duration_ms(value, name=name)
     if name not in known:
         raise InvalidRequestError(f"{name}: no such option")
-    if name.endswith("_bytes"):
+    if name.endswith("_bytes") and value is not None:
         return name, parse_size(value, name=name)
     if name == "compression":
         return name, _compression(value)

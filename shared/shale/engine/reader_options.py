@@ -15,7 +15,6 @@ from shale.errors import (
 )
 from shale.format.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
-from shale.sst.cache import DEFAULT_CAPACITY_BYTES
 from shale.sst.source import READ_AHEAD_BYTES
 
 _LIFETIME_MIN_S = 1.0
@@ -35,6 +34,7 @@ class ReaderOptions:
 
     ``checkpoint`` pins the reader to it; ``follow_latest`` follows without protection and writes nothing; without
     either the reader manages a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and is renewed.
+    ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all.
     ``segment_extractor`` is only compared with the name in the manifest: reading routes by the prefixes found there.
     """
 
@@ -48,7 +48,7 @@ class ReaderOptions:
     merge_operator: MergeOperator | None = None
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
     segment_extractor: PrefixExtractor | None = None
-    block_cache_bytes: int = DEFAULT_CAPACITY_BYTES
+    block_cache_bytes: int | None = None
     read_ahead_bytes: int = READ_AHEAD_BYTES
     probe_max_staleness_s: float = 60.0
 
@@ -91,7 +91,7 @@ class ReaderOptions:
                 values[f"{name}_s"] = parse_duration_s(value, name=name)
             elif name not in known:
                 raise InvalidRequestError(f"{name}: no such option of a reader")
-            elif name.endswith("_bytes"):
+            elif name.endswith("_bytes") and value is not None:
                 values[name] = parse_size(value, name=name)
             elif name == "checkpoint":
                 values[name] = _checkpoint_id(value)

@@ -30,9 +30,9 @@ from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.wal_store import WalStore
-from shale.sst.cache import BlockCache
 from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
+from shale.sst.process_cache import cache_for
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.store.port import ObjectStore
@@ -121,7 +121,7 @@ class Writer:
         self.reader = SstReader(
             store,
             SstPaths.of(root, state),
-            BlockCache(options.block_cache_bytes),
+            cache_for(options.block_cache_bytes),
             env,
             metrics,
             filter_policies=sst_options.filter_policies,
@@ -233,6 +233,7 @@ class Writer:
                 self._read_ahead.close()
             await self.host.stop()
             self.progress.end(closed)
+            self.reader.close()
         log.info(Event.DB_CLOSED, flush_type=str(kind))
 
     async def abort(self) -> None:
@@ -242,6 +243,7 @@ class Writer:
         self.acceptor.expect_change()
         await self.host.stop()
         self.progress.end(closed)
+        self.reader.close()
 
     def fail(self, error: ShaleError) -> None:
         """Never acknowledge anything again; every waiter and every later call gets this error."""

@@ -1,62 +1,98 @@
-"""A cache of metadata and decoded blocks, bounded by bytes, for any number of databases on one event loop.
+"""A cache of metadata and decoded blocks for all databases of one thread, within the bytes of a ``MemoryBudget``.
 
-Eviction is the clock algorithm: entries queue in order of arrival; what was used since its last turn gets another
-one.  Uses are marks in the slot (one byte per block), which also the lookup kernel sets, so a hit costs no bookkeeping
-and eviction is O(1) amortised.
+Eviction is S3-FIFO: a block begins in a short queue, and comes to the main one if it is used again before it leaves
+that, or is read again soon after.  So what is read once, as scans do, passes through a tenth of the memory.  In the
+main queue who was used since its last turn gets another one.  Uses are marks in the slot (one byte per block), which
+also the lookup kernel sets, so a hit costs no bookkeeping and eviction is O(1) amortised.  (docs/caching.md has the hit
+rates beside those of other rules.)
+
+Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 """
 
-from collections import OrderedDict
-from dataclasses import dataclass
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
+from shale.sst.budget import DEFAULT_CAPACITY_BYTES, MemoryBudget
 from shale.sst.meta import SstMeta
 from shale.sst.slot import META, SstSlot
-from shale.telemetry.metrics import Metrics
+from shale.types import Ulid
 
-DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
-_ENTRY_OVERHEAD_BYTES = 256
+if TYPE_CHECKING:
+    import asyncio
+
+ENTRY_OVERHEAD_BYTES = 384
+"""What Python needs to keep one entry, and half of a block that is only remembered."""
+_NEW_PART = 10
+"""New blocks may take a tenth of the capacity before one of them has to leave."""
 _USED = b"\x01"
 
-
-@dataclass(slots=True)
-class CacheStats:
-    """Plain counters; metrics read them before a scrape."""
-
-    meta_hits: int = 0
-    meta_misses: int = 0
-    block_hits: int = 0
-    block_misses: int = 0
-    evictions: int = 0
+_Entry = tuple[SstSlot, int]
 
 
 class BlockCache:
-    """Holds what was read from SSTs until ``capacity_bytes`` are used; 0 keeps nothing."""
+    """Holds what was read from SSTs.  Used from one thread, unless a method says otherwise."""
 
-    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
-        assert capacity_bytes >= 0
-        self.capacity_bytes = capacity_bytes
-        self.used_bytes = 0
-        self.stats = CacheStats()
-        self._queue: OrderedDict[tuple[SstSlot, int], int] = OrderedDict()
+    def __init__(self, budget: MemoryBudget | int = DEFAULT_CAPACITY_BYTES) -> None:
+        """``budget``: shared with other caches, or the bytes of one of its own; 0 keeps nothing."""
+        self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.evictions = 0
+        self._held_bytes = 0
+        self._new: OrderedDict[_Entry, int] = OrderedDict()
+        self._new_bytes = 0
+        self._main: OrderedDict[_Entry, int] = OrderedDict()
+        self._left: OrderedDict[int, None] = OrderedDict()
+        self._released: deque[int] = deque()
+        self._abandoned: deque[Mapping[Ulid, SstSlot]] = deque()
+        self.budget.join(self)
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._new) + len(self._main)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """The bytes of the budget, of which other caches may hold some."""
+        return self.budget.capacity_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Blocks, metadata (also what was evicted and is still in use) and bookkeeping.  Any thread may ask."""
+        return self._held_bytes - sum(list(self._released))
 
     def put_meta(self, slot: SstSlot, meta: SstMeta) -> None:
         """Load a slot with its metadata, unless it has it."""
-        if slot.meta is None:
-            slot.load(meta)
-            self._enter((slot, META), meta.size_bytes)
+        if slot.meta is not None:
+            return
+        if slot.recall() is not meta:
+            # It counts as long as it lives: a scan may need it longer than this cache can keep it.
+            self._held_bytes += meta.size_bytes
+            gone = weakref.finalize(meta, self._released.append, meta.size_bytes)
+            gone.atexit = False
+        slot.load(meta)
+        self._enter(self._main, (slot, META), 0)
+        self.make_room()
 
     def put_block(self, slot: SstSlot, block: int, image: bytes) -> None:
         """Keep a decoded block.  Without metadata in the slot there is no place for it."""
-        if slot.meta is not None and block not in slot.images:
-            before = slot.tables_bytes
-            slot.put_image(block, image)
-            self._grow((slot, META), slot.tables_bytes - before)
-            self._enter((slot, block), len(image))
+        if slot.meta is None or block in slot.images:
+            return
+        before = slot.tables_bytes
+        slot.put_image(block, image)
+        tables_bytes = slot.tables_bytes - before
+        self._main[slot, META] += tables_bytes
+        self._held_bytes += tables_bytes
+        name = _name(slot, block)
+        if name in self._left:
+            del self._left[name]
+            self._enter(self._main, (slot, block), len(image))
+        else:
+            self._enter(self._new, (slot, block), len(image))
+        self.make_room()
 
     def forget(self, slot: SstSlot) -> None:
-        """Drop everything of an SST that no manifest names any more."""
+        """Drop everything of an SST, as for one that no manifest names any more."""
         if slot.meta is None:
             return
         for block in slot.images:
@@ -64,56 +100,94 @@ class BlockCache:
         self._leave((slot, META))
         slot.unload()
 
-    def export(self, metrics: Metrics) -> None:
-        """Show the counters in these metrics from now on."""
-        children = {
-            field: metrics.counter("slatedb_db_cache_accesses_total", entry_kind=kind, result=result)
-            for field, kind, result in (
-                ("meta_hits", "index", "hit"),
-                ("meta_misses", "index", "miss"),
-                ("block_hits", "data_block", "hit"),
-                ("block_misses", "data_block", "miss"),
-            )
-        }
-        exported = CacheStats()
+    def abandon(self, slots: Mapping[Ulid, SstSlot]) -> None:
+        """Forget, soon, the SSTs of a reader that was dropped without being closed.  Any thread may call this."""
+        self._abandoned.append(slots)
 
-        def refresh() -> None:
-            for field, counter in children.items():
-                counter.inc(getattr(self.stats, field) - getattr(exported, field))
-                setattr(exported, field, getattr(self.stats, field))
+    def make_room(self) -> None:
+        """Evict until the budget holds, or nothing is left here."""
+        self._settle()
+        if self.budget.is_exceeded:
+            self.budget.ask_for(self)
+        while self.budget.is_exceeded and self._evict_one():
+            pass
 
-        metrics.before_scrape(refresh)
+    def shrink_to(self, size_bytes: int) -> None:
+        """Evict until this cache takes no more than that, while the budget is short."""
+        self._settle()
+        while self.used_bytes > size_bytes and self._evict_one():
+            pass
 
-    def _enter(self, entry: tuple[SstSlot, int], size_bytes: int) -> None:
-        cost = size_bytes + _ENTRY_OVERHEAD_BYTES
-        self._queue[entry] = cost
-        self.used_bytes += cost
-        while self.used_bytes > self.capacity_bytes:
-            self._evict_one()
+    def call(self, work: Callable[[], None]) -> None:
+        """Do this in the cache's own thread, if its loop still runs.  Any thread may call this."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(work)
 
-    def _grow(self, entry: tuple[SstSlot, int], more_bytes: int) -> None:
-        """Count what came to an entry; ``_enter`` follows and makes room."""
-        self._queue[entry] += more_bytes
-        self.used_bytes += more_bytes
+    def _settle(self) -> None:
+        """Take note of what other threads have let go."""
+        while self._released:
+            self._held_bytes -= self._released.popleft()
+        while self._abandoned:
+            for slot in list(self._abandoned.popleft().values()):
+                self.forget(slot)
 
-    def _leave(self, entry: tuple[SstSlot, int]) -> None:
-        self.used_bytes -= self._queue.pop(entry, 0)
+    def _enter(self, queue: "OrderedDict[_Entry, int]", entry: _Entry, size_bytes: int) -> None:
+        cost = size_bytes + ENTRY_OVERHEAD_BYTES
+        queue[entry] = cost
+        self._held_bytes += cost
+        self._new_bytes += cost if queue is self._new else 0
 
-    def _evict_one(self) -> None:
+    def _leave(self, entry: _Entry) -> None:
+        cost = self._new.pop(entry, 0)
+        self._new_bytes -= cost
+        self._held_bytes -= cost or self._main.pop(entry, 0)
+
+    def _evict_one(self) -> bool:
+        """Drop an entry, or move one on that was used; false if there is none."""
+        if self._new and (self._new_bytes * _NEW_PART > self.capacity_bytes or not self._main):
+            self._pass_new()
+        elif self._main:
+            self._pass_main()
+        else:
+            return False
+        self._settle()
+        return True
+
+    def _pass_new(self) -> None:
+        entry, cost = self._new.popitem(last=False)
+        self._new_bytes -= cost
+        slot, block = entry
+        if slot.touched[block]:
+            slot.touched[block] = 0
+            self._main[entry] = cost
+            return
+        self._drop_block(slot, block, cost)
+        self._left[_name(slot, block)] = None
+        while len(self._left) > len(self) // 2:
+            self._left.popitem(last=False)
+
+    def _pass_main(self) -> None:
         """Give the oldest entry another turn if it was used, else drop it.  Metadata goes with all its blocks."""
-        entry, cost = self._queue.popitem(last=False)
+        entry, cost = self._main.popitem(last=False)
         slot, block = entry
         if block == META:
-            self._queue[entry] = cost
+            self._main[entry] = cost
             if slot.meta_touched or _USED in slot.touched:
                 slot.meta_touched = False
                 return
             self.forget(slot)
+            self.evictions += 1
         elif slot.touched[block]:
             slot.touched[block] = 0
-            self._queue[entry] = cost
-            return
+            self._main[entry] = cost
         else:
-            self.used_bytes -= cost
-            slot.drop_image(block)
-        self.stats.evictions += 1
+            self._drop_block(slot, block, cost)
+
+    def _drop_block(self, slot: SstSlot, block: int, cost: int) -> None:
+        self._held_bytes -= cost
+        slot.drop_image(block)
+        self.evictions += 1
+
+
+def _name(slot: SstSlot, block: int) -> int:
+    return hash((slot.sst.id, block))

@@ -16,6 +16,7 @@ from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
 from shale.kernels.choice import PLAIN_BYTES_MAX
 from shale.kernels.rows import I64, Rows
+from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
 from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.paths import SstPaths
@@ -56,6 +57,7 @@ class SstReader:
         """
         self.cache = cache
         self.env = env
+        self.counts = AccessCounts()
         self._extractors = [p.prefix_extractor for p in filter_policies if p.prefix_extractor is not None]
         self._store = store
         self._paths = paths
@@ -64,12 +66,19 @@ class SstReader:
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
-            cache.export(metrics)
+            self.counts.export(metrics)
             self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted")
+        gone = weakref.finalize(self, cache.abandon, self._slots)
+        gone.atexit = False
 
     def follow(self, manifest: Manifest) -> None:
         """Find SSTs that were not seen before where this manifest says they are."""
         self._paths = SstPaths.of(self._paths.root, manifest)
+
+    def close(self) -> None:
+        """Give the memory back that the cache spends on this database."""
+        for slot in list(self._slots.values()):
+            self.cache.forget(slot)
 
     def slot(self, sst: Sst) -> SstSlot:
         """What is in memory of an SST; makes no request."""
@@ -88,18 +97,17 @@ class SstReader:
 
     async def load(self, slot: SstSlot) -> SstMeta:
         """See ``meta``.  Callers that need the same metadata at the same time share one request."""
-        stats = self.cache.stats
         while slot.meta is None and slot.loading is not None:
             await slot.loading.wait()
-        if slot.meta is not None:
-            stats.meta_hits += 1
+        has_filter = int(self._with_filters and slot.sst.info.filter_len > 0)
+        if (held := slot.meta or slot.recall()) is not None:
+            self.counts.index_hits += 1
+            self.counts.filter_hits += has_filter
             slot.meta_touched = True
-            return slot.meta
-        if (held := slot.recall()) is not None:
-            stats.meta_hits += 1
             self.cache.put_meta(slot, held)
             return held
-        stats.meta_misses += 1
+        self.counts.index_misses += 1
+        self.counts.filter_misses += has_filter
         slot.loading = loading = anyio.Event()
         try:
             with self._counting_corruption():
@@ -113,10 +121,10 @@ class SstReader:
     async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
         """The decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
         if _has_blocks(slot, meta, first, last):
-            self.cache.stats.block_hits += last - first
+            self.counts.block_hits += last - first
             slot.touched[first:last] = b"\x01" * (last - first)
             return [slot.images[block] for block in range(first, last)]
-        self.cache.stats.block_misses += last - first
+        self.counts.block_misses += last - first
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
         images = []
         with self._counting_corruption():

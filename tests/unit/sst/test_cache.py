@@ -5,7 +5,7 @@ import tracemalloc
 import anyio
 import pytest
 
-from shale.sst.cache import BlockCache
+from shale.sst.cache import ENTRY_OVERHEAD_BYTES, BlockCache
 from shale.sst.slot import SstSlot
 from shale.types import Compression, Entry
 from tests.unit.engine.reading import Shelf
@@ -33,8 +33,8 @@ def test_blocks_are_read_once_while_there_is_room() -> None:
             for block in range(block_count):
                 await read(shelf, slot, block)
         assert len(shelf.store.reads) == 1 + block_count
-        assert shelf.reader.cache.stats.block_misses == block_count
-        assert shelf.reader.cache.stats.block_hits == 2 * block_count
+        assert shelf.reader.counts.block_misses == block_count
+        assert shelf.reader.counts.block_hits == 2 * block_count
 
     anyio.run(run)
 
@@ -154,7 +154,7 @@ def test_tables_of_blocks_count_once_a_block_is_kept() -> None:
             await read(shelf, slot, block)
         images = sum(map(len, slot.images.values()))
         assert slot.tables_bytes > 0
-        assert cache.used_bytes - before == images + slot.tables_bytes + 2 * 256
+        assert cache.used_bytes - before == images + slot.tables_bytes + 2 * ENTRY_OVERHEAD_BYTES
         cache.forget(slot)
         assert cache.used_bytes == 0
 

@@ -1,0 +1,233 @@
+"""One number bounds what all databases of a process keep, whichever threads read them."""
+
+import gc
+import threading
+
+import anyio
+import numpy as np
+import pytest
+
+from shale.engine.configure import configure
+from shale.errors import InvalidRequestError
+from shale.sst.budget import MemoryBudget
+from shale.sst.cache import BlockCache
+from shale.sst.process_cache import cache_for, process_budget
+from shale.sst.slot import SstSlot
+from shale.sst.source import SstSource
+from shale.types import Entry, SstView
+from tests.unit.engine.reading import Shelf
+
+ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
+
+
+def shelf_of(cache: BlockCache) -> Shelf:
+    shelf = Shelf()
+    shelf.reader = shelf.new_reader(0)
+    shelf.reader.cache = cache
+    return shelf
+
+
+async def read_all(shelf: Shelf, slot: SstSlot, times: int = 1) -> None:
+    for _ in range(times):
+        meta = await shelf.reader.load(slot)
+        for block in range(len(meta.index)):
+            await shelf.reader.images(slot, meta, block, block + 1)
+
+
+def test_scans_at_the_same_time_stay_within_the_bound() -> None:
+    """What a scan holds counts as long as it is held; blocks make room for it."""
+
+    async def run() -> None:
+        budget = MemoryBudget(40_000)
+        shelf = shelf_of(budget.cache())
+        views = [SstView(id=sst.id, sst=sst) for sst in [await shelf.sst(ROWS) for _ in range(6)]]
+        most = 0
+
+        async def scan(view: SstView) -> None:
+            nonlocal most
+            source = SstSource(shelf.reader, view, read_ahead_bytes=2048)
+            while await source.next() is not None:
+                most = max(most, budget.used_bytes)
+                await anyio.lowlevel.checkpoint()
+
+        async with anyio.create_task_group() as tasks:
+            for view in views:
+                tasks.start_soon(scan, view)
+        assert 20_000 < most <= 40_000
+
+    anyio.run(run)
+
+
+def test_metadata_in_use_counts_although_it_was_evicted() -> None:
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=0)
+        held = await shelf.reader.meta(await shelf.sst(ROWS))
+        assert len(shelf.reader.cache) == 0
+        assert shelf.reader.cache.used_bytes == held.size_bytes
+        del held
+        assert shelf.reader.cache.used_bytes == 0
+
+    anyio.run(run)
+
+
+def test_blocks_read_once_do_not_push_out_what_is_used() -> None:
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=60_000)
+        hot = shelf.reader.slot(await shelf.sst(ROWS[:100]))
+        await read_all(shelf, hot, times=3)
+        for _ in range(5):
+            passing = shelf.reader.slot(await shelf.sst(ROWS))
+            await read_all(shelf, passing)
+        before = len(shelf.store.reads)
+        await read_all(shelf, hot)
+        assert len(shelf.store.reads) == before
+
+    anyio.run(run)
+
+
+def test_what_comes_back_soon_stays() -> None:
+    """A block that was pushed out and is read again has shown that it is not read once."""
+
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=20_000)
+        slot = shelf.reader.slot(await shelf.sst(ROWS))
+        meta = await shelf.reader.load(slot)
+
+        async def read(block: int) -> None:
+            await shelf.reader.images(slot, meta, block, block + 1)
+
+        for block in range(24):
+            await read(block)
+        evicted = next(block for block in reversed(range(24)) if block not in slot.images)
+        await read(evicted)
+        for block in range(24, 48):
+            await read(block)
+        assert evicted in slot.images
+
+    anyio.run(run)
+
+
+def test_hit_rate_on_a_skewed_trace() -> None:
+    """Popular blocks among many, with passes through all of them: one queue with second chances reaches 0.12."""
+    rng = np.random.default_rng(1)
+    shelf = Shelf(cache_bytes=130_000, block_size_bytes=1024)
+    weights = 1 / np.arange(1, 901)
+    picks = rng.permutation(900)[np.searchsorted(weights.cumsum() / weights.sum(), rng.random(6000))].tolist()
+
+    async def run() -> float:
+        rows = [Entry(b"k%05d" % key, b"v" * 950, key + 1, 0) for key in range(900)]
+        slot = shelf.reader.slot(await shelf.sst(rows))
+        meta = await shelf.reader.load(slot)
+        assert len(meta.index) == 900
+        for count, block in enumerate(picks):
+            await shelf.reader.images(slot, meta, block, block + 1)
+            if count % 500 == 0:
+                first = int(rng.integers(0, 800))
+                for passing in range(first, first + 60):
+                    await shelf.reader.images(slot, meta, passing, passing + 1)
+        counts = shelf.reader.counts
+        return counts.block_hits / (counts.block_hits + counts.block_misses)
+
+    assert anyio.run(run) > 0.5
+
+
+def test_threads_share_one_bound() -> None:
+    """Whoever came first holds everything, until another thread needs its part."""
+    budget = MemoryBudget(100_000)
+    go, done = threading.Event(), threading.Event()
+    used: list[int] = []
+
+    async def other() -> None:
+        shelf = shelf_of(budget.cache())
+        slot = shelf.reader.slot(await shelf.sst(ROWS))
+        await read_all(shelf, slot, times=2)
+        go.set()
+        while not done.is_set():
+            await anyio.sleep(0.001)
+            used.append(budget.used_bytes)
+        shelf.reader.close()
+
+    thread = threading.Thread(target=lambda: anyio.run(other))
+    thread.start()
+
+    async def run() -> int:
+        shelf = shelf_of(budget.cache())
+        slots = [shelf.reader.slot(await shelf.sst(ROWS)) for _ in range(2)]
+        for _ in range(20):
+            for slot in slots:
+                await read_all(shelf, slot)
+            if budget.cache().used_bytes > 45_000:
+                break
+            await anyio.sleep(0.01)
+        return budget.cache().used_bytes
+
+    assert go.wait(30)
+    mine = anyio.run(run)
+    done.set()
+    thread.join()
+    assert mine > 40_000
+    assert max(used) <= 100_000
+
+
+def test_a_reader_gives_its_memory_back() -> None:
+    async def run() -> None:
+        cache = MemoryBudget(1 << 20).cache()
+        shelf, other = shelf_of(cache), shelf_of(cache)
+        for each in (shelf, other):
+            await read_all(each, each.reader.slot(await each.sst(ROWS)))
+        shelf.reader.close()
+        alone = cache.used_bytes
+        assert alone > 0
+        await read_all(shelf, shelf.reader.slot(await shelf.sst(ROWS)))
+        assert cache.used_bytes > alone
+
+    anyio.run(run)
+
+
+def test_a_reader_that_was_dropped_leaves_nothing_behind() -> None:
+    async def run() -> None:
+        cache = BlockCache(1 << 20)
+        shelf = Shelf()
+        reader = type(shelf.reader)(shelf.store, shelf.reader._paths, cache, shelf.reader.env)
+        await reader.meta(await shelf.sst(ROWS))
+        del reader
+        gc.collect()
+        cache.make_room()
+        assert (len(cache), cache.used_bytes) == (0, 0)
+
+    anyio.run(run)
+
+
+def test_the_process_has_one_bound_that_can_be_changed() -> None:
+    before = process_budget().capacity_bytes
+    try:
+        configure(cache_bytes="1MiB")
+        assert process_budget().capacity_bytes == 1 << 20
+        assert cache_for(None) is cache_for(None)
+        assert cache_for(None).budget is process_budget()
+        assert cache_for(5_000).capacity_bytes == 5_000
+        with pytest.raises(InvalidRequestError, match="cache_bytes"):
+            configure(cache_bytes="much")
+    finally:
+        configure(cache_bytes=before)
+
+
+def test_accesses_count_by_kind() -> None:
+    async def run() -> None:
+        shelf = Shelf()
+        slot = shelf.reader.slot(await shelf.sst(ROWS))
+        without = shelf.reader.slot(await Shelf.sst(shelf, ROWS[:0] or ROWS[:1]))
+        await read_all(shelf, slot, times=2)
+        await shelf.reader.load(without)
+        shelf.metrics.refresh()
+        blocks = len(slot.images)
+
+        def shown(kind: str, result: str) -> float | None:
+            labels = {"db": "", "entry_kind": kind, "result": result}
+            return shelf.metrics.registry.get_sample_value("slatedb_db_cache_accesses_total", labels)
+
+        assert (shown("data_block", "miss"), shown("data_block", "hit")) == (blocks, blocks)
+        assert (shown("index", "miss"), shown("index", "hit")) == (2, 1)
+        assert (shown("filter", "miss"), shown("filter", "hit")) == (2, 1)
+
+    anyio.run(run)
