@@ -4,7 +4,8 @@ Such a package registers a factory under an entry point of the group ``shale.exe
 here imports it before settings ask for it.
 """
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, TypeVar, cast
@@ -21,13 +22,16 @@ from shale.telemetry.events import Event
 from shale.telemetry.metrics import Metrics
 from shale.types import Sst
 from shale_compactor.execution.executor import Executor
-from shale_compactor.execution.job import Job, JobExecutor
+from shale_compactor.execution.job import ExecutorLost, Job, JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.transforms import TransformNames
 from shale_compactor.settings import MergingSettings
 
 _S = TypeVar("_S", bound=MergingSettings)
+
+RETRY_S = 300.0
+"""How long jobs stay here after the other place was lost.  Trying it costs a job the seconds of a session's start."""
 
 
 class RemoteExecutor(JobExecutor, Protocol):
@@ -59,20 +63,50 @@ class ExecutorFactory(Protocol):
 class ChosenExecutor(JobExecutor):
     """Jobs go where they suit: starting tasks elsewhere costs more than a small merge.
 
+    When the other place is lost, its jobs are completed here, and so are new ones for ``RETRY_S``; then it is tried
+    again.
+
     Args:
         local: for small jobs.
         remote: for jobs with at least ``min_bytes`` of input.
+        env: for its clock.
+        on_lost: called once for each time that ``remote`` was lost, until it has carried out a job again.
     """
 
-    def __init__(self, local: JobExecutor, remote: JobExecutor, *, min_bytes: int) -> None:
+    def __init__(
+        self,
+        local: JobExecutor,
+        remote: JobExecutor,
+        env: Env,
+        *,
+        min_bytes: int,
+        on_lost: Callable[[ExecutorLost], object],
+    ) -> None:
         self._local = local
         self._remote = remote
+        self._env = env
         self._min_bytes = min_bytes
+        self._on_lost = on_lost
+        self._is_lost = False
+        self._local_until_s = -math.inf
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
         """See ``JobExecutor``.  A job that the other one began is taken over with its plan."""
-        chosen = self._remote if job.input_bytes >= self._min_bytes else self._local
-        return await chosen.run(job, progress)
+        if job.input_bytes >= self._min_bytes and self._env.clock.monotonic_s() >= self._local_until_s:
+            try:
+                outputs = await self._remote.run(job, progress)
+            except ExecutorLost as error:
+                self._lose(error)
+            else:
+                self._is_lost = False
+                return outputs
+        return await self._local.run(job, progress)
+
+    def _lose(self, error: ExecutorLost) -> None:
+        self._local_until_s = self._env.clock.monotonic_s() + RETRY_S
+        if not self._is_lost:
+            self._is_lost = True
+            self._on_lost(error)
 
 
 @asynccontextmanager
@@ -106,7 +140,13 @@ async def open_executor(process: Process[_S]) -> AsyncIterator[JobExecutor]:
         if settings.spark.executor == "spark":
             yield remote
         else:
-            yield ChosenExecutor(local, remote, min_bytes=settings.spark.spark_min_bytes)
+            yield ChosenExecutor(
+                local,
+                remote,
+                process.env,
+                min_bytes=settings.spark.spark_min_bytes,
+                on_lost=lambda error: process.log.warning(Event.EXECUTOR_UNAVAILABLE, executor="spark", error=error),
+            )
     finally:
         await remote.aclose()
 

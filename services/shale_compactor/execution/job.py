@@ -6,9 +6,13 @@ from itertools import pairwise
 from typing import Protocol
 
 from shale.compaction.specs import order_of, sources_of
-from shale.errors import CorruptionError, InvalidCompaction
+from shale.errors import CorruptionError, InvalidCompaction, UnavailableError
 from shale.types import Compaction, Manifest, SortedRun, Sst, SstView, TieredSpec, Ulid
 from shale_compactor.execution.progress import JobProgress
+
+
+class ExecutorLost(UnavailableError):
+    """What carries out jobs elsewhere is gone; what it reported is in the progress, and nobody goes on with the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import KeyRange, Sst
 from shale_compactor.execution.instruments import ExecutorMetrics
-from shale_compactor.execution.job import Job, JobExecutor, check_ascending
+from shale_compactor.execution.job import ExecutorLost, Job, JobExecutor, check_ascending
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.planning import ranges_of
 from shale_compactor.execution.progress import JobProgress
@@ -33,7 +33,7 @@ from shale_spark.compaction.chain import Chain
 from shale_spark.compaction.channel import Channel
 from shale_spark.compaction.frames import Report
 from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan, require_reachable
-from shale_spark.compaction.stage import run_stage
+from shale_spark.compaction.stage import SparkFailed, run_stage
 from shale_spark.extra import require_extra
 from shale_spark.java import require_java
 
@@ -83,11 +83,20 @@ class SparkExecutor(JobExecutor):
         """Merge everything that ``progress`` does not have yet; returns all outputs in key order.
 
         Raises:
-            SparkFailed: tasks failed too often, or the session was lost.
+            SparkFailed: tasks failed too often.
+            ExecutorLost: the session was lost, or none can be started.
             InvalidRequestError: executors cannot reach the store or this process, or there is no Java.
             ShaleError: see ``shale_compactor.execution.executor.Executor``.
         """
         session = await anyio.to_thread.run_sync(self._sessions.get, abandon_on_cancel=True)
+        try:
+            return await self._carry_out(session, job, progress)
+        except SparkFailed as error:
+            if await anyio.to_thread.run_sync(self._sessions.is_lost, abandon_on_cancel=True):
+                raise ExecutorLost(f"the Spark session was lost: {error}") from error
+            raise
+
+    async def _carry_out(self, session: "SparkSession", job: Job, progress: JobProgress) -> tuple[Sst, ...]:
         if not progress.is_planned:
             progress.plan(await self._plan(job, session))
         context = progress.context()

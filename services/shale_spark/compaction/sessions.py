@@ -1,13 +1,22 @@
 """The Spark session of a worker: made when the first job needs it, and made again after it was lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from shale.service.spark_section import SparkSettings
+from shale_compactor.execution.job import ExecutorLost
+
+_LOST = (Py4JError, PySparkException, OSError, EOFError)
+
+
+class SessionLost(ExecutorLost):
+    """There is no Spark session any more, or none can be made."""
 
 
 class Sessions:
@@ -30,14 +39,23 @@ class Sessions:
 
         Raises:
             InvalidRequestError: there is no Java for it.
+            SessionLost: none can be started.
         """
         with self._lock:
             if self._session is not None and not self._settings.is_remote and not _is_alive(self._session):
                 _forget(self._session)
                 self._session = None
             if self._session is None:
-                self._session = self._make()
+                try:
+                    self._session = self._make()
+                except _LOST as error:
+                    raise SessionLost(f"no Spark session can be started: {one_line_of(error)}") from error
             return self._session
+
+    def is_lost(self) -> bool:
+        """Whether the session that was there is gone.  Of one over Connect nobody knows."""
+        with self._lock:
+            return self._session is not None and not self._settings.is_remote and not _is_alive(self._session)
 
     def close(self) -> None:
         """Stop the session, if there is one."""
@@ -50,15 +68,31 @@ class Sessions:
         """How many ranges keep the cluster busy: by default one for each core that it has now."""
         if self._settings.ranges is not None:
             return self._settings.ranges
-        return session.sparkContext.defaultParallelism
+        with _translated():
+            return session.sparkContext.defaultParallelism
 
     def event_host(self, session: SparkSession) -> str:
         """The address at which executors reach this process."""
         if self._settings.event_host is not None:
             return self._settings.event_host
-        host = session.sparkContext.getConf().get("spark.driver.host")
+        with _translated():
+            host = session.sparkContext.getConf().get("spark.driver.host")
         assert host is not None, "Spark sets it when it starts"
         return host
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """A session that does not answer is lost."""
+    try:
+        yield
+    except _LOST as error:
+        raise SessionLost(f"the Spark session does not answer: {one_line_of(error)}") from error
+
+
+def one_line_of(error: BaseException) -> str:
+    """The error's name and the first line of what it says, which may be a whole traceback."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def _is_alive(session: SparkSession) -> bool:

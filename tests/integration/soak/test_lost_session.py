@@ -13,9 +13,26 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.soak
 def test_a_lost_session_is_made_again(tmp_path: Path) -> None:
     """Whether its Java process was killed, or somebody stopped it; a process of its own, since it kills."""
+    assert said(tmp_path, "lost_session")[-1:] == ["done"]
+
+
+@pytest.mark.soak
+def test_a_job_whose_session_is_killed_is_completed_here(tmp_path: Path) -> None:
+    """What tasks had finished is kept, and the next job does not wait for another session."""
+    assert "done the Spark session was lost" in " ".join(said(tmp_path, "lost_job", str(tmp_path)))
+
+
+def said(folder: Path, module: str, *arguments: str) -> list[str]:
+    """The words that a program of this folder ends with."""
     path = os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services")))
-    command = [sys.executable, "-m", "tests.integration.soak.lost_session"]
+    command = [sys.executable, "-m", f"tests.integration.soak.{module}", *arguments]
     answer = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path, stdout=subprocess.PIPE, timeout=240, check=True
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        timeout=240,
+        check=True,
+        text=True,
     )
-    assert answer.stdout.split()[-1:] == [b"done"]
+    return answer.stdout.split()

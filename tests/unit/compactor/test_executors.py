@@ -1,23 +1,25 @@
 """Who carries out which job."""
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from shale.env import Env
+from shale.env import Env, InlineCpu
 from shale.errors import InvalidRequestError
 from shale.service import plugins
 from shale.service.settings import load
 from shale.store.memory import MemoryStore
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Sst
+from shale.types import EVERYTHING, Sst
 from shale_compactor.execution.executor import Executor
-from shale_compactor.execution.job import Job, plan_job
+from shale_compactor.execution.job import ExecutorLost, Job, plan_job
 from shale_compactor.execution.progress import JobProgress
-from shale_compactor.executors import ChosenExecutor, open_executor
+from shale_compactor.executors import RETRY_S, ChosenExecutor, open_executor
 from shale_compactor.worker.settings import WorkerSettings
+from tests.unit.compactor.house import ManualClock
 from tests.unit.compactor.values import entry, manifest, spec, sst, tree
 
 pytestmark = pytest.mark.anyio
@@ -44,9 +46,63 @@ async def test_jobs_go_where_their_size_suits(min_bytes: int, goes: str) -> None
     job = plan_job(entry(500, spec(l0=(3, 2, 1), to=1)), manifest(tree(l0=(3, 2, 1))))
     assert job.input_bytes == 300
     executors = {"local": Named(1), "remote": Named(2)}
-    chosen = ChosenExecutor(executors["local"], executors["remote"], min_bytes=min_bytes)
+    chosen = ChosenExecutor(
+        executors["local"], executors["remote"], Env.system(), min_bytes=min_bytes, on_lost=lambda _: None
+    )
     progress = JobProgress(retention_min_seq=job.manifest.recent_snapshot_min_seq)
     assert await chosen.run(job, progress) == (executors[goes].output,)
+
+
+class Losing:
+    """An executor elsewhere that is lost, in the middle of a job, as long as ``is_lost``."""
+
+    def __init__(self) -> None:
+        self.is_lost = True
+        self.asked = 0
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        self.asked += 1
+        if not progress.is_planned:
+            progress.plan([EVERYTHING])
+        progress.add(0, sst(7))
+        if self.is_lost:
+            raise ExecutorLost("its process is gone")
+        return progress.outputs()
+
+
+class GoesOn:
+    """Completes what another executor began."""
+
+    async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+        if not progress.is_planned:
+            progress.plan([EVERYTHING])
+        progress.add(0, sst(8))
+        return progress.outputs()
+
+
+async def test_a_lost_executor_is_replaced_and_tried_again() -> None:
+    """The job in flight is completed here, behind what was finished; so are others, until the pause is over."""
+    job = plan_job(entry(500, spec(l0=(3, 2, 1), to=1)), manifest(tree(l0=(3, 2, 1))))
+    remote, clock, said = Losing(), ManualClock(), list[ExecutorLost]()
+    env = Env(clock, random.Random(1), InlineCpu())
+    chosen = ChosenExecutor(GoesOn(), remote, env, min_bytes=1, on_lost=said.append)
+
+    async def ids() -> list[int]:
+        progress = JobProgress(retention_min_seq=job.manifest.recent_snapshot_min_seq)
+        return [each.id.ms for each in await chosen.run(job, progress)]
+
+    assert await ids() == [7, 8]
+    assert await ids() == [8]
+    assert (remote.asked, [str(error) for error in said]) == (1, ["its process is gone"])
+    clock.advance(RETRY_S)
+    assert await ids() == [7, 8]
+    assert (remote.asked, len(said)) == (2, 1), "an outage is told once"
+    clock.advance(RETRY_S)
+    remote.is_lost = False
+    assert await ids() == [7]
+    remote.is_lost = True
+    assert await ids() == [7, 8]
+    assert len(said) == 2
 
 
 def process(executor: str) -> Any:
