@@ -6,7 +6,7 @@ back, the turn of other tasks) is waited for in the caller's task, before anythi
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -16,6 +16,7 @@ from shale.engine.clock import DbClock
 from shale.engine.frozen_table import FrozenTable
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions, ttl_ms
+from shale.engine.segments import ROOT_TREE, SegmentRouter
 from shale.engine.settings_values import Duration
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.write_handle import Durability, WriteHandle
@@ -31,7 +32,7 @@ class Acceptor:
     """The active memtable and everything that a write touches.
 
     The owner sets the hooks: ``check`` raises once writing is over, ``room`` waits until there is room in memory, the
-    ``on_…`` ones tell what has happened.
+    ``on_…`` ones tell what has happened.  ``route`` lets writes through to segments, in a database that has them.
 
     Args:
         options: limits and defaults.
@@ -71,6 +72,7 @@ class Acceptor:
         self.on_full_wal: Callable[[], None] = _nothing
         self.check: Callable[[], None] = _nothing
         self.room: Callable[[], Awaitable[None]] = _no_wait
+        self.route: SegmentRouter | None = None
         self._options = options
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -110,6 +112,8 @@ class Acceptor:
         if now != self._open_ms:
             now = await self._admit()
         # From here to the end nothing waits.
+        if self.route is not None:
+            self.route.admit(key)
         self.last_seq = seq = self.last_seq + 1
         table = self.table
         log = table.log
@@ -135,6 +139,8 @@ class Acceptor:
         """Write one tombstone."""
         key = checked_key(key, self._max_key_bytes)
         now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        if self.route is not None:
+            self.route.admit(key)
         self.last_seq = seq = self.last_seq + 1
         self.table.delete(key, seq, now)
         self.write_ops += 1
@@ -152,7 +158,10 @@ class Acceptor:
         if not len(batch):
             raise InvalidRequestError("the batch is empty")
         rows = batch.commit_rows(self._default_ttl_ms)
+        segments = self.route.segments_of(rows.keys) if self.route is not None else ()
         now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        if self.route is not None:
+            self.route.admit_all(segments)
         self.last_seq = seq = self.last_seq + 1
         table = self.table
         first, count = len(table.log), len(rows.keys)
@@ -176,7 +185,15 @@ class Acceptor:
         if self.table.size_bytes >= self._options.l0_sst_size_bytes:
             self.freeze()
 
-    def install(self, table: Memtable, last_seq: int, last_tick: int | None, *, consumed_wal_id: int) -> None:
+    def install(
+        self,
+        table: Memtable,
+        last_seq: int,
+        last_tick: int | None,
+        *,
+        consumed_wal_id: int,
+        segments: Sequence[bytes] = (),
+    ) -> None:
         """Go on with a table of replayed rows.
 
         The one before is frozen with the last WAL id that it and its predecessors contain: the durable end of the WAL
@@ -184,6 +201,8 @@ class Acceptor:
         """
         if self.table.row_count:
             self._freeze(self._consumed_wal_id)
+        if self.route is not None:
+            self.route.restore(segments)
         self._consumed_wal_id = consumed_wal_id
         self.last_seq = max(self.last_seq, last_seq)
         if last_tick is not None:
@@ -207,6 +226,7 @@ class Acceptor:
                 last_tick=self._clock.last_tick,
                 replay_after_wal_id=stamp,
                 tracked=tuple(self._tracked),
+                segments=ROOT_TREE if self.route is None else self.route.take(),
                 size_bytes=table.size_bytes,
             )
         )

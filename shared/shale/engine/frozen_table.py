@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from shale.engine.memtable import Memtable
+from shale.engine.segments import ROOT_TREE
 from shale.types import Sst
 
 
@@ -21,7 +22,9 @@ class FrozenTable:
 
     ``replay_after_wal_id``: every row of every WAL file up to it is in this table or an older one.  ``last_tick``: the
     newest commit time in the table, on the database's clock.  ``tracked``: (seq, second) pairs for the tracker.
-    ``sst`` stays ``None`` if retention left no row; ``sorted``: the table keeps sorted columns only.
+    ``segments``: prefixes of the trees that its rows go to, ascending; ``b""`` alone is the root tree.  ``ssts``: what
+    was uploaded for which of them; retention may leave no row of a segment.  ``sorted``: the table keeps sorted columns
+    only.
     """
 
     table: Memtable
@@ -30,7 +33,8 @@ class FrozenTable:
     last_tick: int
     replay_after_wal_id: int
     tracked: tuple[tuple[int, int], ...] = ()
+    segments: tuple[bytes, ...] = ROOT_TREE
     size_bytes: int
     state: UploadState = UploadState.WAITING
-    sst: Sst | None = None
+    ssts: tuple[tuple[bytes, Sst], ...] = ()
     sorted: bool = False

@@ -1,12 +1,36 @@
 """What flushing memtables may do to a manifest: pure rules (docs/protocol.md 4.8)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shale.engine.frozen_table import FrozenTable, UploadState
 from shale.errors import InvalidClockTick, ProtocolPanic
 from shale.format.sequence_tracker import SequenceTracker
-from shale.types import Manifest, Seq, SstView, Tree, WalId
+from shale.types import Manifest, Segment, Seq, Sst, SstView, Tree, WalId
+
+_EMPTY = Tree()
+
+
+def gate_reason(
+    trees: Mapping[bytes, Tree],
+    reserved: Mapping[bytes, int],
+    segments: Sequence[bytes],
+    *,
+    l0_max_ssts: int,
+    l0_max_ssts_per_key: int,
+) -> str | None:
+    """Why a table that touches these segments must wait, ``None``: every tree that it goes to has room.
+
+    Args:
+        trees: of the newest manifest by prefix; a segment that is not there yet has an empty one.
+        reserved: flushes on their way, by the segments that they touch.
+    """
+    for prefix in segments:
+        tree, under_way = trees.get(prefix, _EMPTY), reserved.get(prefix, 0)
+        reason = stall_reason(tree, under_way, l0_max_ssts=l0_max_ssts, l0_max_ssts_per_key=l0_max_ssts_per_key)
+        if reason is not None:
+            return reason
+    return None
 
 
 def stall_reason(tree: Tree, reserved: int, *, l0_max_ssts: int, l0_max_ssts_per_key: int) -> str | None:
@@ -80,12 +104,8 @@ def with_flushed(
             raise InvalidClockTick(f"a memtable ends at {frozen.last_tick} ms, behind {manifest.last_l0_clock_tick} ms")
         for seq, second in frozen.tracked:
             tracker.record(seq, second)
-        tree = manifest.tree
-        if frozen.sst is not None:
-            tree = replace(tree, l0=(SstView.identity(frozen.sst), *tree.l0))
         manifest = replace(
-            manifest,
-            tree=tree,
+            _with_l0s(manifest, frozen.ssts),
             replay_after_wal_id=WalId(max(manifest.replay_after_wal_id, frozen.replay_after_wal_id)),
             last_l0_clock_tick=frozen.last_tick,
             last_l0_seq=Seq(frozen.last_seq),
@@ -98,3 +118,19 @@ def with_flushed(
 def with_wal_frontier(manifest: Manifest, last_flushed_wal_id: int) -> Manifest:
     """Record which WAL ids are in use."""
     return replace(manifest, next_wal_sst_id=WalId(max(manifest.next_wal_sst_id, last_flushed_wal_id + 1)))
+
+
+def _with_l0s(manifest: Manifest, ssts: Sequence[tuple[bytes, Sst]]) -> Manifest:
+    """The manifest with each SST in front of its tree; a segment begins with its first SST."""
+    if not ssts:
+        return manifest
+    trees = dict(manifest.trees())
+    for prefix, sst in ssts:
+        tree = trees.get(prefix, _EMPTY)
+        trees[prefix] = replace(tree, l0=(SstView.identity(sst), *tree.l0))
+    root = trees.pop(b"")
+    return replace(
+        manifest,
+        tree=root,
+        segments=tuple(Segment(prefix=prefix, tree=trees[prefix]) for prefix in sorted(trees)),
+    )

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
-from shale.engine.frozen_table import FrozenTable
+from shale.engine.memtable import ROW_OVERHEAD_BYTES
 from shale.env import Env
 from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperator
@@ -36,22 +36,24 @@ class L0Uploader:
         self._operator = operator
         self._env = env
 
-    async def upload(self, frozen: FrozenTable, sst_id: Ulid, key: str, *, min_seq: int) -> Sst | None:
-        """Write what retention keeps of a table; ``None`` if that is nothing.  May be called again after an error.
+    async def upload(self, rows: Rows, sst_id: Ulid, key: str, *, min_seq: int, now_tick: int) -> Sst | None:
+        """Write what retention keeps of sorted rows; ``None`` if that is nothing.  May be called again after an error.
 
         Args:
+            rows: of one tree.
+            sst_id: of the SST that they become, and
+            key: where it is.
             min_seq: older versions that a reader at this sequence number needs are kept.
+            now_tick: the database's clock at the newest of the rows.
         """
-        assert frozen.sorted
-        retention = Retention(min_seq=min_seq, now_tick=frozen.last_tick, drop_tombstones=False)
-        rows = RowsSource(frozen.table.rows())
-        source = compaction_source([rows], retention=retention, operator=self._operator, env=self._env)
+        retention = Retention(min_seq=min_seq, now_tick=now_tick, drop_tombstones=False)
+        source = compaction_source([RowsSource(rows)], retention=retention, operator=self._operator, env=self._env)
         build = _Build(source, self._options, self._env)
         parts = build.parts()
         first = await anext(parts, None)
         if first is None:
             return None
-        if frozen.size_bytes < _STREAM_FROM_BYTES:
+        if rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows) < _STREAM_FROM_BYTES:
             await self._store.put(key, [first, *[part async for part in parts]])
         else:
             await self._store.put_stream(key, _chain(first, parts))

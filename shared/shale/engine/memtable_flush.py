@@ -3,21 +3,23 @@
 Source: docs/protocol.md 4.8, 4.10.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
 
 from shale.engine.frozen_table import FrozenTable, UploadState
-from shale.engine.l0_plan import retirable, stall_reason, with_flushed, with_wal_frontier
+from shale.engine.l0_plan import gate_reason, retirable, with_flushed, with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.signal import Signal
+from shale.engine.table_upload import TableUploads
 from shale.engine.writer_parts import WriterParts
 from shale.errors import ShaleError, UnavailableError
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale.types import Ulid
+from shale.types import Tree, Ulid
 
 log = get_logger("memtable")
 
@@ -50,21 +52,21 @@ class MemtableFlusher:
         self._options = parts.options
         self._env = parts.env
         self._instruments = parts.instruments
-        self._uploader = uploader
-        self._sst_key = sst_key
+        self._uploads = TableUploads(
+            parts, uploader, sst_key=sst_key, min_seq=self._oldest_needed, on_trouble=self._progress.changed.notify
+        )
         self._last_flushed_wal_id = last_flushed_wal_id
         self._want_durable = want_durable
         self._signal = Signal()
         self._last_allocated_ms = 0
         self._stall: str | None = None
         self._gates_open = False
-        self._failing = 0
         self.closing = False
 
     @property
     def is_stuck(self) -> bool:
         """Whether waiting may be in vain: uploads fail, or L0 is full and nothing is on its way."""
-        if self._failing:
+        if self._uploads.failing:
             return True
         under_way = any(frozen.state is not UploadState.WAITING for frozen in self._acceptor.frozen)
         return self._stall is not None and not under_way
@@ -144,33 +146,37 @@ class MemtableFlusher:
     def _dispatch(self, uploads: TaskGroup) -> None:
         """Start as many uploads as gates and parallelism allow, strictly in order."""
         running = 0
-        reserved = 0
+        trees: dict[bytes, Tree] = {}
+        reserved: Counter[bytes] = Counter()
         for frozen in self._acceptor.frozen:
             if frozen.state is not UploadState.WAITING:
                 running += frozen.state is UploadState.UPLOADING
-                reserved += 1
+                reserved.update(frozen.segments)
                 continue
-            if not frozen.sorted or running >= self._options.l0_flush_parallelism or self._is_stalled(reserved):
+            if not frozen.sorted or running >= self._options.l0_flush_parallelism:
+                return
+            trees = trees or dict(self._manifest.current.trees())
+            if self._is_stalled(trees, reserved, frozen):
                 return
             frozen.state = UploadState.UPLOADING
             running += 1
-            reserved += 1
-            uploads.start_soon(self._upload, frozen, self._allocate())
+            reserved.update(frozen.segments)
+            uploads.start_soon(self._upload, frozen, [self._allocate() for _ in frozen.segments])
         self._stall = None
 
-    def _is_stalled(self, reserved: int) -> bool:
-        reason = stall_reason(
-            self._manifest.current.tree,
+    def _is_stalled(self, trees: Mapping[bytes, Tree], reserved: Mapping[bytes, int], frozen: FrozenTable) -> bool:
+        reason = gate_reason(
+            trees,
             reserved,
+            frozen.segments,
             l0_max_ssts=self._options.l0_max_ssts,
             l0_max_ssts_per_key=self._options.l0_max_ssts_per_key,
         )
         if reason is not None and self._stall is None:
             self._instruments.stalled(reason)
             limit = self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key
-            log.warning(
-                Event.MEMTABLE_FLUSH_STALLED, l0_ssts=len(self._manifest.current.tree.l0), limit=limit, type=reason
-            )
+            fullest = max(len(trees[prefix].l0) if prefix in trees else 0 for prefix in frozen.segments)
+            log.warning(Event.MEMTABLE_FLUSH_STALLED, l0_ssts=fullest, limit=limit, type=reason)
         if reason != self._stall:
             self._stall = reason
             self._progress.changed.notify()
@@ -183,29 +189,10 @@ class MemtableFlusher:
         self._last_allocated_ms = sst_id.ms
         return sst_id
 
-    async def _upload(self, frozen: FrozenTable, sst_id: Ulid) -> None:
-        key = self._sst_key(sst_id)
-        failing = False
-        while True:
-            try:
-                frozen.sst = await self._uploader.upload(frozen, sst_id, key, min_seq=self._oldest_needed())
-                break
-            except UnavailableError as error:
-                log.info(Event.STORE_REQUEST_RETRIED, op="put", error=str(error))
-                if not failing:
-                    failing = True
-                    self._failing += 1
-                    self._progress.changed.notify()
-                await anyio.sleep(self._options.manifest_poll_interval_s)
-        self._failing -= failing
+    async def _upload(self, frozen: FrozenTable, sst_ids: list[Ulid]) -> None:
+        await self._uploads.upload(frozen, sst_ids)
         frozen.state = UploadState.UPLOADED
         self._instruments.l0_uploaded()
-        log.debug(
-            Event.MEMTABLE_FLUSH_OK,
-            sst_id=str(sst_id) if frozen.sst is not None else None,
-            last_seq=frozen.last_seq,
-            bytes=frozen.size_bytes,
-        )
         self.look()
 
     async def _retire(self) -> bool:
@@ -265,4 +252,4 @@ class MemtableFlusher:
 
 
 def _sst_bytes(frozen: FrozenTable) -> int:
-    return 0 if frozen.sst is None else frozen.sst.info.index_offset + frozen.sst.info.index_len
+    return sum(sst.info.index_offset + sst.info.index_len for _, sst in frozen.ssts)

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from shale.engine.replay import check_wal
+from shale.engine.segments import require_extractor
 from shale.engine.writer_manifest import WriterManifest
 from shale.env import Env
 from shale.errors import (
     CorruptionError,
     InvalidDbState,
     ObjectVersionExists,
-    SegmentExtractorMismatch,
 )
+from shale.format.bloom import PrefixExtractor
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
@@ -46,22 +47,25 @@ async def claim_database(
     metrics: Metrics,
     create_if_missing: bool = True,
     separate_wal: bool = False,
+    extractor: PrefixExtractor | None = None,
     admit: Admission | None = None,
 ) -> Claim:
     """Take over the database at ``root``, creating it if there is none.
 
     Args:
+        extractor: of the database's segments; a new database keeps its name.
         admit: may refuse; a writer that claims after it was asked is not fenced either.
 
     Raises:
         InvalidDbState: half built, destroyed, absent with ``create_if_missing`` off, or without WAL files that the
             manifest knows of.
-        SegmentExtractorMismatch: the database is segmented.
+        SegmentExtractorMismatch, SegmentPrefixNotRecognized: another extractor made the database's segments.
         FencedError: a newer writer came in between.
         CorruptionError: the manifest or a WAL file is damaged; nothing was written.
     """
-    stored = await _load(store, root, manifests, env, create_if_missing=create_if_missing)
-    _check(stored.value, root, separate_wal=separate_wal)
+    new = Manifest(segment_extractor_name=None if extractor is None else extractor.name)
+    stored = await _load(store, root, manifests, env, new if create_if_missing else None)
+    _check(stored.value, root, extractor, separate_wal=separate_wal)
     last_id = await _checked_wal_end(stored, manifests, wal, env)
     only_after = None
     if admit is not None:
@@ -74,16 +78,16 @@ async def claim_database(
 
 
 async def _load(
-    store: ObjectStore, root: str, manifests: ManifestStore, env: Env, *, create_if_missing: bool
+    store: ObjectStore, root: str, manifests: ManifestStore, env: Env, new: Manifest | None
 ) -> StoredManifest:
     await require_not_destroyed(store, root)
     latest = await manifests.try_read_latest()
     if latest is not None:
         return Stored(manifests, latest, env)
-    if not create_if_missing:
+    if new is None:
         raise InvalidDbState(f"there is no database at {root or '/'} in {store.url}")
     try:
-        return await manifests.create_new(Manifest())
+        return await manifests.create_new(new)
     except ObjectVersionExists:
         # Another process created it in this moment; both open the same one, and the epoch decides.
         return await manifests.load()
@@ -113,12 +117,8 @@ async def _checked_wal_end(stored: StoredManifest, manifests: ManifestStore, wal
             return last_id
 
 
-def _check(manifest: Manifest, root: str, *, separate_wal: bool) -> None:
+def _check(manifest: Manifest, root: str, extractor: PrefixExtractor | None, *, separate_wal: bool) -> None:
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
-    if manifest.segment_extractor_name is not None or manifest.segments:
-        raise SegmentExtractorMismatch(
-            f"the database at {root or '/'} is segmented by {manifest.segment_extractor_name!r}, "
-            "and this writer has no segment extractor"
-        )
+    require_extractor(manifest, extractor, root)
     require_wal_place(manifest, root, is_named=separate_wal)

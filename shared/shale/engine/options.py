@@ -7,6 +7,7 @@ from typing import Any, Self, TypeAlias
 
 from shale.engine.settings_values import Duration, parse_duration_ms, parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
+from shale.format.bloom import PrefixExtractor
 from shale.types import Compression
 
 MIB = 1 << 20
@@ -32,6 +33,7 @@ class DbOptions:
     arrives while it is in flight shares the next one); ``None`` means explicit flushes only.
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all
     its databases (``shale.configure``).
+    ``segment_extractor``: gives every key the prefix whose tree it goes to; a database keeps the one it was made with.
     """
 
     flush_interval_s: float | None = 0.1
@@ -53,7 +55,7 @@ class DbOptions:
     min_filter_keys: int = 1000
     filter_policies: tuple[Any, ...] | None = None
     merge_operator: MergeOperator | None = None
-    segment_extractor: Any | None = None
+    segment_extractor: PrefixExtractor | None = None
     default_ttl_ms: int | None = None
     max_key_bytes: int = 65_535
     block_cache_bytes: int | None = None

@@ -23,8 +23,8 @@ class SortedPart:
     def versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
         """All versions of a key up to ``max_seq``, newest first."""
         found: list[Entry] = []
-        index = bisect_left(range(self._count), key, key=self._key)
-        while index < self._count and self._key(index) == key:
+        index = self.place_of(key)
+        while index < self._count and self.key_at(index) == key:
             entry = entry_at(self.rows, index)
             if max_seq is None or entry.seq <= max_seq:
                 found.append(entry)
@@ -35,21 +35,25 @@ class SortedPart:
         """The rows whose keys lie in the range, sharing the buffers."""
         if key_range is None:
             return self.rows
-        places = range(self._count)
         first, end = key_range.first_key, key_range.end_key
-        start = 0 if first is None else bisect_left(places, first, key=self._key)
-        stop = self._count if end is None else bisect_left(places, end, key=self._key)
+        start = 0 if first is None else self.place_of(first)
+        stop = self._count if end is None else self.place_of(end)
         return self.rows.slice(start, max(start, stop))
 
     def first_key(self) -> bytes:
         """The smallest key; there must be rows."""
-        return self._key(0)
+        return self.key_at(0)
 
     def last_key(self) -> bytes:
         """The greatest key; there must be rows."""
-        return self._key(self._count - 1)
+        return self.key_at(self._count - 1)
 
-    def _key(self, index: int) -> bytes:
+    def place_of(self, key: bytes) -> int:
+        """How many rows have smaller keys."""
+        return bisect_left(range(self._count), key, key=self.key_at)
+
+    def key_at(self, index: int) -> bytes:
+        """The key of one row."""
         bounds = self._bounds
         return bytes(self._arena[bounds[index] : bounds[index + 1]])
 

@@ -1,6 +1,6 @@
 """The parts of a writer, wired together and run: what ``Db`` is a front of."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
 from shale.engine.read_point import ReadPoint, names_sst
 from shale.engine.read_view import ReadView
+from shale.engine.segments import SegmentRouter
 from shale.engine.task_host import TaskHost
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
@@ -295,6 +296,8 @@ class Writer:
         acceptor = self.acceptor
         acceptor.check = self.pressure.check
         acceptor.room = self.pressure.relieved
+        if self.options.segment_extractor is not None:
+            acceptor.route = SegmentRouter(self.options.segment_extractor, self._older_segments)
         acceptor.on_tables = self.publish
         acceptor.on_freeze = self._table_frozen
         if self.wal is not None:
@@ -319,6 +322,11 @@ class Writer:
                 "slatedb_wal_last_id": self.last_flushed_wal_id,
             },
         )
+
+    def _older_segments(self) -> Iterator[Sequence[bytes]]:
+        for frozen in self.acceptor.frozen:
+            yield frozen.segments
+        yield [segment.prefix for segment in self.manifest.current.segments]
 
     def _table_frozen(self) -> None:
         self.instruments.table_frozen()

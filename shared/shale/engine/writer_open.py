@@ -31,7 +31,8 @@ async def open_writer(
         admit: may refuse before anything is written; see ``claim_database``.
 
     Raises:
-        InvalidDbState, SegmentExtractorMismatch: this database cannot be opened for writing.
+        InvalidDbState: this database cannot be opened for writing.
+        SegmentExtractorMismatch, SegmentPrefixNotRecognized: another extractor made its segments.
         FencedError: a newer writer came in between.
         WalTruncated: rows that must be replayed are gone.
     """
@@ -52,6 +53,7 @@ async def open_writer(
         metrics=metrics,
         create_if_missing=options.create_if_missing,
         separate_wal=wal_store is not None,
+        extractor=options.segment_extractor,
         admit=admit,
     )
     writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)

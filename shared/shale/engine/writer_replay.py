@@ -7,6 +7,7 @@ from functools import partial
 
 from shale.engine.memtable import Memtable
 from shale.engine.replay import ReplayedTable, replay_wal
+from shale.engine.sorted_part import SortedPart
 from shale.engine.writer_parts import WriterParts
 from shale.errors import WalTruncated
 from shale.protocol.wal_store import WalStore
@@ -67,7 +68,14 @@ async def _install(parts: WriterParts, replayed: ReplayedTable) -> None:
         acceptor.consumed(replayed.consumed_wal_id)
         return
     table = await parts.env.cpu.run(partial(Memtable.from_rows, replayed.rows, writable=True))
+    segments = [] if acceptor.route is None else acceptor.route.segments_in(SortedPart(table.rows()))
     parts.progress.check()
     # Before the table is handed on: its rows come from the WAL, so they are durable.
     parts.progress.durable_through(replayed.last_seq)
-    acceptor.install(table, replayed.last_seq, replayed.last_tick, consumed_wal_id=replayed.consumed_wal_id)
+    acceptor.install(
+        table,
+        replayed.last_seq,
+        replayed.last_tick,
+        consumed_wal_id=replayed.consumed_wal_id,
+        segments=segments,
+    )

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from shale.engine.frozen_table import FrozenTable, UploadState
-from shale.engine.l0_plan import deepest_overlap, retirable, stall_reason, with_flushed
+from shale.engine.l0_plan import deepest_overlap, gate_reason, retirable, stall_reason, with_flushed
 from shale.engine.memtable import Memtable
 from shale.errors import InvalidClockTick, ProtocolPanic
 from shale.format.sequence_tracker import SequenceTracker
-from shale.types import Manifest, Seq, Sst, SstInfo, SstView, Tree, Ulid, WalId
+from shale.types import Manifest, Segment, Seq, Sst, SstInfo, SstView, Tree, Ulid, WalId
 
 
 def sst(number: int, first: bytes = b"a", last: bytes | None = b"z") -> Sst:
@@ -31,7 +31,7 @@ def frozen(
         replay_after_wal_id=last_seq // 2,
         size_bytes=100,
         state=state,
-        sst=sst(last_seq),
+        ssts=((b"", sst(last_seq)),),
     )
     for name, value in changes.items():
         setattr(table, name, value)
@@ -68,6 +68,24 @@ def test_gates(count: int, reserved: int, overlapping: bool, reason: str | None)
     assert stall_reason(Tree(l0=views), reserved, l0_max_ssts=8, l0_max_ssts_per_key=per_key) == reason
 
 
+@pytest.mark.parametrize(
+    ("segments", "reserved", "reason"),
+    [
+        pytest.param((b"a",), {}, "num_ssts", id="its tree is full"),
+        pytest.param((b"b",), {}, None, id="another tree is full"),
+        pytest.param((b"b", b"c"), {b"c": 1}, None, id="room for one more"),
+        pytest.param((b"b", b"c"), {b"c": 2}, "num_ssts", id="a new tree fills up with flushes on their way"),
+        pytest.param((b"a", b"b"), {b"b": 1}, "num_ssts", id="one full tree is enough"),
+    ],
+)
+def test_every_tree_that_a_table_touches_needs_room(
+    segments: tuple[bytes, ...], reserved: dict[bytes, int], reason: str | None
+) -> None:
+    trees = {b"": Tree(), b"a": Tree(l0=(view(2), view(1))), b"b": Tree(l0=(view(3),))}
+    assert gate_reason(trees, reserved, segments, l0_max_ssts=2, l0_max_ssts_per_key=9) == reason
+    assert gate_reason(trees, reserved, segments, l0_max_ssts=99, l0_max_ssts_per_key=99) is None
+
+
 def test_only_a_prefix_that_is_uploaded_and_durable_retires() -> None:
     tables = [frozen(2), frozen(4), frozen(6, state=UploadState.UPLOADING), frozen(8)]
     assert retirable(tables, 8, wal_enabled=True) == tables[:2]
@@ -77,7 +95,7 @@ def test_only_a_prefix_that_is_uploaded_and_durable_retires() -> None:
 
 def test_fields_after_a_flush() -> None:
     base = Manifest(tree=Tree(l0=(view(1),)), last_l0_seq=Seq(1), next_wal_sst_id=WalId(2))
-    tables = [frozen(4, tracked=((3, 100),)), frozen(6, sst=None), frozen(8, tracked=((7, 130), (8, 160)))]
+    tables = [frozen(4, tracked=((3, 100),)), frozen(6, ssts=()), frozen(8, tracked=((7, 130), (8, 160)))]
     flushed = with_flushed(base, tables, last_flushed_wal_id=9)
     assert [v.id.ms for v in flushed.tree.l0] == [8, 4, 1]
     assert (flushed.replay_after_wal_id, flushed.next_wal_sst_id) == (4, 10)
@@ -88,6 +106,20 @@ def test_fields_after_a_flush() -> None:
 def test_compactors_hear_of_the_oldest_reader() -> None:
     flushed = with_flushed(Manifest(), [frozen(4), frozen(8)], last_flushed_wal_id=9, oldest_read_seq=3)
     assert (flushed.last_l0_seq, flushed.recent_snapshot_min_seq) == (8, 3)
+
+
+def test_all_segments_of_a_flush_are_in_one_version() -> None:
+    old = Segment(prefix=b"b", tree=Tree(l0=(view(1),)))
+    base = Manifest(segments=(old,), segment_extractor_name="p", last_l0_seq=Seq(1))
+    tables = [frozen(4, ssts=((b"b", sst(4)), (b"c", sst(5)))), frozen(6, ssts=((b"a", sst(6)), (b"b", sst(7))))]
+    flushed = with_flushed(base, tables, last_flushed_wal_id=9)
+    assert flushed.tree.is_empty
+    assert [(segment.prefix, [v.id.ms for v in segment.tree.l0]) for segment in flushed.segments] == [
+        (b"a", [6]),
+        (b"b", [7, 4, 1]),
+        (b"c", [5]),
+    ]
+    assert flushed.segment_extractor_name == "p"
 
 
 def test_impossible_flushes_are_refused() -> None:
