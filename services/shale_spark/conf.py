@@ -11,11 +11,16 @@ ENVIRONMENT = "environment"
 LOCAL = "local[*]"
 _CONFIGURED_BY = ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
 _ALWAYS = {
-    "spark.python.worker.reuse": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
+_OF_A_CLUSTER = {
+    "spark.python.worker.reuse": "true",
+    # Spark's own page listens on every address; who wants it says so, and where.
+    "spark.ui.enabled": "false",
+}
+"""Of no use over Connect, where the server has started it."""
 LOOPBACK = "127.0.0.1"
 _AT_HOME = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
 
@@ -45,8 +50,7 @@ def properties(settings: SparkSettings, more: Mapping[str, str] | None = None) -
     """The properties of a session; what the settings and then the caller say wins."""
     chosen = dict(_ALWAYS)
     if not settings.is_remote:
-        # Spark's own page listens on every address; who wants it says so, and where.
-        chosen["spark.ui.enabled"] = "false"
+        chosen |= _OF_A_CLUSTER
     if settings.is_local:
         chosen |= _AT_HOME
     elif settings.archive is not None:

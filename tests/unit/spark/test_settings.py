@@ -85,6 +85,11 @@ def test_a_local_session_listens_on_the_loopback_address_only() -> None:
     assert "spark.driver.host" not in properties(SparkSettings(master="spark://10.0.0.1:7077"))
 
 
+def test_over_connect_nothing_is_said_that_only_the_server_can_choose() -> None:
+    """Spark warns of every such property, once for each session."""
+    assert all(name.startswith("spark.sql.") for name in properties(SparkSettings(master="sc://host:15002")))
+
+
 def test_what_is_said_wins() -> None:
     settings = SparkSettings(conf=(("spark.ui.enabled", "true"), ("spark.sql.session.timeZone", "CET")))
     chosen = properties(settings, {"spark.sql.session.timeZone": "PST"})
