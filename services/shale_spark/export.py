@@ -1,6 +1,5 @@
 """A database, or a part of it, as files or as a table that other tools read."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from shale.engine.where import Where
 from shale.errors import InvalidRequestError, ShaleError
 from shale.types import EVERYTHING, KeyRange
 from shale_spark.codecs import OnBad
-from shale_spark.failures import translated
+from shale_spark.formats import explained, names_nothing
 from shale_spark.source.frame import snapshot
 from shale_spark.source.options import ReadOptions
 
@@ -24,21 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MODES = ("error", "overwrite", "append")
-_JARS = {
-    "delta": (
-        "io.delta:delta-spark_2.13",
-        "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    ),
-    "iceberg": (
-        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13",
-        "spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.<name>=org.apache.iceberg.spark.SparkCatalog",
-    ),
-}
-"""Formats that Spark does not bring: the package, and the properties that it needs."""
 _TEXT = ("csv", "json", "text", "xml")
-_CONDITION = re.compile(r"\[([A-Z][A-Z_]+)[].]")
 
 
 class ExportIncomplete(ShaleError):
@@ -94,6 +79,7 @@ def export(
     """
     if mode not in MODES:
         raise InvalidRequestError(f"mode {mode!r} is none of {', '.join(MODES)}")
+    _check_target(format, target)
     read = ReadOptions(
         where=where,
         checkpoint=checkpoint,
@@ -114,7 +100,7 @@ def export(
             rows = int(observation.get["rows"])
             found = _count(spark, target, format, options or {}) - before
     except (PySparkException, Py4JError) as error:
-        raise _explained(error, format, target) from error
+        raise explained(error, format, target, spark.version) from error
     if found != rows:
         raise ExportIncomplete(f"{target}: {rows} rows were read from the database, and {found} arrived")
     return ExportResult(rows=rows, target=target, format=format)
@@ -126,8 +112,14 @@ def _check_columns(frame: "DataFrame", partition_by: Sequence[str]) -> None:
         raise InvalidRequestError(f"partition_by: there is no column {unknown[0]!r}, but {', '.join(frame.columns)}")
 
 
-def _is_table(format_: str, target: str) -> bool:
-    return format_ == "iceberg" and "/" not in target
+def _check_target(format_: str, target: str) -> None:
+    if _is_table(format_) and "/" in target:
+        raise InvalidRequestError(f"{target}: format {format_} writes a table, by its name: catalog.database.table")
+
+
+def _is_table(format_: str) -> bool:
+    """Whether a target is a name in a catalog."""
+    return format_ == "iceberg"
 
 
 def _write(
@@ -139,7 +131,7 @@ def _write(
     mode: str,
     options: Mapping[str, str],
 ) -> None:
-    if not _is_table(format_, target):
+    if not _is_table(format_):
         # A session may have it that folders which get no rows stay; here overwriting means all of the target.
         writer = frame.write.format(format_).mode(mode).options(**{"partitionOverwriteMode": "static", **options})
         (writer.partitionBy(*partition_by) if partition_by else writer).save(target)
@@ -149,7 +141,7 @@ def _write(
         first, *more = (sql.col(name) for name in partition_by)
         table = table.partitionedBy(first, *more)
     match mode:
-        case "append":
+        case "append" if frame.sparkSession.catalog.tableExists(target):
             table.append()
         case "overwrite":
             table.createOrReplace()
@@ -164,30 +156,8 @@ def _count(spark: "SparkSession", target: str, format_: str, written_with: Mappi
     try:
         # Without the option a line of a CSV file is a row, also where a value has line breaks.
         reader = spark.read.format(format_).options(**{"multiLine": str(format_ == "csv").lower(), **options})
-        return (spark.table(target) if _is_table(format_, target) else reader.load(target)).count()
+        return (spark.table(target) if _is_table(format_) else reader.load(target)).count()
     except PySparkException as error:
-        if _condition(error) in ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+        if names_nothing(error):
             return 0
         raise
-
-
-def _condition(error: Exception) -> str | None:
-    """What Spark calls the problem; errors that PySpark does not know by class have it in their text only."""
-    found = _CONDITION.search(str(error))
-    return found[1] if found is not None else None
-
-
-def _explained(error: Exception, format_: str, target: str) -> ShaleError:
-    match _condition(error):
-        case "DATA_SOURCE_NOT_FOUND" if format_ in _JARS:
-            package, *properties = _JARS[format_]
-            needed = " ".join(f"--conf {each}" for each in properties)
-            return InvalidRequestError(
-                f"format {format_} needs the package {package} in the version for this Spark: "
-                f"--conf spark.jars.packages={package}:<version> {needed}"
-            )
-        case "DATA_SOURCE_NOT_FOUND":
-            return InvalidRequestError(f"this Spark does not know the format {format_!r}")
-        case "PATH_ALREADY_EXISTS" | "TABLE_OR_VIEW_ALREADY_EXISTS":
-            return InvalidRequestError(f"{target}: something is there already: choose mode overwrite or append")
-    return translated(error)

@@ -84,8 +84,10 @@ def test_nothing_is_exported_as_nothing(spark: SparkSession, where: Where, tmp_p
 def test_what_cannot_be_exported_is_said(spark: SparkSession, where: Where, tmp_path: Path) -> None:
     """Errors are ours, and name what is missing."""
     target = str(tmp_path / "out")
-    with pytest.raises(InvalidRequestError, match=r"delta needs the package io.delta:delta-spark_2.13"):
+    with pytest.raises(InvalidRequestError, match=r"delta needs the package io.delta:delta-spark_4\.\d_2.13"):
         export(spark, where, target, format="delta")
+    with pytest.raises(InvalidRequestError, match="iceberg writes a table, by its name"):
+        export(spark, where, target, format="iceberg")
     with pytest.raises(InvalidRequestError, match="no column 'colour'"):
         export(spark, where, target, partition_by=["colour"])
     with pytest.raises(LatestRecordMissing, match="/nowhere: no manifest"):
