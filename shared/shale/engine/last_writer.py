@@ -1,8 +1,11 @@
 """Whether the last writer of a database is known to have closed it: what asks before it fences anybody.
 
 A writer leaves no sign of life while it has nothing to write, so silence proves nothing.  A clean close does: its last
-act is a version in which nothing changes but where the WAL ends (docs/protocol.md 4.11), and nobody else writes such
-a version.  Until a later writer claims, others only add checkpoints and runs.
+act is a version in which nothing changes but where the WAL ends (docs/protocol.md 4.11).  Until a later writer
+claims, others only add checkpoints and runs.
+
+Nobody else writes such a version on purpose, and ours never do after a lost answer (``Stored.apply``).  SlateDB's
+repeat what has landed unless the store kept the put's id with it.  So where it did not, nothing is believed.
 """
 
 from collections.abc import AsyncIterator
@@ -32,8 +35,13 @@ async def require_closed_writer(stored: StoredManifest, last_wal_id: WalId) -> N
             f"writer epoch {newest.writer_epoch} has not closed the database: the manifest does not know "
             f"WAL file {last_wal_id}; {_CURE}"
         )
-    async for older, newer in _steps(stored):
+    async for version, older, newer in _steps(stored):
         if is_close(older, newer):
+            if await stored.store.can_be_repeated(version):
+                raise InvalidDbState(
+                    f"whether writer epoch {newest.writer_epoch} has closed the database cannot be known: the store "
+                    f"keeps no metadata, so version {version} may only repeat the one before it; {_CURE}"
+                )
             return
         if not _is_by_others(older, newer):
             raise InvalidDbState(f"writer epoch {newest.writer_epoch} has not closed the database; {_CURE}")
@@ -65,12 +73,12 @@ def _is_by_others(older: Manifest, newer: Manifest) -> bool:
     return of_writer(older) == of_writer(newer)
 
 
-async def _steps(stored: StoredManifest) -> AsyncIterator[tuple[Manifest, Manifest]]:
-    """Versions with the ones before them, newest first, as far as they still exist."""
+async def _steps(stored: StoredManifest) -> AsyncIterator[tuple[int, Manifest, Manifest]]:
+    """Ids of versions, the ones before them, and they themselves, newest first, as far as they still exist."""
     newer = stored.value
-    for version in range(stored.id - 1, 0, -1):
-        older = await stored.store.read(version)
+    for version in range(stored.id, 1, -1):
+        older = await stored.store.read(version - 1)
         if older is None:
             return
-        yield older, newer
+        yield version, older, newer
         newer = older

@@ -141,7 +141,7 @@ class MemtableFlusher:
     async def write_final(self) -> None:
         """Persist the end of the WAL, as the last thing before a clean close."""
         wal_id = self._last_flushed_wal_id()
-        await self._manifest.commit(lambda manifest: with_wal_frontier(manifest, wal_id))
+        await self._manifest.commit(lambda manifest: with_wal_frontier(manifest, wal_id), is_final=True)
 
     def _dispatch(self, uploads: TaskGroup) -> None:
         """Start as many uploads as gates and parallelism allow, strictly in order."""

@@ -61,8 +61,12 @@ class WriterManifest:
         edit: Edit = _unchanged,
         after: Callable[[], None] | None = None,
         pause: Callable[[UnavailableError], Awaitable[None]] | None = None,
+        is_final: bool = False,
     ) -> Manifest:
         """Write a new version.
+
+        No version but the last one of a writer may leave everything as it was: that is how others know that it has
+        closed.  So an attempt of ours that is found in the newest version is not repeated.
 
         Args:
             local: changes fields that only the writer owns.
@@ -70,6 +74,7 @@ class WriterManifest:
             after: called once the version is committed and before anybody hears of it.
             pause: waits between attempts while the store does not answer; without it such an error is raised.  An
                 attempt may have landed, so nothing else is read or written before its outcome is known.
+            is_final: written in any case; no other commit follows.
 
         Raises:
             FencedError: a newer writer has claimed; nothing was written.
@@ -77,12 +82,13 @@ class WriterManifest:
         async with self._turn:
             wanted = local(self.current)
 
-            def change(remote: Versioned[Manifest]) -> Manifest:
-                return edit(rebase_writer(wanted, remote.value), remote.id + 1)
+            def change(remote: Versioned[Manifest]) -> Manifest | None:
+                value = edit(rebase_writer(wanted, remote.value), remote.id + 1)
+                return value if is_final or value != remote.value else None
 
             while True:
                 try:
-                    committed = await self._fenceable.apply(change)
+                    committed = await self._fenceable.apply(change, repeats=is_final)
                     break
                 except UnavailableError as error:
                     if pause is None:

@@ -19,12 +19,13 @@ from shale.protocol.instruments import SequencedInstruments
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.versioned import Namespace, T, VersionMeta
 from shale.store.gather import gather
-from shale.store.port import CREATE, Buffer, ObjectStore
+from shale.store.port import CREATE, PUT_ID, Buffer, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 
 MAX_PROBES = 4
+_NEAR = ("file:", "memory:")
 log = get_logger("sequenced")
 
 
@@ -79,6 +80,17 @@ class SequencedFiles(Generic[T]):
                 continue
             versions.append(VersionMeta(file_id, meta.last_modified_ms, meta.size))
         return sorted(versions, key=lambda version: version.id)
+
+    async def can_be_repeated(self, file_id: int) -> bool:
+        """Whether this file may repeat the one before it, because its writer could not know that its put had landed.
+
+        Answers of a directory or of this process's memory are not lost.  Elsewhere it takes the id of the put, kept
+        with the object, to recognise one's own; SlateDB stamps its files as we do.
+        """
+        if self._store.url.startswith(_NEAR):
+            return False
+        meta = await self._store.head(self._namespace.key(file_id))
+        return meta is None or PUT_ID not in (meta.attributes or {})
 
     async def read(self, file_id: int) -> Buffer | None:
         """The bytes of one file; ``None`` if it is not there."""

@@ -103,8 +103,14 @@ class Stored(Generic[T]):
         self._adopt_checked(committed)
         return committed
 
-    async def apply(self, change: Change[T]) -> Versioned[T]:
+    async def apply(self, change: Change[T], *, repeats: bool = False) -> Versioned[T]:
         """Commit ``change`` on top of the newest version, however often others commit first.
+
+        After a conflict a value that equals the newest one is not written: where no answer tells us apart from others,
+        it was our own write that came in our way, and a version that changes nothing means that a writer has closed.
+
+        Args:
+            repeats: write it all the same.
 
         Raises:
             FencedError: from a refresh that met a newer epoch; never retried.
@@ -114,7 +120,7 @@ class Stored(Generic[T]):
         while True:
             base = self.prepare_dirty()
             wanted = change(base)
-            if wanted is None:
+            if wanted is None or (conflicts and not repeats and wanted == base.value):
                 if base.id <= self._checked_id:
                     return base
                 await self.refresh()

@@ -51,6 +51,10 @@ class VersionedStore(Generic[T]):
         """Every version, ascending by id, zombies behind the boundary included."""
         return await self._files.list_versions()
 
+    async def can_be_repeated(self, file_id: int) -> bool:
+        """Whether a version may be there only because the answer to the one before it was lost."""
+        return await self._files.can_be_repeated(file_id)
+
     async def read(self, file_id: int) -> T | None:
         """One version, whatever the boundary says: a checkpoint may keep it alive.  ``None``: not there."""
         data = await self._files.read(file_id)
