@@ -25,7 +25,7 @@ def extensions(app: "typer.Typer", wanted: str | None) -> "Iterator[tuple[str, t
     own = {group.name for group in app.registered_groups} | {command.name for command in app.registered_commands}
     if wanted in own:
         return
-    from shale.service.plugins import COMMANDS, known_names
+    from shale.plugins import COMMANDS, known_names
 
     for name in known_names(COMMANDS):
         if name in own or wanted not in {None, name}:
@@ -41,7 +41,7 @@ def extensions(app: "typer.Typer", wanted: str | None) -> "Iterator[tuple[str, t
 def _imported(name: str) -> "typer.Typer":
     import typer
 
-    from shale.service.plugins import COMMANDS, resolve
+    from shale.plugins import COMMANDS, resolve
 
     found = resolve(COMMANDS, name)
     if not isinstance(found, typer.Typer):

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, cast
 from shale.engine.where import Where
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.service.plugins import EXECUTORS, resolve
+from shale.plugins import EXECUTORS, resolve
 from shale.service.process import Process
 from shale.service.spark_section import SparkSettings
 from shale.service.store_start import store_options

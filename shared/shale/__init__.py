@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shale.engine.configure import configure
     from shale.engine.db import Db
     from shale.engine.db_reader import DbReader
+    from shale.engine.lifetime import NEVER
     from shale.engine.options import DbOptions, FlushType
     from shale.engine.reader_options import ReaderOptions
     from shale.engine.write_handle import WriteHandle
@@ -45,6 +46,7 @@ _HOMES = {
     "FencedError": "shale.errors",
     "FlushType": "shale.engine.options",
     "InvalidRequestError": "shale.errors",
+    "NEVER": "shale.engine.lifetime",
     "NotFoundError": "shale.errors",
     "ReaderOptions": "shale.engine.reader_options",
     "Row": "shale.types",
@@ -56,6 +58,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "NEVER",
     "Admin",
     "ClosedError",
     "CompactionFilter",

@@ -257,6 +257,10 @@ class MergeOperatorFailed(InvalidRequestError):
     """The merge operator raised, or returned something else than bytes."""
 
 
+class IncompatibleMergeTtls(InvalidRequestError):
+    """A batch merges a key and has several lifetimes for it, so no one row could stand for them."""
+
+
 class CompactionFilterFailed(InvalidRequestError):
     """A compaction filter raised, or decided something impossible."""
 

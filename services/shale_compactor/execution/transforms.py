@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from shale.compaction.filters import NamedFilter
 from shale.iter.merge_operator import MergeOperator
-from shale.service.plugins import COMPACTION_FILTERS, MERGE_OPERATORS, resolve
+from shale.merge_operators import operator_called
+from shale.plugins import COMPACTION_FILTERS, resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class TransformNames:
             InvalidRequestError: a name is unknown, or what it stands for cannot be used.
         """
         return Transforms(
-            operator=None if self.merge_operator is None else resolve(MERGE_OPERATORS, self.merge_operator),
+            operator=None if self.merge_operator is None else operator_called(self.merge_operator),
             operator_name=self.merge_operator or "",
             merge_passthrough=self.merge_passthrough,
             filters=tuple(NamedFilter(name, resolve(COMPACTION_FILTERS, name)) for name in self.compaction_filters),

@@ -1,7 +1,7 @@
 """Which codec a name stands for."""
 
 from shale.errors import InvalidRequestError
-from shale.service.plugins import known_names
+from shale.plugins import known_names
 from shale_spark.codecs.codec import ValueCodec
 from shale_spark.codecs.json_codec import JsonCodec
 from shale_spark.codecs.plain import BinaryCodec, TextCodec

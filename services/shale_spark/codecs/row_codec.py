@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shale.errors import InvalidRequestError
 from shale.iter.user_code import RAISED, describe_error, is_value
-from shale.service.plugins import resolve
+from shale.plugins import resolve
 from shale_spark.codecs.codec import Decoded, ValueRefused, no_bad
 
 GROUP = "shale.value_codecs"

@@ -16,9 +16,9 @@ from shale.engine.task_host import first_error
 from shale.engine.where import Stores
 from shale.env import Env
 from shale.errors import CorruptionError, ShaleError
-from shale.iter.merge_operator import MergeOperator, checked_operator
+from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows, rows_from_entries
-from shale.service.plugins import MERGE_OPERATORS, resolve
+from shale.merge_operators import operator_of
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.read_ahead import ReadAhead
@@ -163,4 +163,4 @@ def _read_ahead_bytes(manifest: Manifest) -> int:
 
 
 def _operator(name: str | None) -> MergeOperator | None:
-    return None if name is None else checked_operator(resolve(MERGE_OPERATORS, name), name)
+    return operator_of(name)

@@ -14,18 +14,21 @@ import anyio.lowlevel
 from shale.engine.batch import BytesLike, WriteBatch, checked_key, checked_value
 from shale.engine.clock import DbClock
 from shale.engine.frozen_table import FrozenTable
+from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
-from shale.engine.options import MAX_VALUE_BYTES, DbOptions, ttl_ms
+from shale.engine.options import MAX_VALUE_BYTES, DbOptions
 from shale.engine.segments import ROOT_TREE, SegmentRouter
-from shale.engine.settings_values import Duration
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.write_handle import Durability, WriteHandle
-from shale.errors import InvalidRequestError
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS
+from shale.errors import InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing, ShaleError
+from shale.iter.merge_operator import MergeOperator
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
 
 _YIELD_AFTER_MS = 2
 _TRACK_EVERY_S = 60
 _SLOW = -1
+SEQ_MAX = (1 << 63) - 1
+"""The greatest sequence number that a caller may choose; there is room for more behind it."""
 
 
 class Acceptor:
@@ -38,6 +41,7 @@ class Acceptor:
         options: limits and defaults.
         clock: the database's clock, behind which no commit time falls.
         durability: given to every handle.
+        operator: folds merge operands; without one nothing can be merged.
         table: the active memtable, perhaps with replayed rows.
         last_seq: the newest sequence number in use.
         wal: what the WAL still lacks; ``None`` with the WAL disabled.
@@ -50,6 +54,7 @@ class Acceptor:
         options: DbOptions,
         clock: DbClock,
         durability: Durability,
+        operator: MergeOperator | None,
         *,
         table: Memtable,
         last_seq: int,
@@ -63,6 +68,7 @@ class Acceptor:
         self.frozen: deque[FrozenTable] = deque()
         self.wal = wal
         self.write_ops = 0
+        self.merges = 0
         self.write_batches = 0
         self.deletes = 0
         self.batch_rows = 0
@@ -77,6 +83,9 @@ class Acceptor:
         self._clock = clock
         self._now_ms = clock.now_ms
         self._durability = durability
+        self._operator = operator
+        self._skipped_seq = _SLOW
+        self._seq_before_skip = 0
         self._stamp = stamp
         self._consumed_wal_id = last_freeze_wal_id
         self._last_freeze_wal_id = last_freeze_wal_id
@@ -91,6 +100,14 @@ class Acceptor:
         self._set_attention()
 
     @property
+    def committed_seq(self) -> int:
+        """The newest sequence number that a commit has.
+
+        ``last_seq`` lies above it behind a commit that was refused after it got its number, as in SlateDB.
+        """
+        return self._seq_before_skip if self.last_seq == self._skipped_seq else self.last_seq
+
+    @property
     def memtable_bytes(self) -> int:
         """Estimated bytes of everything that was written since the start."""
         return self._frozen_bytes + self.table.size_bytes
@@ -101,19 +118,23 @@ class Acceptor:
         buffered = self.wal.size_bytes if self.wal is not None else 0
         return self.table.size_bytes + sum(frozen.size_bytes for frozen in self.frozen) + buffered
 
-    async def put(self, key: BytesLike, value: BytesLike, ttl: Duration | None = None) -> WriteHandle:
+    async def put(
+        self, key: BytesLike, value: BytesLike, ttl: Ttl = None, expire_at: Moment | None = None
+    ) -> WriteHandle:
         """Write one value."""
         if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
             key = checked_key(key, self._max_key_bytes)
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = checked_value(value)
-        lifetime_ms = self._default_ttl_ms if ttl is None else ttl_ms(ttl, None)
+        lifetime: Lifetime = self._default_ttl_ms
+        if ttl is not None or expire_at is not None:
+            lifetime = lifetime_of(ttl, expire_at, self._default_ttl_ms)
         now = self._now_ms()
         if now != self._open_ms:
             now = await self._admit()
         # From here to the end nothing waits.
         if self.route is not None:
-            self.route.admit(key)
+            self._route_key(self.route, key)
         self.last_seq = seq = self.last_seq + 1
         table = self.table
         log = table.log
@@ -123,12 +144,12 @@ class Acceptor:
         log.values.append(value)
         log.seqs.append(seq)
         log.create_ts.append(now)
-        if lifetime_ms is None:
+        if lifetime is None:
             log.flags.append(FLAG_CREATE_TS)
         else:
             log.flags.append(FLAG_CREATE_TS | FLAG_EXPIRE_TS)
             log.expire_places.append(place)
-            log.expire_ts.append(now + lifetime_ms)
+            log.expire_ts.append(expire_ts(lifetime, now))
         self.write_ops += 1
         table.size_bytes = size = table.size_bytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
         if size >= self._attention_bytes:
@@ -140,7 +161,7 @@ class Acceptor:
         key = checked_key(key, self._max_key_bytes)
         now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
         if self.route is not None:
-            self.route.admit(key)
+            self._route_key(self.route, key)
         self.last_seq = seq = self.last_seq + 1
         self.table.delete(key, seq, now)
         self.write_ops += 1
@@ -149,31 +170,90 @@ class Acceptor:
             self._attend()
         return WriteHandle(seq, now, self._durability)
 
-    async def write(self, batch: WriteBatch) -> WriteHandle:
+    async def merge(
+        self, key: BytesLike, operand: BytesLike, ttl: Ttl = None, expire_at: Moment | None = None
+    ) -> WriteHandle:
+        """Write one merge operand."""
+        if self._operator is None:
+            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
+        key, operand = checked_key(key, self._max_key_bytes), checked_value(operand)
+        lifetime = lifetime_of(ttl, expire_at, self._default_ttl_ms)
+        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        if self.route is not None:
+            self._route_key(self.route, key)
+        self.last_seq = seq = self.last_seq + 1
+        flags, expires = FLAG_CREATE_TS | FLAG_MERGE, 0
+        if lifetime is not None:
+            flags, expires = flags | FLAG_EXPIRE_TS, expire_ts(lifetime, now)
+        self.table.append(Entry(key, operand, seq, flags, now, expires))
+        self.write_ops += 1
+        self.merges += 1
+        if self.table.size_bytes >= self._attention_bytes:
+            self._attend()
+        return WriteHandle(seq, now, self._durability)
+
+    async def write(
+        self, batch: WriteBatch, seq: int | None = None, guard: Callable[[], None] | None = None
+    ) -> WriteHandle:
         """Write a batch as one commit: one sequence number, one WAL file.
+
+        Args:
+            batch: what to write; looked at when the commit happens.
+            seq: the sequence number; the next one by default.
+            guard: called when nothing stands between it and the commit any more; may refuse by raising.
 
         Raises:
             InvalidRequestError: the batch is empty.
+            InvalidSequenceNumber: the number is not above the last one.
+            MergeOperatorMissing, IncompatibleMergeTtls, MergeOperatorFailed: its merges cannot be folded.
         """
         if not len(batch):
             raise InvalidRequestError("the batch is empty")
-        rows = batch.commit_rows(self._default_ttl_ms)
-        segments = self.route.segments_of(rows.keys) if self.route is not None else ()
         now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
-        if self.route is not None:
-            self.route.admit_all(segments)
-        self.last_seq = seq = self.last_seq + 1
+        # From here to the end nothing waits.
+        seq = self._next_seq(seq)
+        try:
+            if guard is not None:
+                guard()
+            rows = batch.commit_rows(self._default_ttl_ms, self._operator)
+            segments = self.route.segments_of(rows.keys) if self.route is not None else ()
+            if self.route is not None:
+                self.route.admit_all(segments)
+        except ShaleError:
+            self._skip(seq)
+            raise
+        self.last_seq = seq
         table = self.table
-        first, count = len(table.log), len(rows.keys)
-        size = table.log.append_commit(rows, seq, now)
-        table.index.update(zip(rows.keys, range(first, first + count), strict=True))
-        table.size_bytes += size + count * ROW_OVERHEAD_BYTES
+        count = len(rows.keys)
+        size = table.append_commit(rows, seq, now, has_operands=batch.has_merges)
         self.write_ops += count
         self.batch_rows += count
         self.write_batches += 1
-        if table.size_bytes >= self._attention_bytes:
+        if size >= self._attention_bytes:
             self._attend()
         return WriteHandle(seq, now, self._durability)
+
+    def _next_seq(self, wanted: int | None) -> int:
+        if wanted is None:
+            return self.last_seq + 1
+        if type(wanted) is not int or not 0 < wanted <= SEQ_MAX:
+            raise InvalidRequestError(f"seq: {wanted!r} is no number from 1 to {SEQ_MAX}")
+        if wanted <= self.last_seq:
+            raise InvalidSequenceNumber(f"seq {wanted} is not above {self.last_seq}, the last one")
+        return wanted
+
+    def _route_key(self, route: SegmentRouter, key: bytes) -> None:
+        try:
+            route.admit(key)
+        except ShaleError:
+            self._skip(self.last_seq + 1)
+            raise
+
+    def _skip(self, seq: int) -> None:
+        """A commit got a sequence number and was refused: nobody else gets it."""
+        if self._skipped_seq != self.last_seq:
+            self._seq_before_skip = self.last_seq
+        self._skipped_seq = self.last_seq = seq
 
     def freeze(self) -> None:
         """Freeze the active memtable and stamp it with the durable end of the WAL; without rows nothing happens."""

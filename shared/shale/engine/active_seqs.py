@@ -2,7 +2,7 @@
 
 Everything that reads the database as it was at one moment, and may go on reading later (a snapshot, a transaction, a
 scan that has begun), holds the sequence number of that moment.  Flushes keep the versions that the oldest one needs,
-and the manifest tells compactors about it (docs/protocol.md 4.8.3, 4.8.4).
+and the manifest tells compactors about it (docs/protocol.md 4.8).
 """
 
 from itertools import count

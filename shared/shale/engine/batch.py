@@ -1,11 +1,14 @@
 """A set of writes that becomes visible and durable as one (docs/format.md 13)."""
 
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias, cast
 
-from shale.engine.options import MAX_VALUE_BYTES, ttl_ms
-from shale.engine.settings_values import Duration
-from shale.errors import InvalidRequestError
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE
+from shale.engine.lifetime import ExpireAt, Lifetime, Moment, Ttl, lifetime_of
+from shale.engine.options import MAX_VALUE_BYTES
+from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing
+from shale.iter.merge_operator import MergeOperator, fold_versions
+from shale.telemetry.log_output import format_key
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
@@ -48,21 +51,23 @@ def _plain_bytes(data: object, what: str) -> bytes:
 
 
 class WriteBatch:
-    """Puts and deletes in one commit; of several for one key the last counts.
+    """Puts, deletes and merges in one commit; of several for one key the last put or delete counts, and every merge
+    behind it.
 
     Keys and values are checked when they are added, against ``max_key_bytes``; nothing is written before the commit.
     """
 
-    __slots__ = ("_lifetimes", "_max_key_bytes", "_values", "has_deletes")
+    __slots__ = ("_lifetimes", "_max_key_bytes", "_operands", "_values", "has_deletes")
 
     def __init__(self, *, max_key_bytes: int = 65_535) -> None:
         self._max_key_bytes = max_key_bytes
         self._values: dict[bytes, bytes | None] = {}
-        self._lifetimes: dict[bytes, int | None] = {}
+        self._lifetimes: dict[bytes, Lifetime] = {}
+        self._operands: dict[bytes, list[Operand]] = {}
         self.has_deletes = False
 
-    def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> None:
-        """Add a value; ``ttl`` overrides the database's default lifetime.
+    def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+        """Add a value; ``ttl`` or ``expire_at`` override the database's default lifetime.
 
         Raises:
             InvalidRequestError: an impossible key, value or lifetime.
@@ -71,10 +76,12 @@ class WriteBatch:
             key = checked_key(key, self._max_key_bytes)
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = checked_value(value)
-        if ttl is not None:
-            self._lifetimes[key] = ttl_ms(ttl, None)
+        if ttl is not None or expire_at is not None:
+            self._lifetimes[key] = lifetime_of(ttl, expire_at, None)
         elif self._lifetimes:
             self._lifetimes.pop(key, None)
+        if self._operands:
+            self._operands.pop(key, None)
         self._values[key] = value
 
     def delete(self, key: BytesLike) -> None:
@@ -86,47 +93,127 @@ class WriteBatch:
         key = checked_key(key, self._max_key_bytes)
         self._values[key] = None
         self._lifetimes.pop(key, None)
+        self._operands.pop(key, None)
         self.has_deletes = True
+
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+        """Add an operand for the merge operator of the database, behind what the batch has for the key.
+
+        All that one key keeps in a batch must have one lifetime.
+
+        Raises:
+            InvalidRequestError: an impossible key, operand or lifetime.
+        """
+        key, operand = checked_key(key, self._max_key_bytes), checked_value(operand)
+        is_default = ttl is None and expire_at is None
+        added = Operand(operand, lifetime_of(ttl, expire_at, None), is_default)
+        self._operands.setdefault(key, []).append(added)
 
     def clear(self) -> None:
         """Forget everything."""
         self._values.clear()
         self._lifetimes.clear()
+        self._operands.clear()
         self.has_deletes = False
+
+    @property
+    def has_merges(self) -> bool:
+        """Whether it needs a merge operator."""
+        return bool(self._operands)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of keys and values."""
-        return sum(map(len, self._values)) + sum(len(value) for value in self._values.values() if value is not None)
+        size = sum(map(len, self._values)) + sum(len(value) for value in self._values.values() if value is not None)
+        return size + sum(len(key) + len(each.value) for key, of_key in self._operands.items() for each in of_key)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._values) if not self._operands else len(self._values.keys() | self._operands.keys())
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._values
+        return key in self._values or key in self._operands
 
-    def commit_rows(self, default_ttl_ms: int | None) -> "CommitRows":
-        """What a commit appends: one row per key, keys ascending."""
+    def __iter__(self) -> Iterator[bytes]:
+        """The keys, each once."""
+        return iter(self._values if not self._operands else self._values.keys() | self._operands.keys())
+
+    def versions(self, key: bytes) -> list[Entry]:
+        """What the batch holds for a key, newest first, as uncommitted rows: without times and sequence numbers."""
+        found = [Entry(key, each.value, 0, FLAG_MERGE) for each in reversed(self._operands.get(key, ()))]
+        if key in self._values:
+            value = self._values[key]
+            found.append(Entry(key, b"", 0, FLAG_TOMBSTONE) if value is None else Entry(key, value, 0, 0))
+        return found
+
+    def commit_rows(self, default_ttl_ms: int | None, operator: MergeOperator | None = None) -> "CommitRows":
+        """What a commit appends: one row per key, keys ascending.
+
+        Args:
+            default_ttl_ms: of the database.
+            operator: folds what one key has.
+
+        Raises:
+            MergeOperatorMissing: there are merges and no operator.
+            IncompatibleMergeTtls: a merge meets something with another lifetime.
+            MergeOperatorFailed: the operator did.
+        """
+        if self._operands:
+            return self._folded_rows(default_ttl_ms, operator)
         keys = sorted(self._values)
         kept = list(map(self._values.__getitem__, keys))
         flags = bytearray((FLAG_CREATE_TS,)) * len(keys)
         if self.has_deletes:
             flags = bytearray(_DELETED if value is None else FLAG_CREATE_TS for value in kept)
         values = [value or b"" for value in kept] if self.has_deletes else cast("list[bytes]", kept)
-        lifetimes: list[tuple[int, int]] = []
+        lifetimes: list[tuple[int, int | ExpireAt]] = []
         if self._lifetimes or default_ttl_ms is not None:
             for place, (key, value) in enumerate(zip(keys, kept, strict=True)):
-                lifetime_ms = self._lifetimes.get(key, default_ttl_ms)
-                if value is not None and lifetime_ms is not None:
-                    lifetimes.append((place, lifetime_ms))
+                lifetime = self._lifetimes.get(key, default_ttl_ms)
+                if value is not None and lifetime is not None:
+                    lifetimes.append((place, lifetime))
                     flags[place] |= FLAG_EXPIRE_TS
         return CommitRows(keys, values, flags, lifetimes)
 
+    def _folded_rows(self, default_ttl_ms: int | None, operator: MergeOperator | None) -> "CommitRows":
+        if operator is None:
+            raise MergeOperatorMissing("the batch merges: open the database with a merge operator")
+        rows = CommitRows(sorted(self), [], bytearray(), [])
+        for place, key in enumerate(rows.keys):
+            entry, lifetime = self._folded(key, default_ttl_ms, operator)
+            rows.values.append(entry.value)
+            rows.flags.append(entry.flags | FLAG_CREATE_TS)
+            if lifetime is not None:
+                rows.lifetimes.append((place, lifetime))
+                rows.flags[place] |= FLAG_EXPIRE_TS
+        return rows
+
+    def _folded(self, key: bytes, default_ttl_ms: int | None, operator: MergeOperator) -> tuple[Entry, Lifetime]:
+        """The one row of a key and how long it lives."""
+        entries = self.versions(key)
+        lifetimes: list[Lifetime] = [
+            default_ttl_ms if each.has_default_lifetime else each.lifetime
+            for each in reversed(self._operands.get(key, ()))
+        ]
+        if key in self._values:
+            lifetimes.append(None if self._values[key] is None else self._lifetimes.get(key, default_ttl_ms))
+        if any(lifetime != lifetimes[0] for lifetime in lifetimes):
+            raise IncompatibleMergeTtls(f"key {format_key(key)} has several lifetimes in one batch that merges it")
+        folded = entries if len(entries) == 1 else fold_versions(entries, operator, None)
+        return folded[0], lifetimes[0]
+
+
+class Operand(NamedTuple):
+    """One merge of a batch."""
+
+    value: bytes
+    lifetime: Lifetime
+    has_default_lifetime: bool
+
 
 class CommitRows(NamedTuple):
-    """Rows of one commit in columns.  ``lifetimes``: (place, milliseconds) of the rows that have one."""
+    """Rows of one commit in columns.  ``lifetimes``: (place, lifetime) of the rows that have one."""
 
     keys: list[bytes]
     values: list[bytes]
     flags: bytearray
-    lifetimes: list[tuple[int, int]]
+    lifetimes: list[tuple[int, int | ExpireAt]]

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from shale.engine.batch import BytesLike, WriteBatch
+from shale.engine.lifetime import Moment, Ttl
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
@@ -46,7 +47,8 @@ class Db(Reads):
             {
                 "get": lambda: self.gets,
                 "scan": lambda: self.scans,
-                "put": lambda: accept.write_ops - accept.deletes - accept.batch_rows,
+                "put": lambda: accept.write_ops - accept.deletes - accept.merges - accept.batch_rows,
+                "merge": lambda: accept.merges,
                 "delete": lambda: accept.deletes,
                 "write": lambda: accept.write_batches,
                 "flush": lambda: writer.flushes,
@@ -120,8 +122,8 @@ class Db(Reads):
 
     @property
     def last_seq(self) -> int:
-        """The newest sequence number that was given out."""
-        return self._accept.last_seq
+        """The newest sequence number of a commit."""
+        return self._accept.committed_seq
 
     @property
     def durable_seq(self) -> int:
@@ -142,32 +144,56 @@ class Db(Reads):
         """Wait until the writer has failed (for instance: was fenced), or was closed, and return why."""
         return await self._writer.progress.until_failed()
 
-    def put(self, key: BytesLike, value: BytesLike, *, ttl: Duration | None = None) -> Coroutine[Any, Any, WriteHandle]:
+    def put(
+        self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None
+    ) -> Coroutine[Any, Any, WriteHandle]:
         """Write a value; it replaces what the key had.
 
         Args:
             key: 1 to ``max_key_bytes`` bytes.
             value: at most 4 GiB.
-            ttl: lifetime; ``None`` is the database's default, which is for ever unless set.
+            ttl: lifetime; ``None`` is the database's default, which is for ever unless set; ``shale.NEVER`` is for
+                ever.
+            expire_at: the end of its life instead: a ``datetime`` with a time zone, or milliseconds since 1970.
 
         Raises:
             InvalidRequestError: an impossible key, value or lifetime; nothing was written.
             InvalidClockTick: the clock is far behind the database's.
             FencedError, ClosedError: this writer is none any more.
         """
-        return self._accept.put(key, value, ttl)
+        return self._accept.put(key, value, ttl, expire_at)
 
     def delete(self, key: BytesLike) -> Coroutine[Any, Any, WriteHandle]:
         """Remove a key, whether or not it is there; raises like ``put``."""
         return self._accept.delete(key)
 
-    def write(self, batch: WriteBatch) -> Coroutine[Any, Any, WriteHandle]:
+    def merge(
+        self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Add an operand for the merge operator, which sees it when the key is read, flushed or compacted.
+
+        Arguments and errors are those of ``put``.
+
+        Raises:
+            MergeOperatorMissing: the database was opened without an operator.
+        """
+        return self._accept.merge(key, operand, ttl, expire_at)
+
+    def write(self, batch: WriteBatch, *, seq: int | None = None) -> Coroutine[Any, Any, WriteHandle]:
         """Write a batch: all of it becomes visible and durable as one; raises like ``put``.
+
+        Args:
+            batch: what to write.
+            seq: its sequence number, above all others; by default the next one.
 
         Raises:
             InvalidRequestError: it is empty.
+            InvalidSequenceNumber: there is the same or a higher number already; nothing was written.
+            MergeOperatorMissing: it merges, and the database was opened without an operator.
+            IncompatibleMergeTtls: it merges a key with several lifetimes.
+            MergeOperatorFailed: the operator did.
         """
-        return self._accept.write(batch)
+        return self._accept.write(batch, seq)
 
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[WriteBatch]:

@@ -27,6 +27,7 @@ from shale.errors import (
     ShaleError,
     SstMissing,
 )
+from shale.merge_operators import operator_of
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.options import ProtocolOptions
@@ -239,7 +240,7 @@ class DbReader(Reads):
         tasks = await self._host.start(self._on_failure)
         self._read_ahead = ReadAhead(tasks)
         read_options = ReadOptions(
-            merge_operator=options.merge_operator,
+            merge_operator=operator_of(options.merge_operator),
             read_ahead_bytes=options.read_ahead_bytes,
             read_ahead=self._read_ahead,
             hot_path=self._hot_path,

@@ -10,6 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from shale.engine.batch import CommitRows
 from shale.engine.row_log import RowLog
 from shale.engine.row_order import sort_rows
 from shale.engine.sorted_part import SortedPart
@@ -30,13 +31,15 @@ class Memtable:
     Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
     """
 
-    __slots__ = ("_base", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
+    __slots__ = ("_base", "_below", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
 
     def __init__(self) -> None:
         self.log = RowLog()
         self.index: dict[bytes, int] = {}
         self.size_bytes = 0
         self._base: list[SortedPart] = []
+        self._below: dict[int, int] = {}
+        """From the place of an operand to the place of the row of its key before it."""
         self._parts: list[SortedPart] = []
         self._sorted_count = 0
         self._indexed = True
@@ -106,20 +109,59 @@ class Memtable:
         if entry.flags & FLAG_EXPIRE_TS:
             log.expire_places.append(place)
             log.expire_ts.append(entry.expire_ts)
+        if entry.flags & FLAG_MERGE and (before := self.index.get(entry.key)) is not None:
+            self._below[place] = before
         self.index[entry.key] = place
         self.size_bytes += len(entry.key) + len(entry.value) + ROW_OVERHEAD_BYTES
+
+    def append_commit(self, rows: CommitRows, seq: int, create_ts: int, *, has_operands: bool = False) -> int:
+        """Append the rows of one batch and return the size of the table with them."""
+        assert self._indexed, "a frozen table takes no writes"
+        first, count = len(self.log), len(rows.keys)
+        size = self.log.append_commit(rows, seq, create_ts)
+        if has_operands:
+            for place, key in enumerate(rows.keys, first):
+                if (before := self.index.get(key)) is not None:
+                    self._below[place] = before
+        self.index.update(zip(rows.keys, range(first, first + count), strict=True))
+        self.size_bytes += size + count * ROW_OVERHEAD_BYTES
+        return self.size_bytes
 
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""
         place = self.index.get(key)
         if place is not None:
             log = self.log
-            if not log.flags[place] & FLAG_MERGE and (max_seq is None or log.seqs[place] <= max_seq):
-                return (log.entry(place),)
+            if not log.flags[place] & FLAG_MERGE:
+                if max_seq is None or log.seqs[place] <= max_seq:
+                    return (log.entry(place),)
+            elif (chain := self._chain(place, max_seq)) is not None:
+                return chain
         elif not self._base:
             return ()
         found: list[Entry] = []
         for part in reversed(self._all_parts() if place is not None else self._base):
+            found += part.versions(key, max_seq)
+        return found
+
+    def _chain(self, place: int, max_seq: int | None) -> list[Entry] | None:
+        """The versions of a key whose newest row is an operand, without sorting; ``None`` if that does not lead far
+        enough, because what is visible lies below a newer value."""
+        log, found = self.log, list[Entry]()
+        while True:
+            is_operand = log.flags[place] & FLAG_MERGE
+            if max_seq is None or log.seqs[place] <= max_seq:
+                found.append(log.entry(place))
+                if not is_operand:
+                    return found
+            elif not is_operand:
+                return None
+            below = self._below.get(place)
+            if below is None:
+                break
+            place = below
+        key = log.keys[place]
+        for part in self._base:
             found += part.versions(key, max_seq)
         return found
 
@@ -151,7 +193,7 @@ class Memtable:
         assert len(rows) == len(self), "rows were added after the freeze"
         self._base = [SortedPart(rows)] if len(rows) else []
         self._parts, self._sorted_count = [], 0
-        self.log, self.index = RowLog(), {}
+        self.log, self.index, self._below = RowLog(), {}, {}
         self._indexed = False
 
     def _all_parts(self) -> list[SortedPart]:

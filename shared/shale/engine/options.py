@@ -1,20 +1,19 @@
 """The writer's options: plain frozen values, with the defaults of docs/protocol.md, Appendix A."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-from shale.engine.settings_values import Duration, parse_duration_ms, parse_duration_s, parse_size
+from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
 from shale.format.bloom import PrefixExtractor
+from shale.iter.merge_operator import MergeOperator
 from shale.types import Compression
 
 MIB = 1 << 20
 MIN_WAL_FLUSHES_BEFORE_L0 = 4096
 MAX_VALUE_BYTES = (1 << 32) - 1
-
-MergeOperator: TypeAlias = Callable[[bytes, "bytes | None", Sequence[bytes]], bytes]
 
 
 class FlushType(StrEnum):
@@ -34,6 +33,7 @@ class DbOptions:
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all
     its databases (``shale.configure``).
     ``segment_extractor``: gives every key the prefix whose tree it goes to; a database keeps the one it was made with.
+    ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     """
 
     flush_interval_s: float | None = 0.1
@@ -54,7 +54,7 @@ class DbOptions:
     block_size_bytes: int = 4096
     min_filter_keys: int = 1000
     filter_policies: tuple[Any, ...] | None = None
-    merge_operator: MergeOperator | None = None
+    merge_operator: MergeOperator | str | None = None
     segment_extractor: PrefixExtractor | None = None
     default_ttl_ms: int | None = None
     max_key_bytes: int = 65_535
@@ -130,16 +130,11 @@ def _problems(options: DbOptions) -> Sequence[str]:
         (options.manifest_update_timeout_s > 0, "manifest_update_timeout must be greater than 0"),
         (options.wal_stall_limit_s > 0, "wal_stall_limit must be greater than 0"),
         (1 <= options.max_key_bytes <= MAX_VALUE_BYTES, "max_key_bytes must be between 1 and 4294967295"),
+        (
+            options.default_ttl_ms is None or 0 <= options.default_ttl_ms < 1 << 62,
+            "default_ttl must be at least 0 and not longer than time itself",
+        ),
         (options.missing_boundary in ("panic", "zero"), "missing_boundary must be panic or zero"),
         (1 <= options.block_size_bytes <= 65_536, "block_size_bytes must be between 1 and 65536"),
     )
     return [problem for holds, problem in rules if not holds]
-
-
-def ttl_ms(ttl: Duration | None, default: int | None) -> int | None:
-    """The time to live of one write in milliseconds; ``None``: it does not expire.
-
-    Raises:
-        InvalidRequestError: not a duration.
-    """
-    return default if ttl is None else parse_duration_ms(ttl, name="ttl")

@@ -35,6 +35,7 @@ class ReaderOptions:
     ``checkpoint`` pins the reader to it; ``follow_latest`` follows without protection and writes nothing; without
     either the reader manages a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and is renewed.
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all.
+    ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     ``segment_extractor`` is only compared with the name in the manifest: reading routes by the prefixes found there.
     """
 
@@ -45,7 +46,7 @@ class ReaderOptions:
     max_memtable_bytes: int = 64 * 1024 * 1024
     skip_wal_replay: bool = False
     defer_checkpoint_release: bool = True
-    merge_operator: MergeOperator | None = None
+    merge_operator: MergeOperator | str | None = None
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
     segment_extractor: PrefixExtractor | None = None
     block_cache_bytes: int | None = None

@@ -6,6 +6,7 @@ from bisect import bisect_left
 import numpy as np
 
 from shale.engine.batch import CommitRows
+from shale.engine.lifetime import expire_ts
 from shale.engine.row_order import sort_rows
 from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
@@ -44,9 +45,9 @@ class RowLog:
         self.seqs.extend(array("Q", (seq,)) * count)
         self.create_ts.extend(array("q", (create_ts,)) * count)
         self.flags += rows.flags
-        for place, lifetime_ms in rows.lifetimes:
+        for place, lifetime in rows.lifetimes:
             self.expire_places.append(first + place)
-            self.expire_ts.append(create_ts + lifetime_ms)
+            self.expire_ts.append(expire_ts(lifetime, create_ts))
         return sum(map(len, rows.keys)) + sum(map(len, rows.values))
 
     def entry(self, index: int) -> Entry:

@@ -12,7 +12,7 @@ from shale.engine.l0_upload import L0Uploader
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
 from shale.engine.open import Claim
-from shale.engine.options import DbOptions, FlushType, MergeOperator
+from shale.engine.options import DbOptions, FlushType
 from shale.engine.pressure import Pressure
 from shale.engine.progress import Progress
 from shale.engine.read_options import ReadOptions
@@ -29,6 +29,8 @@ from shale.env import Env
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, SstMissing, WalDisabled
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
+from shale.iter.merge_operator import MergeOperator
+from shale.merge_operators import operator_of
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.wal_store import WalStore
 from shale.sst.options import SstOptions
@@ -76,6 +78,7 @@ class Writer:
         self.is_closed = False
         self.flushes = 0
         self.active = ActiveSeqs()
+        operator = operator_of(options.merge_operator)
         self.clock = DbClock(env, state.last_l0_clock_tick)
         table = Memtable()
         buffer = WalBuffer(claim.fence_id + 1, table) if options.wal_enabled else None
@@ -84,6 +87,7 @@ class Writer:
             options,
             self.clock,
             self,
+            operator,
             table=table,
             last_seq=state.last_l0_seq,
             wal=buffer,
@@ -114,7 +118,7 @@ class Writer:
         sst_options = _sst_options(options)
         self.flusher = MemtableFlusher(
             parts,
-            L0Uploader(store, sst_options, self._counting(options.merge_operator), env),
+            L0Uploader(store, sst_options, self._counting(operator), env),
             sst_key=partial(sst_key, root),
             last_flushed_wal_id=self.last_flushed_wal_id,
             want_durable=self._want_durable,
@@ -128,14 +132,14 @@ class Writer:
             filter_policies=sst_options.filter_policies,
         )
         self._read_ahead: ReadAhead | None = None
-        self._read_options = ReadOptions(merge_operator=options.merge_operator)
+        self._read_options = ReadOptions(merge_operator=operator)
         self.view = self._new_view(None)
         self.point = ReadPoint(self.view, None, self)
         self._connect(metrics)
 
     @property
     def last_seq(self) -> int:
-        """The newest visible sequence number."""
+        """The newest sequence number that was given out."""
         return self.acceptor.last_seq
 
     def last_flushed_wal_id(self) -> int:
@@ -147,7 +151,7 @@ class Writer:
         group = await self.host.start(self._host_failed)
         self._read_ahead = ReadAhead(group)
         self._read_options = ReadOptions(
-            merge_operator=self.options.merge_operator,
+            merge_operator=self._read_options.merge_operator,
             read_ahead=self._read_ahead,
             hot_path=self._read_options.hot_path,
         )
@@ -179,7 +183,7 @@ class Writer:
             WalDisabled: a WAL flush without a WAL.
             ShaleError: the writer failed first.
         """
-        seq = self.acceptor.last_seq
+        seq = self.acceptor.committed_seq
         self.flushes += 1
         self.instruments.flush_requested()
         if kind is FlushType.WAL:
@@ -359,7 +363,7 @@ class Writer:
             self.wal.request()
 
     async def _flush_at_close(self, kind: FlushType) -> None:
-        seq = self.acceptor.last_seq
+        seq = self.acceptor.committed_seq
         if kind is FlushType.NONE:
             return
         if kind is FlushType.WAL and self.wal is not None:

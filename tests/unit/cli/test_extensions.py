@@ -6,8 +6,8 @@ from importlib.metadata import EntryPoint
 import pytest
 import typer
 
+from shale import plugins
 from shale.errors import InvalidRequestError
-from shale.service import plugins
 from shale_cli.__main__ import noun
 from shale_cli.app import app as whole
 from shale_cli.extensions import extensions

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from shale import plugins
 from shale.env import Env, InlineCpu
 from shale.errors import InvalidRequestError
-from shale.service import plugins
 from shale.service.settings import load
 from shale.store.memory import MemoryStore
 from shale.telemetry.log import get_logger

@@ -55,6 +55,24 @@ def test_get_gives_the_newest_versions_first(ops, frozen: bool, key: bytes, max_
         assert not found[-1].is_merge
 
 
+@given(before=OPS, ops=OPS, key=KEYS, data=st.data())
+def test_operands_above_replayed_rows_are_found_without_sorting(before, ops, key: bytes, data) -> None:
+    entries = build(before)[1]
+    table = Memtable.from_rows(rows_from_entries(entries), writable=True)
+    for seq, (each, kind, value, _) in enumerate(ops, start=len(before) + 1):
+        entry = Entry(each, b"" if kind == FLAG_TOMBSTONE else value, seq, kind | FLAG_CREATE_TS, seq * 10, 0)
+        entry = entry._replace(expire_ts=seq * 100 if kind == FLAG_EXPIRE_TS else 0)
+        table.append(entry)
+        entries.append(entry)
+    max_seq = data.draw(st.none() | st.integers(0, len(entries)))
+    versions = [entry for entry in reversed(entries) if entry.key == key and (max_seq is None or entry.seq <= max_seq)]
+    found = list(table.get(key, max_seq))
+    assert found == versions[: len(found)]
+    if len(found) < len(versions):
+        assert found
+        assert not found[-1].is_merge
+
+
 @given(ops=OPS, low=KEYS, high=KEYS, frozen=st.booleans())
 def test_a_range_shows_its_keys_and_no_others(ops, low: bytes, high: bytes, frozen: bool) -> None:
     table, entries = build(ops)

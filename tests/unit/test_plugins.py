@@ -5,9 +5,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from shale import plugins
 from shale.errors import InvalidRequestError
-from shale.service import plugins
-from shale.service.plugins import COMPACTION_FILTERS, resolve
+from shale.plugins import COMPACTION_FILTERS, resolve
 
 
 @pytest.fixture

@@ -1,0 +1,129 @@
+"""Merge operators that come with the library, and how operators are named in options and settings.
+
+An operator is ``(key, existing value or None, operands oldest first) -> value``.  It must be associative, because
+operands are folded in any grouping, and it must be the same in every process that uses the database.
+
+Wherever one is configured a name will do: one of ``BUILT_IN``, one that an installed distribution registers, or
+``module:attribute`` (docs/compaction_code.md).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from shale.errors import InvalidRequestError
+from shale.iter.merge_operator import MergeOperator, checked_operator
+from shale.plugins import MERGE_OPERATORS, resolve
+
+_INT_BYTES = 8
+_INT_VALUES = 1 << 64
+
+
+def concatenate(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """One behind the other, oldest first."""
+    return b"".join(operands) if existing is None else b"".join((existing, *operands))
+
+
+def int_add(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The sum of signed integers of 64 bits, stored in 8 bytes, little-endian; it wraps around, as theirs does in C."""
+    total = sum(_ints(existing, operands)) % _INT_VALUES
+    return total.to_bytes(_INT_BYTES, "little")
+
+
+def int_max(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The greatest of signed integers of 64 bits, stored as for ``int_add``."""
+    return max(_ints(existing, operands)).to_bytes(_INT_BYTES, "little", signed=True)
+
+
+def int_min(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The least of signed integers of 64 bits, stored as for ``int_add``."""
+    return min(_ints(existing, operands)).to_bytes(_INT_BYTES, "little", signed=True)
+
+
+def json_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The union of JSON arrays taken as sets; the result is ordered by how its elements are written."""
+    import orjson
+
+    def elements(data: bytes) -> Iterable[bytes]:
+        return (orjson.dumps(element, option=orjson.OPT_SORT_KEYS) for element in _array(orjson.loads(data)))
+
+    return b"[" + b",".join(_union(elements, existing, operands)) + b"]"
+
+
+def msgpack_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+    """The union of msgpack arrays taken as sets; the result is ordered by the packed bytes of its elements."""
+    import msgpack
+
+    def packed(element: Any) -> bytes:
+        return msgpack.packb(_ordered(element, packed), use_bin_type=True)  # type: ignore[no-any-return]
+
+    def elements(data: bytes) -> Iterable[bytes]:
+        return map(packed, _array(msgpack.unpackb(data, raw=False, strict_map_key=False)))
+
+    union = _union(elements, existing, operands)
+    return b"".join((msgpack.Packer().pack_array_header(len(union)), *union))
+
+
+BUILT_IN: Mapping[str, MergeOperator] = {
+    "concatenate": concatenate,
+    "int_add": int_add,
+    "int_max": int_max,
+    "int_min": int_min,
+    "json_set_union": json_set_union,
+    "msgpack_set_union": msgpack_set_union,
+}
+
+
+def operator_called(name: str) -> MergeOperator:
+    """The operator that a name stands for.
+
+    Raises:
+        InvalidRequestError: nobody registered it, or it cannot be imported or called.
+    """
+    found = BUILT_IN.get(name)
+    return resolve(MERGE_OPERATORS, name) if found is None else found
+
+
+def operator_of(given: MergeOperator | str | None) -> MergeOperator | None:
+    """What options hold, ready to be called: whatever it raises names the operator and the key.
+
+    Raises:
+        InvalidRequestError: an unknown name, or nothing that can be called.
+    """
+    if given is None:
+        return None
+    operator = operator_called(given) if isinstance(given, str) else given
+    if not callable(operator):
+        raise InvalidRequestError(f"merge_operator: {given!r} is not callable")
+    name = given if isinstance(given, str) else getattr(given, "__qualname__", type(given).__name__)
+    return checked_operator(operator, name)
+
+
+def _ints(existing: bytes | None, operands: Sequence[bytes]) -> list[int]:
+    given = operands if existing is None else (existing, *operands)
+    if any(len(each) != _INT_BYTES for each in given):
+        raise ValueError("integers are stored in 8 bytes, little-endian")
+    return [int.from_bytes(each, "little", signed=True) for each in given]
+
+
+def _array(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"sets are stored as arrays, not as {type(value).__name__}")
+    return value
+
+
+def _union(
+    elements: Callable[[bytes], Iterable[bytes]], existing: bytes | None, operands: Sequence[bytes]
+) -> list[bytes]:
+    given = operands if existing is None else (existing, *operands)
+    return sorted(set(chain.from_iterable(map(elements, given))))
+
+
+def _ordered(element: Any, packed: Callable[[Any], bytes]) -> Any:
+    """The same value, with the entries of every map in one order."""
+    if isinstance(element, dict):
+        pairs = sorted((packed(key), key) for key in element)
+        return {key: _ordered(element[key], packed) for _, key in pairs}
+    if isinstance(element, list):
+        return [_ordered(each, packed) for each in element]
+    return element
