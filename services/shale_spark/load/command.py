@@ -4,7 +4,6 @@ Spark brings the rows into key order, tasks write SSTs straight into the store, 
 manifest.  Whatever dies before that leaves SSTs that no manifest names, and the database as it was.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +14,15 @@ from shale.env import Env
 from shale_spark.load.frame import chosen_columns, in_key_order, judged
 from shale_spark.load.open_target import held_target
 from shale_spark.load.part import decode_part
-from shale_spark.load.request import LoadArguments, LoadRequest, load_request
+from shale_spark.load.request import LoadArguments, load_request
 from shale_spark.load.rules import Part, PartPlan, RowRules
 from shale_spark.load.task import RESULT, load_partition
-from shale_spark.tags import interrupt, is_remote, tagged
+from shale_spark.load.task_count import task_count
+from shale_spark.tags import interrupt, tagged
 from shale_spark.task_errors import decode_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_PARTITIONS_MAX = 4096
-_CORES_GUESS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,8 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
     """Load the rows of a DataFrame.  All of them become visible at once, or none.
 
     Args:
-        df: evaluated up to three times: to find out where keys lie, for dead letters, and to load.
+        df: evaluated up to four times: for dead letters, for its size where Spark cannot tell, to find out where keys
+            lie, and to load.
         where: the database: its URL, or where it is.
         arguments: keywords:
 
@@ -98,7 +96,8 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
                 sst=request.sst,
                 sst_bytes=request.sst_bytes,
             )
-            parts = _run(in_key_order(chosen, request.partitions or _partitions(spark, chosen, request)), plan)
+            count = request.partitions or task_count(chosen, mode=request.mode, sst_bytes=request.sst_bytes)
+            parts = _run(in_key_order(chosen, count), plan)
         manifest = target.commit([sst for part in parts for sst in part.ssts])
     return _result(parts, dead, seq=target.stamp.seq, l0_ssts=len(manifest.tree.l0))
 
@@ -115,17 +114,6 @@ def _put_aside(spark: "SparkSession", bad: "DataFrame", folder: str) -> int:
     """Write dead letters into a folder of their own, since a load that is tried again finds them again."""
     bad.write.parquet(folder)
     return spark.read.schema(bad.schema).parquet(folder).count()
-
-
-def _partitions(spark: "SparkSession", chosen: "DataFrame", request: LoadRequest) -> int:
-    """About one task for each SST, by Spark's own estimate of the size, and at least one for each core."""
-    if is_remote(spark):
-        return _CORES_GUESS
-    cores = spark.sparkContext.defaultParallelism
-    estimate = int(str(chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
-    wanted = math.ceil(estimate / request.sst_bytes)
-    # What Spark cannot estimate it takes for endless.
-    return max(cores, wanted if wanted <= _PARTITIONS_MAX else 0)
 
 
 def _result(parts: Sequence[Part], dead: int, *, seq: int, l0_ssts: int) -> LoadResult:

@@ -168,6 +168,21 @@ def test_no_rows_make_an_empty_database(spark: SparkSession, tmp_path: Path) -> 
         load(numbered(spark, 10), url)
 
 
+def test_a_small_append_makes_one_l0_whatever_spark_thinks_of_its_size(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    assert load(numbered(spark, 1000), url).ssts == 2, "in a new database each core makes one"
+    plain = numbered(spark, 1000).select("key", "value")
+    listed = spark.createDataFrame(plain.rdd, plain.schema)
+    joined = plain.crossJoin(spark.createDataFrame([(b"new",)] * 2, "other binary").rdd.toDF("other binary").limit(1))
+    for number, df in enumerate((plain, listed, joined.select("key", f.col("other").alias("value"))), start=1):
+        result = load(df, url, mode="append")
+        assert (result.ssts, result.l0_ssts) == (1, number)
+    assert contents(url) == dict.fromkeys(expected(plain), b"new")
+    rows = [(*row, n) for n, row in enumerate(plain.collect())]
+    wide = spark.createDataFrame(spark.sparkContext.parallelize(rows, 4), "key binary, value binary, n int")
+    assert 2 <= load(wide.select("key", "value"), url, mode="append", sst_bytes="64KiB").ssts <= 4
+
+
 def test_an_append_goes_on_top_and_a_writer_goes_on_after_it(spark: SparkSession, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/db"
     old, new = numbered(spark, 2000), numbered(spark, 2000, first=1000).withColumn("value", f.lit(b"new"))
