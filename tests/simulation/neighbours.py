@@ -12,6 +12,7 @@ from shale.protocol.rebase import rebase_compactor
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_store import WalStore
 from shale.testing.sim_process import SimProcess
+from shale.testing.simulation import Simulation
 from shale.types import Manifest, RunId, SortedRun
 
 
@@ -78,6 +79,13 @@ async def eager_collector(process: SimProcess, *, rounds: int = 60, pause_s: flo
             needed = any(one.replay_after_wal_id < file.id < one.next_wal_sst_id for one in kept[1:])
             if file.id < manifest.replay_after_wal_id and not needed and (fences or not file.is_fence):
                 await files.delete(file.id)
+
+
+def start_some_neighbours(sim: Simulation) -> None:
+    """Each of the three in every other seed, within the first seconds."""
+    for neighbour, role in ((lifter, "compactor"), (pinner, "reader"), (eager_collector, "gc")):
+        if sim.rng.random() < 0.5:
+            sim.at(sim.rng.uniform(0, 5), lambda main=neighbour, role=role: sim.start(main, role=role))
 
 
 async def _until_created(manifests: ManifestStore) -> None:

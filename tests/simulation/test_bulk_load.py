@@ -17,7 +17,7 @@ from shale.testing.simulation import Simulation
 from shale.types import FLAG_CREATE_TS, Entry, Sst
 from tests.simulation.conftest import simulated
 from tests.simulation.lsm import compactor
-from tests.simulation.neighbours import eager_collector, lifter, pinner
+from tests.simulation.neighbours import eager_collector, lifter, pinner, start_some_neighbours
 from tests.simulation.row_model import RowModel
 from tests.simulation.test_whole_system import collector
 from tests.simulation.writers import PAIR, final_rows, wal_ids, writer
@@ -99,9 +99,7 @@ def test_loads_among_everybody_else(seed: int) -> None:
                     writer, name, role="writer", model=model, close=sim.rng.choice(("memtable", "wal", "none"))
                 ),
             )
-        for neighbour, role in ((lifter, "compactor"), (pinner, "reader"), (eager_collector, "gc")):
-            if sim.rng.random() < 0.5:
-                sim.at(sim.rng.uniform(0, 5), lambda main=neighbour, role=role: sim.start(main, role=role))
+        start_some_neighbours(sim)
         sim.run(hours=4)
         model.check(final_rows(sim))
 

@@ -7,7 +7,7 @@ from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.conftest import simulated
-from tests.simulation.neighbours import eager_collector, lifter, pinner
+from tests.simulation.neighbours import start_some_neighbours
 from tests.simulation.row_model import RowModel
 from tests.simulation.writers import final_rows, writer
 
@@ -31,9 +31,7 @@ def test_swarm_of_writers(seed: int) -> None:
                     close=sim.rng.choice(("memtable", "wal", "none")),
                 ),
             )
-        for neighbour, role in ((lifter, "compactor"), (pinner, "reader"), (eager_collector, "gc")):
-            if sim.rng.random() < 0.5:
-                sim.at(sim.rng.uniform(0, 5), lambda main=neighbour, role=role: sim.start(main, role=role))
+        start_some_neighbours(sim)
         sim.run(hours=4)
         model.check(final_rows(sim))
 
