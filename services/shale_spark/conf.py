@@ -1,14 +1,17 @@
 """Which Spark properties Shale sets by itself, as a pure function of the settings."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from shale.errors import InvalidRequestError
 from shale.service.spark_section import SparkSettings
 
 ENVIRONMENT = "environment"
 """The directory in which executors unpack the archive."""
 
 LOCAL = "local[*]"
+_MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|[a-z0-9]+://.+", re.DOTALL)
 _CONFIGURED_BY = ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
 _ALWAYS = {
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -38,11 +41,18 @@ def with_master(
 
     Args:
         master, more: what the caller says, by name or among its properties; wins over the settings.
+
+    Raises:
+        InvalidRequestError: no cluster is called like that; Spark would say so after seconds, in a log of Java's.
     """
     said = master or (more or {}).get("spark.master")
     named = said or settings.master or dict(settings.conf).get("spark.master")
     if named is None and not any(name in environ for name in _CONFIGURED_BY):
         named = LOCAL
+    if named is not None and not _MASTER.fullmatch(named):
+        raise InvalidRequestError(
+            f"spark.master: {named!r} is none of local, local[2], spark://host:7077, k8s://https://…, sc://host, yarn"
+        )
     return replace(settings, master=named)
 
 

@@ -29,7 +29,8 @@ def spark_session(
         conf: Spark properties; they win over the settings.
 
     Raises:
-        InvalidRequestError: there is no Java that Spark could use; names the command that installs one.
+        InvalidRequestError: there is no Java that Spark could use, and names the command that installs one; or the
+            master is none.
     """
     current = current_session()
     session = current if current is not None else _new_session(settings, app_name, master, conf or {})

@@ -1,10 +1,12 @@
 """The section ``spark`` and the properties a session gets from it."""
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from shale.errors import InvalidRequestError
 from shale.service.settings import load
 from shale.service.spark_section import SPARK_MIN_BYTES, SparkSection, SparkSettings, parse_conf
 from shale_compactor.settings import CompactorSettings
@@ -112,6 +114,19 @@ def test_the_master_is_the_one_that_was_meant(
     chosen = with_master(settings, environ)
     assert chosen.master == master
     assert ("spark.driver.host" in properties(chosen)) == (master is not None and master.startswith("local"))
+
+
+@pytest.mark.parametrize("master", ["nonsense", "local[2", "local[]", "local[two]", "spark:/h:7077", "10.0.0.1:7077"])
+def test_a_master_that_is_none_is_named(master: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"spark.master: '{re.escape(master)}' is none of local"):
+        with_master(SparkSettings(), {}, master=master)
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[*]", "local[2,4]", "local-cluster[2, 1, 1024]", "yarn", "sc://h/;a=b"]
+)
+def test_masters_of_spark_are_taken(master: str) -> None:
+    assert with_master(SparkSettings(master=master), {}).master == master
 
 
 @pytest.mark.parametrize(
