@@ -1,9 +1,10 @@
 """``shale spark compact``: one compaction on Spark, asked for and waited for, or a worker that stays."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -11,6 +12,7 @@ from shale_spark.cli.options import Conf, Master, pairs
 from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
+    from shale.compaction.requests import CompactionRequest
     from shale.compaction.status import CompactionInfo
     from shale_cli.output import Output
     from shale_cli.session import GlobalOptions
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from shale_spark.compaction.command import Working
 
 POLL_INTERVAL_S = 1.0
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,21 +46,20 @@ def compact(
 
     A coordinator has to run: `shale compactor --no-embedded-worker`, or SlateDB's.  Exit code 4 if it failed.
     """
-    if work:
-        _stay(context.obj, master, pairs(conf, "--conf"), ranges)
+    said = {"full": full, "sources": sources, "destination": destination, "segment": segment, "request": request}
+    # Java needs seconds to start, and a mistake is known before.
+    chosen = _at_once(context.obj, partial(_request, context.obj.output, said, is_work=work))
+    if chosen is None:
+        _stay(context.obj, master, conf, ranges)
 
     def compact_once(command: SparkCommand) -> int:
         from shale.env import Env
         from shale.service.exit_codes import ExitCode
         from shale_cli.compaction_progress import watching
-        from shale_cli.compaction_request import build_request
         from shale_cli.session import complain
         from shale_compactor.worker.settings import WorkerSettings
         from shale_spark.compaction.command import compact as compact_rows
 
-        chosen = build_request(
-            command.output, full=full, sources=sources, destination=destination, segment=segment, request=request
-        )
         working = _working(command.load(WorkerSettings), ranges)
         with watching(command.output, Env.system().clock) as on_progress:
             ended = compact_rows(command.spark, command.where, chosen, working=working, on_progress=on_progress)
@@ -68,6 +70,39 @@ def compact(
         return ExitCode.NEGATIVE if failed else ExitCode.OK
 
     run(context, master, conf, compact_once, shows_stages=False)
+
+
+def _at_once(options: "GlobalOptions", work: Callable[[], T]) -> T:
+    """What ``work`` returns; its error is one line and ends the process."""
+    from shale_cli.session import guarded
+
+    results: list[T] = []
+
+    def keep() -> int:
+        results.append(work())
+        return 0
+
+    code = guarded(options, keep)
+    if not results:
+        raise SystemExit(code)
+    return results[0]
+
+
+def _request(output: "Output", said: dict[str, Any], *, is_work: bool) -> "CompactionRequest | None":
+    """The request that the options say; ``None``: to be a worker.
+
+    Raises:
+        InvalidRequestError: they say none, several, or contradict each other.
+    """
+    from shale.errors import InvalidRequestError
+    from shale_cli.compaction_request import build_request
+
+    if not is_work:
+        return build_request(output, **said)
+    for name, value in said.items():
+        if value is not None and value is not False:
+            raise InvalidRequestError(f"--work asks for nothing: leave out --{name}")
+    return None
 
 
 def _working(settings: "WorkerSettings", ranges: int | None) -> "Working":
@@ -95,14 +130,17 @@ def _show(output: "Output", infos: "tuple[CompactionInfo, ...]") -> None:
     output.listing("compactions", [item(info, output) for info in infos], COLUMNS)
 
 
-def _stay(options: "GlobalOptions", master: str | None, conf: Mapping[str, str], ranges: int | None) -> NoReturn:
+def _stay(options: "GlobalOptions", master: str | None, conf: Sequence[str] | None, ranges: int | None) -> NoReturn:
     """Become `shale worker` with its executor on Spark: it has a port for health, and gives claims back at its end."""
     from shale_cli.__main__ import run_process
     from shale_cli.session import command_line
     from shale_spark.extra import require_extra
 
-    require_extra()
-    run_process("worker", [*command_line(options), *worker_arguments(master, conf, ranges)])
+    def arguments() -> list[str]:
+        require_extra()
+        return worker_arguments(master, pairs(conf, "--conf"), ranges)
+
+    run_process("worker", [*command_line(options), *_at_once(options, arguments)])
 
 
 def worker_arguments(master: str | None, conf: Mapping[str, str], ranges: int | None) -> list[str]:

@@ -5,17 +5,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 
 _STDERR = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JavaLog:
     """The file that Java's stderr goes to.  Spark writes there why a task failed, in full."""
 
     path: Path
+    _ours: int | None = None
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
     def make(cls) -> "JavaLog":
@@ -28,15 +31,23 @@ class JavaLog:
     def taken(self) -> Iterator[None]:
         """Processes that are started inside have the file as their stderr, for as long as they live."""
         sys.stderr.flush()
-        ours = os.dup(_STDERR)
+        self._ours = os.dup(_STDERR)
         with self.path.open("ab") as file:
             os.dup2(file.fileno(), _STDERR)
         try:
             yield
         finally:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """End ``taken``, in any thread: who gives up while Java starts has a line to say."""
+        with self._lock:
+            if self._ours is None:
+                return
             sys.stderr.flush()
-            os.dup2(ours, _STDERR)
-            os.close(ours)
+            os.dup2(self._ours, _STDERR)
+            os.close(self._ours)
+            self._ours = None
 
     def remove(self) -> None:
         """Forget it."""

@@ -98,6 +98,8 @@ class _Running:
 
     def close(self, *, keeps_log: bool) -> None:
         """Stop the session, if it was made here; its log stays if somebody was told of it."""
+        if self.log is not None:
+            self.log.give_back()
         if self.is_own and self.spark is not None:
             self.spark.stop()
         if self.log is not None and not keeps_log:

@@ -40,11 +40,30 @@ def test_without_the_extra_one_command_is_told() -> None:
     told = shale("spark", "check", "-u", "file:///nowhere/db", before=WITHOUT_PYSPARK)
     assert (told.returncode, told.stdout) == (2, "")
     assert told.stderr == "shale: pyspark: not installed; install with: pip install 'shale[spark]'\n"
+    staying = shale("spark", "compact", "--work", "-u", "file:///nowhere/db", before=WITHOUT_PYSPARK)
+    assert (staying.returncode, staying.stderr) == (told.returncode, told.stderr)
 
 
 def test_mistakes_are_told_before_spark_starts() -> None:
     assert shale("spark", "check", "--conf", "spark.x", "-u", "file:///nowhere/db").returncode == 2
     assert "add --path" in shale("spark", "check", "--store", "file:///nowhere").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "say what to compact: --full, --sources or --request, one of them"),
+        (["--full", "--sources", "SR1"], "one of them"),
+        (["--work", "--full"], "--work asks for nothing: leave out --full"),
+        (["--work", "--destination", "0"], "--work asks for nothing: leave out --destination"),
+        (["--work", "--conf", "novalue"], "--conf novalue: write NAME=VALUE"),
+    ],
+)
+def test_what_to_compact_is_clear_before_spark_starts(options: list[str], message: str) -> None:
+    told = shale("spark", "compact", *options, "-u", "file:///nowhere/db")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert message in told.stderr
+    assert len(told.stderr.splitlines()) == 1, told.stderr
 
 
 def test_packages_that_are_there_are_no_trouble() -> None:

@@ -63,3 +63,16 @@ def test_what_children_say_goes_to_the_file_and_what_we_say_does_not(capfd: pyte
     finally:
         log.remove()
     assert not log.path.exists()
+
+
+def test_who_gives_up_while_java_starts_is_heard(capfd: pytest.CaptureFixture[str]) -> None:
+    log = JavaLog.make()
+    try:
+        with log.taken():
+            log.give_back()
+            sys.stderr.write("not done after 1 s")
+        assert capfd.readouterr().err == "not done after 1 s"
+        sys.stderr.write("more")
+        assert capfd.readouterr().err == "more"
+    finally:
+        log.remove()
