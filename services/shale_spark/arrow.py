@@ -4,12 +4,13 @@ The columns of ``Rows`` are laid out as Arrow lays out ``binary``: bytes and the
 places are computed anew, because Arrow counts them with 32 bits from the beginning of a batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from shale.engine.arrow import binary_column
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE
@@ -24,7 +25,6 @@ COLUMNS: dict[str, Any] = {
 }
 """The columns that rows have, as Spark wants them."""
 
-_BYTES_MAX = 2**31 - 1
 _MS_MAX = (2**63 - 1) // 1000
 _STRINGS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
 
@@ -38,17 +38,6 @@ def rows_to_batch(rows: Rows, columns: Sequence[str]) -> Any:
     """
     arrays = [_column(rows, name) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, COLUMNS[name]) for name in columns]))
-
-
-def in_batches(rows: Rows, *, rows_max: int, bytes_max: int) -> Iterator[Rows]:
-    """Slices of at most so many rows and bytes, but of one row at least."""
-    sizes = rows.key_offsets + rows.val_offsets
-    start = 0
-    while start < len(rows):
-        full = int(np.searchsorted(sizes, sizes[start] + bytes_max, "right")) - 1
-        end = min(max(full, start + 1), start + rows_max, len(rows))
-        yield rows.slice(start, end)
-        start = end
 
 
 def batch_to_rows(batch: Any, *, seq: U64 | None = None) -> Rows:
@@ -89,23 +78,15 @@ def batch_to_rows(batch: Any, *, seq: U64 | None = None) -> Rows:
 def _column(rows: Rows, name: str) -> Any:
     match name:
         case "key":
-            return _cut(rows.key_bytes, rows.key_offsets)
+            return binary_column(rows.key_bytes, rows.key_offsets)
         case "value":
-            return _cut(rows.val_bytes, rows.val_offsets)
+            return binary_column(rows.val_bytes, rows.val_offsets)
         case "seq":
             return pa.array(rows.seq.view(np.int64))
         case "create_ts":
             return _times(rows.create_ts, rows.flags & FLAG_CREATE_TS == 0)
         case _:
             return _times(rows.expire_ts, rows.flags & FLAG_EXPIRE_TS == 0)
-
-
-def _cut(data: U8, offsets: I64) -> Any:
-    first, last = int(offsets[0]), int(offsets[-1])
-    assert last - first <= _BYTES_MAX, "too much for one batch"
-    places = (offsets - first).astype(np.int32)
-    buffers = [None, pa.py_buffer(places), pa.py_buffer(data[first:last])]
-    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 def _times(stamps_ms: I64, absent: Any) -> Any:

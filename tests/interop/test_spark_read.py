@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from shale.engine.scan import rows_to_list
+from shale.engine.row_objects import rows_to_list
 from shale.engine.where import Where, resolve
 from shale.env import Env
 from shale.types import Row

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from shale.engine.arrow import in_batches
 from shale.engine.wal_feed.offset import Edge, FeedOffset
 from shale.engine.wal_feed.plan import FeedPart
 from shale.engine.wal_feed.reading import read_part
@@ -21,7 +22,6 @@ from shale.env import Env
 from shale.kernels.rows import Rows
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.metrics import Metrics
-from shale_spark.arrow import in_batches
 from shale_spark.arrow_schema import arrow_schema
 from shale_spark.changes.columns import ChangeColumns
 from shale_spark.changes.follower import Follower

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from shale_spark.arrow import in_batches
+from shale.engine.arrow import in_batches
 from shale_spark.arrow_schema import arrow_schema
 from shale_spark.source.columns import Columns
 from shale_spark.source.filters import KeySet

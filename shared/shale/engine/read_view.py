@@ -183,7 +183,9 @@ class ReadView:
         *,
         max_seq: int | None = None,
         prefix: bytes | None = None,
+        reverse: bool = False,
         limit: int | None = None,
+        now_ms: int | None = None,
     ) -> Scan:
         """The visible rows of a range, by key; nothing is read before the first row is asked for.
 
@@ -191,16 +193,18 @@ class ReadView:
             key_range: which keys.
             max_seq: versions above are invisible; ``None``: none is.
             prefix: all keys in the range begin with it; lets filters exclude SSTs.
+            reverse: from the greatest key down.
             limit: rows at most.
+            now_ms: rows that have expired by then are invisible.
         """
-        return Scan(ReadPoint(self, max_seq), key_range, prefix=prefix, limit=limit)
+        return Scan(ReadPoint(self, max_seq), key_range, prefix=prefix, reverse=reverse, limit=limit, now_ms=now_ms)
 
-    def trees_in(self, key_range: KeyRange) -> Iterator[tuple[KeyRange, Tree]]:
+    def trees_in(self, key_range: KeyRange) -> Iterator[tuple[bytes, KeyRange, Tree]]:
         """The trees that hold keys of the range, by prefix, with the part of the range that each can hold."""
         for prefix, lookup in zip(self._prefixes, self._trees, strict=True):
             part = key_range.intersect(KeyRange.with_prefix(prefix))
             if not part.is_empty and not lookup.tree.is_empty:
-                yield part, lookup.tree
+                yield prefix, part, lookup.tree
 
     def _try_values(self, keys: Sequence[bytes], max_seq: int | None) -> list[bytes | NeedsIo | None]:
         """What can be said of many keys without reading, with one call of the kernel where that is possible."""

@@ -120,6 +120,7 @@ class Reads(ABC):
         prefix: BytesLike | None = None,
         start: BytesLike | None = None,
         stop: BytesLike | None = None,
+        reverse: bool = False,
         limit: int | None = None,
         durability: Durability = "memory",
         hide_expired: bool = False,
@@ -133,6 +134,7 @@ class Reads(ABC):
             prefix: only keys that begin with it.
             start: only keys at or above it.
             stop: only keys below it.
+            reverse: from the greatest key down to the smallest.
             limit: rows at most.
             durability, hide_expired, now_ms: see the class.
             read_ahead_bytes: how much one request reads; by default what the handle was opened with.
@@ -150,6 +152,7 @@ class Reads(ABC):
             point,
             scan_range(prefix=prefix, start=start, stop=stop),
             prefix=bytes(prefix) if prefix else None,
+            reverse=reverse,
             limit=limit,
             now_ms=now_ms,
             read_ahead_bytes=read_ahead_bytes,

@@ -35,6 +35,16 @@ def take_rows(rows: Rows, order: I64) -> Rows:
     )
 
 
+def reversed_rows(rows: Rows) -> Rows:
+    """The same rows from the last to the first."""
+    order = np.arange(len(rows) - 1, -1, -1, dtype=np.int64)
+    if use_kernels(rows.size_bytes):
+        from shale.kernels import sort
+
+        return sort.take_rows(rows, order)
+    return take_rows(rows, order)
+
+
 def plain_order(rows: Rows) -> I64:
     """The numbers of the rows by key, then seq descending, without kernels."""
     arena = rows.key_bytes.tobytes()

@@ -2,49 +2,56 @@
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from itertools import pairwise, repeat
-from typing import TYPE_CHECKING
-
-import numpy as np
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
 
 from shale.engine.memtable import Memtable
 from shale.engine.progress import raise_again
+from shale.engine.row_objects import rows_to_list
+from shale.engine.row_order import reversed_rows
 from shale.engine.scan_sources import ScanPlan, visible_source
 from shale.errors import InvalidRequestError, ShaleError, SstMissing
-from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, UNBOUNDED, KeyRange, Row, excluded
+from shale.kernels.rows import EMPTY_ROWS, Rows
+from shale.sst.row_search import lower_bound
+from shale.types import UNBOUNDED, Bound, KeyRange, Row, excluded, included
 
 if TYPE_CHECKING:
     from shale.engine.pin import Use
     from shale.engine.read_point import Claim, ReadPoint
     from shale.iter.source import RowSource
 
-
 _ROWS_AT_ONCE = 512
 """Rows that become objects together: more of them push each other out of the CPU's caches."""
+_ROWS_AFTER_SEEK = 64
+"""Who seeks once probably wants a few rows, and then to seek again."""
 
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one behind the last row"
 
 
 class Scan:
-    """The rows of a range.  Iterate once, by row or by ``batches`` or ``columns``; leaving early leaks nothing.
+    """The rows of a range, iterated once: by row, or by ``batches``, ``columns`` or Arrow; leaving early leaks nothing.
 
     It shows one state, whatever is flushed, compacted and collected meanwhile: it holds its sequence number, and goes
     on in the newest manifest when an SST of its own is gone.
     """
 
     __slots__ = (
-        "_at",
         "_broken",
         "_chunk",
+        "_end",
+        "_from",
+        "_has_begun",
         "_held",
         "_is_over",
         "_last_key",
         "_left",
         "_plan",
         "_point",
+        "_rest",
         "_rows",
         "_source",
+        "_start",
         "_use",
     )
 
@@ -54,6 +61,7 @@ class Scan:
         key_range: KeyRange,
         *,
         prefix: bytes | None = None,
+        reverse: bool = False,
         limit: int | None = None,
         now_ms: int | None = None,
         read_ahead_bytes: int | None = None,
@@ -65,6 +73,7 @@ class Scan:
             point: what to read.
             key_range: which keys.
             prefix: all keys in the range begin with it.
+            reverse: from the greatest key down.
             limit: rows at most.
             now_ms: rows that have expired by then are invisible; ``None``: they are shown.
             read_ahead_bytes: of one request; ``None``: what the handle says.
@@ -78,16 +87,25 @@ class Scan:
         self._plan = ScanPlan(
             key_range=key_range,
             prefix=prefix,
+            backward=reverse,
+            rows_wanted=limit,
             now_ms=now_ms,
             read_ahead_bytes=read_ahead_bytes,
             cache_blocks=cache_blocks,
         )
         self._left = limit
         self._source: RowSource | None = None
-        self._rows: Iterator[Row] = iter(())
+        # Of the chunk at hand, which ascends in both directions, rows ``[_start, _end)`` are no objects yet.
         self._chunk: Rows = EMPTY_ROWS
-        self._at = 0
+        self._start = self._end = 0
+        self._rows: Iterator[Row] = iter(())
+        self._rest = key_range
+        """Where the rows behind the chunk are."""
+        self._from = 0
+        """Where in the chunk reading began, after it was fetched or after a seek."""
         self._last_key: bytes | None = None
+        """The last one that was given before that."""
+        self._has_begun = False
         self._broken: ShaleError | None = None
         self._is_over = False
 
@@ -97,29 +115,28 @@ class Scan:
     async def __anext__(self) -> Row:
         for row in self._rows:
             return row
-        self._rows = iter(await self._next_rows())
+        self._rows = iter(await self._next_rows(_ROWS_AT_ONCE))
         for row in self._rows:
             return row
         raise StopAsyncIteration
 
-    async def _next_rows(self) -> list[Row]:
-        """Some rows as objects; none at the end."""
-        if self._at >= len(self._chunk):
-            self._chunk, self._at = await self.columns() or EMPTY_ROWS, 0
-        start, self._at = self._at, self._at + _ROWS_AT_ONCE
-        return rows_to_list(self._chunk.slice(start, min(self._at, len(self._chunk))))
-
     async def batches(self, size: int) -> AsyncIterator[list[Row]]:
-        """Lists of ``size`` rows; the last may be shorter."""
-        batch = list(self._rows)
-        self._rows = iter(())
-        while rows := await self._next_rows():
-            batch += rows
-            while len(batch) >= size:
-                yield batch[:size]
-                del batch[:size]
-        if batch:
+        """Lists of ``size`` rows; the last may be shorter.
+
+        Raises:
+            InvalidRequestError: ``size`` is not positive.
+        """
+        if size < 1:
+            raise InvalidRequestError(f"batches of {size} rows: must be at least 1")
+        while batch := await self.next_batch(size):
             yield batch
+
+    async def next_batch(self, size: int) -> list[Row]:
+        """The next ``size`` rows, fewer at the end, and then none."""
+        batch = list(islice(self._rows, size))
+        while len(batch) < size and (rows := await self._next_rows(size - len(batch))):
+            batch += rows
+        return batch
 
     async def columns(self) -> Rows | None:
         """The next rows as columns, all of them values; ``None`` at the end.
@@ -127,34 +144,113 @@ class Scan:
         After an error, or when the caller was cancelled while it waited, a scan cannot go on: what was being read is
         lost.  Every later call raises.
         """
+        self._unmake_rows()
+        if self._start == self._end and not await self._next_chunk():
+            return None
+        rows = self._chunk.slice(self._start, self._end)
+        self._pass_chunk()
+        return reversed_rows(rows) if self._plan.backward else rows
+
+    async def arrow_batches(self) -> AsyncIterator[Any]:
+        """The rest as ``pyarrow.RecordBatch``es, whose columns share the memory of what was read.
+
+        ``key`` and ``value`` are binary, ``seq`` is uint64, ``create_ts`` and ``expire_ts`` are timestamp[ms, UTC] and
+        null where a row has none.
+
+        Raises:
+            InvalidRequestError: pyarrow is not installed.
+        """
+        from shale.engine.arrow import rows_to_batches
+
+        while (rows := await self.columns()) is not None:
+            for batch in rows_to_batches(rows):
+                yield batch
+
+    async def to_arrow(self) -> Any:
+        """The rest as one ``pyarrow.Table``; see ``arrow_batches``."""
+        from shale.engine.arrow import batches_to_table
+
+        return batches_to_table([batch async for batch in self.arrow_batches()])
+
+    async def seek(self, key: bytes) -> None:
+        """Go on at the first row with ``key`` or a key behind it; going backward, ``key`` or one before it.
+
+        Raises:
+            InvalidRequestError: the key lies outside the range of the scan, or not behind the last row that was given;
+                the scan can go on all the same.
+        """
+        if self._broken is not None:
+            raise_again(self._broken)
+        self._unmake_rows()
+        backward = self._plan.backward
+        if not self._plan.key_range.contains(key):
+            raise InvalidRequestError("cannot seek to a key outside the range of the scan")
+        given = self._last_given()
+        if given is not None and (key >= given if backward else key <= given):
+            raise InvalidRequestError("cannot seek to a key that is not behind the last row")
+        unread = self._end - self._start
+        if backward:
+            self._end = self._from = max(self._start, min(self._end, lower_bound(self._chunk, key + b"\0")))
+        else:
+            self._start = self._from = min(self._end, max(self._start, lower_bound(self._chunk, key)))
+        self._last_key = given
+        if self._left is not None:
+            self._left += unread - (self._end - self._start)
+        if self._start == self._end and not self._is_over:
+            self._rest = self._beyond(included(key))
+            self._source = None
+            wanted = self._plan.rows_wanted
+            self._plan = replace(self._plan, rows_wanted=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
+
+    def close(self) -> None:
+        """Let go of everything; there are no more rows.  Dropping the scan does the same."""
+        self._finish()
+        self._rows = iter(())
+        self._pass_chunk()
+
+    async def _next_rows(self, rows_max: int) -> list[Row]:
+        """Some rows as objects; none at the end."""
+        if self._start == self._end and not await self._next_chunk():
+            return []
+        count = min(rows_max, _ROWS_AT_ONCE)
+        if self._plan.backward:
+            end, self._end = self._end, max(self._start, self._end - count)
+            return rows_to_list(self._chunk.slice(self._end, end))[::-1]
+        start, self._start = self._start, min(self._end, self._start + count)
+        return rows_to_list(self._chunk.slice(start, self._start))
+
+    async def _next_chunk(self) -> bool:
+        """Read on; false at the end."""
         if self._broken is not None:
             raise_again(self._broken)
         if self._left == 0:
             self._finish()
         if self._is_over:
-            return None
+            return False
         try:
-            rows = await self._next_columns()
+            rows = await self._read()
         except BaseException as error:
             self._finish()
             self._broken = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
             raise
         if rows is None:
             self._finish()
-            return None
+            return False
+        backward = self._plan.backward
         if self._left is not None:
-            rows = rows.slice(0, min(self._left, len(rows)))
-            self._left -= len(rows)
-        self._last_key = rows.key(len(rows) - 1)
-        return rows
+            taken = min(self._left, len(rows))
+            self._left -= taken
+            if taken < len(rows):
+                rows = rows.slice(len(rows) - taken, len(rows)) if backward else rows.slice(0, taken)
+                self._source = None  # it has passed rows that a seek may yet ask for
+        self._last_key = self._last_given()
+        self._chunk, self._start, self._end = rows, 0, len(rows)
+        self._from = len(rows) if backward else 0
+        self._rest = self._beyond(excluded(rows.key(0) if backward else rows.key(len(rows) - 1)))
+        self._has_begun = True
+        return True
 
-    def close(self) -> None:
-        """Let go of everything; there are no more rows.  Dropping the scan does the same."""
-        self._finish()
-        self._rows = iter(())
-        self._chunk = EMPTY_ROWS
-
-    async def _next_columns(self) -> Rows | None:
+    async def _read(self) -> Rows | None:
         while True:
             if self._source is None:
                 await self._begin()
@@ -177,24 +273,44 @@ class Scan:
             if isinstance(table, Memtable) and table.has_long_tail:
                 await table.prepare(view.reader.env.cpu)
         self._use = view.pin.use()
-        plan = replace(self._plan, key_range=self._rest_of_range(), max_seq=point.max_seq, limit=self._left)
-        self._source = visible_source(view, plan)
+        self._source = visible_source(view, replace(self._plan, key_range=self._rest, max_seq=point.max_seq))
 
     async def _go_on_elsewhere(self, gone: SstMissing) -> None:
         """Go on in a newer view: an SST of this one was collected, because a compaction has replaced it."""
         point = self._point
         assert point is not None
         self._source = self._use = None
-        if point.keeper is None or (self._held is None and self._last_key is not None):
+        if point.keeper is None or (self._held is None and self._has_begun):
             # Nothing newer may be read in its place, or what was visible when the scan began may not be there any more.
             point.view.reader.count_loss()
             raise gone
         self._point = replace(point, view=await point.keeper.renew(gone))
 
-    def _rest_of_range(self) -> KeyRange:
-        if self._last_key is None:
-            return self._plan.key_range
-        return self._plan.key_range.intersect(KeyRange(excluded(self._last_key), UNBOUNDED))
+    def _beyond(self, bound: Bound) -> KeyRange:
+        """What is left of the range when everything up to a bound was passed."""
+        return self._rest.intersect(KeyRange(UNBOUNDED, bound) if self._plan.backward else KeyRange(bound, UNBOUNDED))
+
+    def _unmake_rows(self) -> None:
+        """Rows that became objects and were not given are columns again."""
+        count = length_hint(self._rows)
+        self._rows = iter(())
+        if self._plan.backward:
+            self._end += count
+        else:
+            self._start -= count
+
+    def _last_given(self) -> bytes | None:
+        """The key of the last row that the caller got."""
+        if self._plan.backward:
+            return self._chunk.key(self._end) if self._end < self._from else self._last_key
+        return self._chunk.key(self._start - 1) if self._start > self._from else self._last_key
+
+    def _pass_chunk(self) -> None:
+        """All of the chunk was given."""
+        if self._plan.backward:
+            self._end = self._start
+        else:
+            self._start = self._end
 
     def _finish(self) -> None:
         """Let go of the view, so that its owner may release what protects it."""
@@ -203,40 +319,3 @@ class Scan:
         if self._held is not None:
             self._held.close()
             self._held = None
-
-
-def rows_to_list(rows: Rows) -> list[Row]:
-    """Rows as objects."""
-    if not len(rows):
-        return []
-    columns = (
-        byte_strings(rows.key_bytes, rows.key_offsets),
-        byte_strings(rows.val_bytes, rows.val_offsets),
-        rows.seq.tolist(),
-        _stamps(rows, rows.create_ts, FLAG_CREATE_TS),
-        _stamps(rows, rows.expire_ts, FLAG_EXPIRE_TS),
-    )
-    return list(map(tuple.__new__, repeat(Row), zip(*columns, strict=False)))
-
-
-def byte_strings(data: U8, offsets: I64) -> list[bytes]:
-    """The strings between offsets.  Where all have one length numpy cuts them, several times as fast."""
-    first, last = int(offsets[0]), int(offsets[-1])
-    lengths = offsets[1:] - offsets[:-1]
-    length = int(lengths[0])
-    if length and bool((lengths == length).all()):
-        strings: list[bytes] = np.ascontiguousarray(data[first:last]).view(f"V{length}").tolist()
-        return strings
-    blob = data[first:last].tobytes()
-    bounds = (offsets - first).tolist()
-    return [blob[start:end] for start, end in pairwise(bounds)]
-
-
-def _stamps(rows: Rows, stamps: I64, flag: int) -> Iterator[int | None]:
-    """A column of timestamps with ``None`` where the flag is not set."""
-    present = rows.flags & np.uint8(flag) != 0
-    if present.all():
-        return iter(stamps.tolist())
-    if not present.any():
-        return repeat(None)
-    return iter([stamp if has else None for stamp, has in zip(stamps.tolist(), present.tolist(), strict=True)])

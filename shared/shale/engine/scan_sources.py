@@ -1,21 +1,24 @@
 """What a scan merges: memtables, L0s and sorted runs of every tree that the range touches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from shale.iter.backward import BackwardRows, BackwardVisible
 from shale.iter.merge import MergeSource
 from shale.iter.source import RowSource, RowsSource
 from shale.iter.visible import VisibleSource
 from shale.kernels.rows import Rows
 from shale.sst.row_search import rows_up_to
 from shale.sst.source import RunSource, SourceOptions, SstSource
-from shale.types import KeyRange, Seq, Tree
+from shale.types import UNBOUNDED, KeyRange, Seq, Tree, excluded, included
 
 if TYPE_CHECKING:
     from shale.engine.read_view import ReadView
 
+PartOfTree: TypeAlias = tuple[KeyRange, Tree]
+"""A tree, and the keys of the scan that it can hold."""
 _ROWS_SPARE = 64
 """A source is asked for so many rows beyond its even share of what a limited scan needs."""
 
@@ -25,27 +28,35 @@ class ScanPlan:
     """What a scan wants.
 
     ``max_seq``: versions above are invisible (``None``: none is).  ``prefix``: all keys in the range begin with it.
-    ``limit``: rows at most.  ``now_ms``: rows that have expired by then are invisible.  ``read_ahead_bytes``: of one
-    request, ``None``: what the handle says.  ``cache_blocks``: whether short reads go into the cache.
+    ``backward``: from the greatest key down.  ``rows_wanted``: how many rows are probably taken; ``None``: many.
+    ``now_ms``: rows that have expired by then are invisible.  ``read_ahead_bytes``: of one request, ``None``: what the
+    handle says.  ``cache_blocks``: whether short reads go into the cache.
     """
 
     key_range: KeyRange
     max_seq: int | None = None
     prefix: bytes | None = None
-    limit: int | None = None
+    backward: bool = False
+    rows_wanted: int | None = None
     now_ms: int | None = None
     read_ahead_bytes: int | None = None
     cache_blocks: bool = True
 
 
 def visible_source(view: "ReadView", plan: ScanPlan) -> RowSource:
-    """The visible rows of a range, one per key."""
-    sources = _table_sources(view, plan)
-    trees = list(view.trees_in(plan.key_range))
-    if len(trees) == 1:
-        sources += tree_sources(view, plan, *trees[0])
-    elif trees:
-        sources.append(ChainSource(partial(_merged, view, plan, part, tree) for part, tree in trees))
+    """The visible rows of a range, one per key.
+
+    Rows of a chunk ascend by key, also where chunks descend because the scan goes backward.
+    """
+    if plan.backward:
+        pieces = reversed(list(_pieces(view, plan.key_range)))
+        return ChainSource(partial(_backward_source, view, plan, part, trees) for part, trees in pieces)
+    sources: list[RowSource] = [RowsSource(rows) for rows in _table_rows(view, plan, plan.key_range)]
+    root, segments = _trees(view, plan.key_range)
+    for part, tree in root if len(segments) > 1 else [*root, *segments]:
+        sources += _tree_sources(view, plan, part, tree)
+    if len(segments) > 1:
+        sources.append(ChainSource(partial(_merged, view, plan, part, tree) for part, tree in segments))
     return VisibleSource(
         sources,
         plan.max_seq if view.own is None else None,
@@ -74,7 +85,7 @@ class ChainSource:
             self._source = maker()
 
 
-def table_rows(view: "ReadView", plan: ScanPlan, key_range: KeyRange) -> list[Rows]:
+def _table_rows(view: "ReadView", plan: ScanPlan, key_range: KeyRange) -> list[Rows]:
     """The rows of memtables in a range.
 
     Without writes of a transaction versions that are too new are left out while merging, which costs nothing.  Those
@@ -89,7 +100,7 @@ def table_rows(view: "ReadView", plan: ScanPlan, key_range: KeyRange) -> list[Ro
     return parts
 
 
-def tree_sources(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) -> list[RowSource]:
+def _tree_sources(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) -> list[RowSource]:
     """L0s and runs of one tree, newest first."""
     l0 = [view_ for view_ in tree.l0 if not view_.effective_range.intersect(part).is_empty]
     max_seq = view.manifest.last_l0_seq  # newer ones in SSTs are invisible (docs/format.md 4.2)
@@ -100,19 +111,63 @@ def tree_sources(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) -
         prefix=plan.prefix,
         read_ahead=view.options.read_ahead,
         keeps=plan.cache_blocks,
+        backward=plan.backward,
     )
-    if plan.limit is not None:
-        options["rows_wanted"] = plan.limit // (len(l0) + len(tree.compacted) or 1) + _ROWS_SPARE
+    if plan.rows_wanted is not None:
+        options["rows_wanted"] = plan.rows_wanted // (len(l0) + len(tree.compacted) or 1) + _ROWS_SPARE
     size_bytes = view.options.read_ahead_bytes if plan.read_ahead_bytes is None else plan.read_ahead_bytes
     sources: list[RowSource] = [SstSource(view.reader, view_, part, size_bytes, **options) for view_ in l0]
     sources += [RunSource(view.reader, run, part, size_bytes, **options) for run in tree.compacted]
     return sources
 
 
-def _table_sources(view: "ReadView", plan: ScanPlan) -> list[RowSource]:
-    return [RowsSource(rows) for rows in table_rows(view, plan, plan.key_range)]
-
-
 def _merged(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) -> RowSource:
-    sources = tree_sources(view, plan, part, tree)
+    sources = _tree_sources(view, plan, part, tree)
     return sources[0] if len(sources) == 1 else MergeSource(sources, view.reader.env)
+
+
+def _backward_source(view: "ReadView", plan: ScanPlan, part: KeyRange, trees: list[PartOfTree]) -> RowSource:
+    """The visible rows of one part of the range, from the end on."""
+    sources: list[RowSource] = [BackwardRows(rows) for rows in _table_rows(view, plan, part)]
+    for of_tree, tree in trees:
+        sources += _tree_sources(view, plan, of_tree, tree)
+    return BackwardVisible(
+        sources,
+        plan.max_seq if view.own is None else None,
+        view.reader.env,
+        operator=view.options.merge_operator,
+        now_tick=plan.now_ms,
+    )
+
+
+def _pieces(view: "ReadView", key_range: KeyRange) -> Iterator[tuple[KeyRange, list[PartOfTree]]]:
+    """Parts of the range, ascending, which cover it: those of one segment each, and those between segments.
+
+    Memtables may hold keys of segments that have no tree yet.
+    """
+    root, segments = _trees(view, key_range)
+    if len(segments) < 2:
+        yield key_range, [*root, *segments]
+        return
+    rest = key_range
+    for part, tree in segments:
+        before = rest.intersect(KeyRange(UNBOUNDED, excluded(part.first_key or b"")))
+        if not before.is_empty:
+            yield before, _cut(root, before)
+        yield part, [*_cut(root, part), (part, tree)]
+        if part.end_key is None:
+            return
+        rest = rest.intersect(KeyRange(included(part.end_key), UNBOUNDED))
+    if not rest.is_empty:
+        yield rest, _cut(root, rest)
+
+
+def _trees(view: "ReadView", key_range: KeyRange) -> tuple[list[PartOfTree], list[PartOfTree]]:
+    """The root tree, if it is in use, and the segments by prefix, whose keys are disjoint."""
+    trees = list(view.trees_in(key_range))
+    root = [(part, tree) for prefix, part, tree in trees if not prefix]
+    return root, [(part, tree) for prefix, part, tree in trees if prefix]
+
+
+def _cut(trees: list[PartOfTree], key_range: KeyRange) -> list[PartOfTree]:
+    return [(part.intersect(key_range), tree) for part, tree in trees]

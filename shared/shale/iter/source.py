@@ -1,5 +1,6 @@
 """What an iterator is: something that hands out rows in chunks, as columns."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from shale.kernels.rows import Rows
@@ -23,6 +24,17 @@ class RowsSource:
         """See ``RowSource``."""
         rows, self._rows = self._rows, None
         return rows
+
+
+class ChunksSource:
+    """Rows that are in memory in several chunks, which ascend."""
+
+    def __init__(self, chunks: Sequence[Rows]) -> None:
+        self._chunks = iter([rows for rows in chunks if len(rows)])
+
+    async def next(self) -> Rows | None:
+        """See ``RowSource``."""
+        return next(self._chunks, None)
 
 
 async def drain(source: RowSource) -> list[Rows]:

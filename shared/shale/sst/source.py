@@ -33,6 +33,7 @@ class SpanOptions(TypedDict, total=False):
     read_ahead: ReadAhead | None
     rows_wanted: int | None
     is_frugal: bool
+    backward: bool
 
 
 class SourceOptions(SpanOptions, total=False):
@@ -59,6 +60,7 @@ class _Spans(ABC, Generic[T]):
         read_ahead: ReadAhead | None = None,
         rows_wanted: int | None = None,
         is_frugal: bool = False,
+        backward: bool = False,
     ) -> None:
         """Make no request yet.
 
@@ -71,12 +73,15 @@ class _Spans(ABC, Generic[T]):
             read_ahead: where the next read is started while the caller works on the last one; ``None``: it is not.
             rows_wanted: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
             is_frugal: ``read_ahead_bytes`` is the size of what a read unpacks to: memory counts more than requests.
+            backward: chunks come from the last to the first; inside each rows ascend all the same.
         """
         self._reader = reader
         self._pending = [
             (view, visible) for view in views if not (visible := view.effective_range.intersect(key_range)).is_empty
         ]
-        self._pending.reverse()
+        if not backward:
+            self._pending.reverse()
+        self._backward = backward
         self._read_bytes = read_ahead_bytes
         self._read_bytes_max = read_ahead_bytes
         self._prefix = prefix
@@ -142,7 +147,7 @@ class _Spans(ABC, Generic[T]):
                 slot = self._reader.slot(view.sst)
                 meta = await self._reader.load(slot)
                 if self._prefix is None or meta.filters.may_contain_prefix(self._prefix):
-                    self._window = _Window(slot, meta, visible)
+                    self._window = (_BackwardWindow if self._backward else _Window)(slot, meta, visible)
                     if self._rows_wanted is not None:
                         wanted = max(_SHORT_READ_BYTES, self._rows_wanted * _row_bytes(slot, meta))
                         self._read_bytes, self._rows_wanted = min(wanted, self._read_bytes_max), None
@@ -248,6 +253,18 @@ class _Window:
         return first, self._next
 
 
+class _BackwardWindow(_Window):
+    """The same from the end on."""
+
+    __slots__ = ()
+
+    def advance(self, size_bytes: int) -> tuple[int, int]:
+        """The span ``[first, last)`` before the one that was given last."""
+        last = self._last
+        self._last = span_begin(self.meta.index.offsets, self._next, last, size_bytes)
+        return self._last, last
+
+
 def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
     rows = meta.stats.num_rows if meta.stats is not None else 0
     return slot.sst.info.data_len // rows + 1 if rows else _ROW_BYTES
@@ -268,3 +285,13 @@ def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
     target = int(offsets[first]) + size_bytes
     end = int(offsets[first : last + 1].searchsorted(target, side="left")) + first
     return min(max(end, first + 1), last)
+
+
+def span_begin(offsets: I64, first: int, last: int, size_bytes: int) -> int:
+    """Where a read that ends before block ``last`` begins: with the block that fills ``size_bytes``, from ``first`` on.
+
+    It rounds as ``span_end`` does.
+    """
+    target = int(offsets[last]) - size_bytes
+    begin = int(offsets[first : last + 1].searchsorted(target, side="right")) + first - 1
+    return max(min(begin, last - 1), first)

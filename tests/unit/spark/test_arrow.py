@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shale.engine.arrow import in_batches
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE, Entry
-from shale_spark.arrow import COLUMNS, batch_to_rows, in_batches, rows_to_batch
+from shale_spark.arrow import COLUMNS, batch_to_rows, rows_to_batch
 
 MS = st.integers(-(2**50), 2**50)
 

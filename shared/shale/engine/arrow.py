@@ -1,0 +1,87 @@
+"""Rows as Arrow batches; keys and values keep their bytes where they are.
+
+The columns of ``Rows`` are laid out as Arrow lays out ``binary``: bytes and the places where they are cut.  Only the
+places are computed anew, because Arrow counts them with 32 bits from the beginning of a batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shale.errors import InvalidRequestError
+from shale.kernels.rows import I64, U8, Rows
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS
+
+try:
+    import pyarrow as pa
+except ImportError:
+    raise InvalidRequestError("Arrow needs the package pyarrow: pip install 'shale[arrow]'") from None
+
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("seq", pa.uint64()),
+        ("create_ts", TIMESTAMP),
+        ("expire_ts", TIMESTAMP),
+    ]
+)
+"""What scans give."""
+
+BYTES_MAX = 2**31 - 1
+"""Of keys, and of values, in one batch."""
+
+
+def rows_to_batches(rows: Rows) -> Iterator[Any]:
+    """``pyarrow.RecordBatch``es of values, in order: one, unless there are 2 GiB of them."""
+    for part in in_batches(rows, rows_max=len(rows), bytes_max=BYTES_MAX):
+        yield pa.RecordBatch.from_arrays(
+            [
+                binary_column(part.key_bytes, part.key_offsets),
+                binary_column(part.val_bytes, part.val_offsets),
+                pa.Array.from_buffers(pa.uint64(), len(part), [None, pa.py_buffer(part.seq)]),
+                _times(part, part.create_ts, FLAG_CREATE_TS),
+                _times(part, part.expire_ts, FLAG_EXPIRE_TS),
+            ],
+            schema=SCHEMA,
+        )
+
+
+def batches_to_table(batches: Sequence[Any]) -> Any:
+    """A ``pyarrow.Table`` of them all, perhaps none."""
+    return pa.Table.from_batches(batches, schema=SCHEMA)
+
+
+def in_batches(rows: Rows, *, rows_max: int, bytes_max: int) -> Iterator[Rows]:
+    """Slices of at most so many rows and bytes, but of one row at least."""
+    sizes = rows.key_offsets + rows.val_offsets
+    start = 0
+    while start < len(rows):
+        full = int(np.searchsorted(sizes, sizes[start] + bytes_max, "right")) - 1
+        end = min(max(full, start + 1), start + rows_max, len(rows))
+        yield rows.slice(start, end)
+        start = end
+
+
+def binary_column(data: U8, offsets: I64) -> Any:
+    """A ``pyarrow`` array of the pieces between the offsets, which shares ``data``.
+
+    Raises:
+        InvalidRequestError: more than 2 GiB, which is a single value if ``in_batches`` was used.
+    """
+    first, last = int(offsets[0]), int(offsets[-1])
+    if last - first > BYTES_MAX:
+        raise InvalidRequestError(f"{last - first} bytes are too much for one column of Arrow")
+    places = (offsets - first).astype(np.int32)
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(data[first:last])]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _times(rows: Rows, stamps_ms: I64, flag: int) -> Any:
+    present = rows.flags & np.uint8(flag) != 0
+    if present.all():
+        return pa.Array.from_buffers(TIMESTAMP, len(rows), [None, pa.py_buffer(stamps_ms)])
+    validity = np.packbits(present, bitorder="little")
+    return pa.Array.from_buffers(TIMESTAMP, len(rows), [pa.py_buffer(validity), pa.py_buffer(stamps_ms)])
