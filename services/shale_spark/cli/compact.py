@@ -62,7 +62,14 @@ def compact(
 
         working = _working(command.load(WorkerSettings), ranges)
         with watching(command.output, Env.system().clock) as on_progress:
-            ended = compact_rows(command.spark, command.where, chosen, working=working, on_progress=on_progress)
+            ended = compact_rows(
+                command.spark,
+                command.where,
+                chosen,
+                working=working,
+                on_progress=on_progress,
+                on_started=command.on_interrupt,
+            )
         _show(command.output, ended)
         failed = [info for info in ended if info.error is not None]
         for info in failed:

@@ -1,13 +1,14 @@
 """How a command of ``shale spark`` begins and ends: settings, a session, one line for what went wrong.
 
-The work runs in a thread, because everything in Spark's Python interface blocks; so Ctrl-C and ``--timeout`` end it at
-any moment, and what executors still do is interrupted.
+The work runs in a thread, because everything in Spark's Python interface blocks.  Ctrl-C and ``--timeout`` interrupt
+what executors do, and wait ``LEAVING_S`` for the work to give back what it holds: a writer's place, a claim, a lease.
+A second Ctrl-C does not wait.
 """
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="DaemonSettings")
 
+LEAVING_S = 20.0
+_AGAIN_S = 0.5
 TEMPFAIL = 75
 """``--timeout``: the work had not ended; docs/operations.md 12."""
 
@@ -47,6 +50,8 @@ class SparkCommand:
     spark: "SparkSession"
     where: "Where"
     options: "GlobalOptions"
+    on_interrupt: Callable[[Callable[[], object]], object]
+    """Takes functions that end the work besides Spark's jobs; called from another thread, more than once."""
 
     @property
     def output(self) -> "Output":
@@ -75,6 +80,7 @@ class _Running:
     spark: "SparkSession | None" = None
     is_own: bool = False
     log: JavaLog | None = None
+    enders: list[Callable[[], object]] = field(default_factory=list)
 
     def start(self, settings: "SparkSettings", master: str | None, conf: Mapping[str, str]) -> "SparkSession":
         """The session; blocks."""
@@ -92,9 +98,13 @@ class _Running:
         return () if self.spark is None else active_stages(self.spark)
 
     def interrupt(self) -> None:
-        """End what executors do."""
+        """End what executors do, and the work around it; blocks, and may be repeated."""
+        for end in self.enders:
+            with suppress(RuntimeError):  # it has ended
+                end()
         if self.spark is not None:
-            self.spark.interruptAll()
+            with suppress(Exception):  # a session that is lost runs nothing
+                self.spark.interruptAll()
 
     def close(self, *, keeps_log: bool) -> None:
         """Stop the session, if it was made here; its log stays if somebody was told of it."""
@@ -136,7 +146,7 @@ def _to_the_end(
     def whole() -> int | None:
         with _told(options, running):
             spark = running.start(settings.spark.settings(), master, properties)
-            return work(SparkCommand(spark=spark, where=where, options=options))
+            return work(SparkCommand(spark=spark, where=where, options=options, on_interrupt=running.enders.append))
 
     is_named = False
     try:
@@ -181,13 +191,43 @@ async def _bounded(
     with anyio.move_on_after(timeout_s):
         try:
             async with nullcontext() if shown is None else watching(running.stages, shown):
-                return await anyio.to_thread.run_sync(whole, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            running.interrupt()
-            raise
+                return await _in_thread(whole, running)
         except BaseExceptionGroup as group:
             raise worst_error(group) from group
     raise OutOfTime(f"not done after {timeout_s:g} s; what had been written is either committed or garbage")
+
+
+async def _in_thread(whole: Callable[[], int | None], running: _Running) -> int | None:
+    """Do the work; when cancelled, interrupt it until it has ended, or for ``LEAVING_S``."""
+    ended = anyio.Event()
+    results: list[int | None] = []
+    failures: list[BaseException] = []
+    thread = anyio.CancelScope(shield=True)
+
+    async def work() -> None:
+        with thread:
+            try:
+                results.append(await anyio.to_thread.run_sync(whole, abandon_on_cancel=True))
+            except Exception as error:  # noqa: BLE001 - raised below, or a consequence of the interrupt
+                failures.append(error)
+            finally:
+                ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work, name="work")
+        try:
+            await ended.wait()
+        finally:
+            with anyio.move_on_after(LEAVING_S, shield=True):
+                while not ended.is_set():
+                    # Again and again: Spark forgets an interrupt that comes before its job.
+                    await anyio.to_thread.run_sync(running.interrupt, abandon_on_cancel=True)
+                    with anyio.move_on_after(_AGAIN_S):
+                        await ended.wait()
+            thread.cancel()
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def _place(options: "GlobalOptions") -> "tuple[SparkCommandSettings, Where]":

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.from_thread import BlockingPortal
 
 from shale.admin.compactions import CompactionAdmin
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
 from shale.engine.where import Where
 from shale.env import Env
+from shale.errors import ShaleError
 from shale.kernels.choice import load_kernels
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 _PATIENT = WorkerOptions(name="spark", compactions_poll_interval_s=1.0, persist_every_sst=True)
 OnProgress = Callable[[CompactionInfo], None]
+OnStarted = Callable[[Callable[[], object]], object]
+"""Gets a function that ends the work from any thread."""
+
+
+class Stopped(ShaleError):
+    """Somebody ended the work; claims were given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,7 @@ def compact(
     *,
     working: Working = DEFAULTS,
     on_progress: OnProgress | None = None,
+    on_started: OnStarted | None = None,
 ) -> tuple[CompactionInfo, ...]:
     """Submit compactions, execute them on Spark once they are scheduled, and return when they have ended.
 
@@ -72,12 +81,14 @@ def compact(
         request: as for ``shale compaction submit``.
         working: see ``Working``.
         on_progress: called now and then with each compaction.
+        on_started: called once with a function that any thread may call: the claim is given back then.
 
     Returns:
         how each one ended; ``error`` says why if it failed.
 
     Raises:
         InvalidCompaction: the request breaks a rule.
+        Stopped: another thread asked for it; the compaction stays scheduled.
         ShaleError: the store or the session cannot be used; or executing a compaction failed in a way that no other
             attempt could avoid, or three times.  It stays scheduled, and other workers may take it.
     """
@@ -98,9 +109,18 @@ def compact(
             await _work(spark, where, env, working, until=wait, only=frozenset(asked))
             return tuple(ended)
         finally:
-            await stores.aclose()
+            with anyio.CancelScope(shield=True):
+                await stores.aclose()
 
-    return anyio.run(main)
+    async def stoppable() -> tuple[CompactionInfo, ...]:
+        async with BlockingPortal() as portal:
+            with anyio.CancelScope() as scope:
+                if on_started is not None:
+                    on_started(lambda: portal.start_task_soon(scope.cancel))
+                return await main()
+        raise Stopped("the compaction was stopped here; it stays scheduled for other workers")
+
+    return anyio.run(stoppable)
 
 
 def work(spark: "SparkSession", where: Where, *, working: Working = DEFAULTS) -> None:

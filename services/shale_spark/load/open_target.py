@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
 from shale.engine.load_target import LoadTarget, NewDatabase, TakenDatabase
 from shale.engine.where import Where
 from shale.env import Env
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, Sst
+from shale_spark.beside import held_beside
 from shale_spark.load.request import Mode
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ class HeldTarget:
 
 @contextmanager
 def held_target(where: Where, *, mode: Mode, fence: bool) -> Iterator[HeldTarget]:
-    """Open the database of a load, and let go of it at the end.
+    """Open the database of a load, and let go of it at the end, whatever ends the block.
 
     Raises:
         InvalidDbState: it is there and should not be, or the other way round, or somebody may be writing it.
     """
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_opened(where, mode, fence)) as target:
+    with held_beside(_opened(where, mode, fence)) as (portal, target):
         yield HeldTarget(portal, target)
 
 

@@ -4,12 +4,11 @@
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from anyio.from_thread import start_blocking_portal
 from pyspark.sql.types import DataType, StructType
 
 from shale.engine.pin import Pin
@@ -17,6 +16,7 @@ from shale.engine.where import Stores, Where
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.telemetry.metrics import Metrics
+from shale_spark.beside import held_beside
 from shale_spark.one_line import one_line
 from shale_spark.source.batches import batches, columns_of, wanted_keys
 from shale_spark.source.columns import Columns, default_schema
@@ -50,10 +50,7 @@ def snapshot(
     columns = as_struct(schema if schema is not None else default_schema(options.value_format))
     of_rows = columns_of(columns, options)
     planned = run_async(partial(plan_read, options, wanted_keys(options), is_shared=False))
-    with (
-        start_blocking_portal("asyncio") as portal,
-        _entered(portal.wrap_async_context_manager(_connected(options.where, planned, Env.system()))),
-    ):
+    with held_beside(_connected(options.where, planned, Env.system())):
         yield _frame(spark, tuple(plan.encode() for plan in planned.plans), columns, of_rows)
 
 
@@ -110,13 +107,3 @@ async def _connected(where: Where, planned: PlannedRead, env: Env) -> AsyncItera
             yield
     finally:
         await stores.aclose()
-
-
-@contextmanager
-def _entered(opened: AbstractContextManager[None]) -> Iterator[None]:
-    """Enter and leave; what ends the work in between is no concern of the tasks inside."""
-    opened.__enter__()
-    try:
-        yield
-    finally:
-        opened.__exit__(None, None, None)

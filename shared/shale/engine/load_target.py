@@ -28,6 +28,8 @@ L0_WAIT_S = 300.0
 """How long rows of the WAL may wait for room in L0."""
 
 _LOOK_EVERY_S = 5.0
+_CLOSE_S = 10.0
+"""How long somebody who gives up waits for the store to take the last manifest."""
 
 
 class LoadTarget(Protocol):
@@ -155,8 +157,8 @@ class TakenDatabase:
         try:
             return cls(writer, await _prepare(writer, l0_wait_s))
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await writer.abort()
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await _close(writer)
             raise
 
     async def commit(self, ssts: Iterable[Sst]) -> Manifest:
@@ -176,10 +178,15 @@ class TakenDatabase:
 
     async def close(self) -> None:
         """See ``LoadTarget``."""
-        if self._writer.progress.problem is not None:
-            await self._writer.abort()
-        else:
-            await self._writer.close(FlushType.NONE)
+        await _close(self._writer)
+
+
+async def _close(writer: Writer) -> None:
+    """Give the writer's place back, unless somebody else has it or nobody knows."""
+    if writer.progress.problem is not None:
+        await writer.abort()
+    else:
+        await writer.close(FlushType.NONE)
 
 
 async def _prepare(writer: Writer, l0_wait_s: float) -> LoadStamp:
