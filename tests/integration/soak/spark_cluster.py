@@ -23,7 +23,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._port = _free_port()
+        self._port = free_port()
         self.url = f"spark://127.0.0.1:{self._port}"
 
     def __enter__(self) -> "Cluster":
@@ -35,9 +35,9 @@ class Cluster:
         for name in reversed([*self._processes]):
             self.kill(name)
 
-    def start_worker(self, name: str) -> None:
+    def start_worker(self, name: str, host: str = "127.0.0.1") -> None:
         """One core; returns once the master knows it."""
-        where = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "700m"]
+        where = ["--host", host, "--webui-port", "0", "--cores", "1", "--memory", "700m"]
         where += ["--work-dir", str(self._folder / f"{name}-work"), self.url]
         self._start(name, "worker.Worker", where, r"Successfully registered with master")
 
@@ -73,7 +73,8 @@ class Cluster:
             time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback address that nobody has at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
