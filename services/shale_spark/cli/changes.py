@@ -2,8 +2,7 @@
 
 import sys
 import tempfile
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ from shale_spark.cli.running import SparkCommand, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
     from shale_cli.output import Output
 
@@ -42,6 +41,7 @@ def changes(
     schema: Annotated[str | None, typer.Option(help="Columns, as SQL: 'key string, op string, n int'.")] = None,
     value_format: ValueFormat = None,
     avro_schema: AvroSchema = None,
+    permissive: Annotated[bool, typer.Option("--permissive", help="Nulls for values that cannot be read.")] = False,
     retain: Annotated[str | None, typer.Option(help="Keep unread changes from the collector, under this name.")] = None,
     retain_for: Annotated[str, typer.Option(help="How long, once the query is gone.")] = "24h",
     skip_gaps: Annotated[bool, typer.Option("--skip-gaps", help="Go on where changes are missing.")] = False,
@@ -53,6 +53,7 @@ def changes(
     def work(command: SparkCommand) -> None:
         from shale.errors import InvalidRequestError
         from shale_spark.changes.command import changes as follow
+        from shale_spark.codecs import OnBad
 
         if to is not None and offsets is None:
             raise InvalidRequestError("--to needs --offsets: a folder that remembers what was written")
@@ -63,6 +64,7 @@ def changes(
             schema=schema,
             value_format=value_format,
             avro_schema=text_or_file(avro_schema, "--avro-schema"),
+            on_bad=OnBad.PERMISSIVE if permissive else OnBad.FAILFAST,
             retain=retain,
             retain_for=retain_for,
             on_gap="skip" if skip_gaps else "fail",
@@ -86,6 +88,7 @@ def changes(
 def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
     """Writes the rows of a micro-batch, one line each, in their order."""
     from shale_cli.output import Format, write_line, write_text
+    from shale_spark.cli.change_lines import as_json, as_text
 
     def write(batch: "DataFrame", _batch_id: int) -> None:
         for row in batch.toLocalIterator():
@@ -97,30 +100,3 @@ def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
         sys.stdout.flush()
 
     return write
-
-
-def as_json(row: "Row") -> dict[str, Any]:
-    """Plain values; bytes as base64 under a name that says so, as everywhere."""
-    from shale.admin.json_values import b64
-
-    fields: dict[str, Any] = {}
-    for name, value in row.asDict(recursive=True).items():
-        if isinstance(value, bytes | bytearray):
-            fields[f"{name}_b64"] = b64(bytes(value))
-        else:
-            fields[name] = _in_utc(value) if isinstance(value, datetime) else value
-    return fields
-
-
-def as_text(output: "Output", value: object) -> str:
-    """One cell of a line for people."""
-    if isinstance(value, bytes | bytearray):
-        return output.show(bytes(value))
-    if isinstance(value, datetime):
-        return _in_utc(value).isoformat()
-    return "" if value is None else str(value)
-
-
-def _in_utc(value: datetime) -> datetime:
-    """A time as PySpark hands it out: in the zone of this process, without saying so."""
-    return value.astimezone(UTC)

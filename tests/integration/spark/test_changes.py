@@ -13,6 +13,7 @@ from shale.protocol.checkpoints import list_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
 from shale_spark.changes.command import changes
+from shale_spark.codecs import OnBad
 from shale_spark.failures import translated
 from tests.integration.spark.following import Sink, follow, log_of, write
 
@@ -78,10 +79,12 @@ def test_values_with_columns(spark: SparkSession, tmp_path: Path) -> None:
             await db.put(b"a", b'{"n": 1}')
             await db.delete(b"a")
             await db.put(b"b", b'{"n": 2}')
+            await db.put(b"c", b"{")
 
     anyio.run(main)
-    stream = changes(spark, url, start=2, schema="key string, op string, n int, seq bigint", value_format="json")
+    columns = "key string, op string, n int, seq bigint"
+    stream = changes(spark, url, start=2, schema=columns, value_format="json", on_bad=OnBad.PERMISSIVE)
     query = stream.writeStream.format("memory").queryName("columns").trigger(availableNow=True).start()
     assert query.awaitTermination(END_S)
     rows = [tuple(row) for row in spark.sql("select * from columns order by seq").collect()]
-    assert rows == [("a", "delete", None, 2), ("b", "put", 2, 3)]
+    assert rows == [("a", "delete", None, 2), ("b", "put", 2, 3), ("c", "put", None, 4)]
