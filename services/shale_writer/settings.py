@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
-from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section, ShutdownSection
+from shale.service.sections import Bytes, DiskCacheSection, Port, PositiveSeconds, Seconds, Section, ShutdownSection
 from shale.service.settings import DaemonSettings
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
@@ -74,6 +74,7 @@ class WriterSettings(DaemonSettings):
     default_ttl_millis: int | None = ENGINE.default_ttl_ms
     block_size_bytes: Bytes = ENGINE.block_size_bytes
     block_cache_bytes: Bytes = DEFAULT_CAPACITY_BYTES
+    disk_cache: DiskCacheSection | None = Field(default=None, description="Parts of SSTs on a local disk.")
     max_key_bytes: Bytes = ENGINE.max_key_bytes
     wal_stall_limit: PositiveSeconds = ENGINE.wal_stall_limit_s
     probe_max_staleness: PositiveSeconds = ENGINE.probe_max_staleness_s
@@ -115,6 +116,7 @@ class WriterSettings(DaemonSettings):
             default_ttl_ms=self.default_ttl_millis,
             block_size_bytes=self.block_size_bytes,
             block_cache_bytes=self.block_cache_bytes,
+            disk_cache=self.disk_cache.options() if self.disk_cache is not None else None,
             max_key_bytes=self.max_key_bytes,
             wal_stall_limit_s=self.wal_stall_limit,
             probe_max_staleness_s=self.probe_max_staleness,

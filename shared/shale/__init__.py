@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ShaleError,
         UnavailableError,
     )
+    from shale.sst.budget import MemoryBudget
     from shale.types import Row
 
 _HOMES = {
@@ -49,6 +50,7 @@ _HOMES = {
     "NEVER": "shale.engine.lifetime",
     "NotFoundError": "shale.errors",
     "ReaderOptions": "shale.engine.reader_options",
+    "MemoryBudget": "shale.sst.budget",
     "Row": "shale.types",
     "ShaleError": "shale.errors",
     "UnavailableError": "shale.errors",
@@ -73,6 +75,7 @@ __all__ = [
     "FilterContext",
     "FlushType",
     "InvalidRequestError",
+    "MemoryBudget",
     "NotFoundError",
     "ReaderOptions",
     "Row",

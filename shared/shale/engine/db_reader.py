@@ -33,9 +33,8 @@ from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
-from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
-from shale.sst.process_cache import cache_for
+from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.store.options import StoreOptions
@@ -77,7 +76,6 @@ class DbReader(Reads):
         wal_store: str | ObjectStore | None = None,
         env: Env | None = None,
         metrics: Metrics | None = None,
-        cache: BlockCache | None = None,
         store_options: StoreOptions | None = None,
         options: ReaderOptions | None = None,
         **settings: Any,
@@ -91,7 +89,6 @@ class DbReader(Reads):
             wal_store: where the WAL lives, if not with the rest.
             env: the outside world; the real one by default.
             metrics: counts here; by default nowhere that is seen.
-            cache: shared with other handles on this event loop; by default one of ``block_cache_bytes``.
             store_options: how to talk to the store.
             options: all options at once, or
             settings: single ones, see ``ReaderOptions``; durations as ``"10s"`` or ``timedelta``, sizes as ``"64MiB"``.
@@ -106,7 +103,7 @@ class DbReader(Reads):
             raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
         chosen = options if options is not None else ReaderOptions.from_keywords(settings)
         location = resolve(where, store=store, path=path, wal_store=wal_store, store_options=store_options)
-        return Opening(cls._open, location, chosen, env, metrics, cache)
+        return Opening(cls._open, location, chosen, env, metrics)
 
     @classmethod
     async def _open(
@@ -115,14 +112,13 @@ class DbReader(Reads):
         options: ReaderOptions,
         env: Env | None = None,
         metrics: Metrics | None = None,
-        cache: BlockCache | None = None,
     ) -> "DbReader":
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="reader")
         reader = cls(where, options, env, metrics, stores)
         try:
-            await reader._start(metrics, cache if cache is not None else cache_for(options.block_cache_bytes))
+            await reader._start(metrics)
         except BaseException:
             await reader.close()
             raise
@@ -193,7 +189,7 @@ class DbReader(Reads):
         """
         if not isinstance(self._where.store, str) or not isinstance(self._where.wal_store, str | None):
             raise TypeError("only a reader that was opened by URL can be pickled")
-        options = self._options
+        options = replace(self._options, cache=None)
         if self.checkpoint_id is not None:
             options = replace(options, checkpoint=self.checkpoint_id)
         return Opening, (_reopen, self._where, options)
@@ -229,7 +225,7 @@ class DbReader(Reads):
     def _clock_ms(self) -> int:
         return self._env.clock.now_ms()
 
-    async def _start(self, metrics: Metrics, cache: BlockCache) -> None:
+    async def _start(self, metrics: Metrics) -> None:
         options, env, root = self._options, self._env, self._where.root
         store = self._stores.main
         protocol = ProtocolOptions(component="reader", probe_max_staleness_s=options.probe_max_staleness_s)
@@ -246,7 +242,9 @@ class DbReader(Reads):
             hot_path=self._hot_path,
         )
         paths = SstPaths.of(root, stored.value)
-        reader = SstReader(store, paths, cache, env, metrics, filter_policies=options.filter_policies)
+        cache = PROCESS_CACHE.memory(options.block_cache_bytes, options.cache)
+        disk = PROCESS_CACHE.disk(options.disk_cache, env.clock)
+        reader = SstReader(store, paths, cache, env, metrics, filter_policies=options.filter_policies, disk=disk)
         wal = WalStore(self._stores.wal if self._stores.wal is not None else store, root, env)
         builder = StateBuilder(
             wal,

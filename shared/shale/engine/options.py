@@ -5,10 +5,13 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Self
 
+from shale.engine.disk_cache_setting import parse_disk_cache
 from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
 from shale.format.bloom import PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
+from shale.sst.budget import MemoryBudget
+from shale.sst.disk_cache import DiskCacheOptions
 from shale.types import Compression
 
 MIB = 1 << 20
@@ -31,7 +34,8 @@ class DbOptions:
     ``flush_interval_s``: how long rows may wait for the WAL; 0 is adaptive (the first waiter starts a PUT, whoever
     arrives while it is in flight shares the next one); ``None`` means explicit flushes only.
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all
-    its databases (``shale.configure``).
+    its databases (``shale.configure``).  ``cache``: memory that it shares with others, in place of that.
+    ``disk_cache``: where parts of SSTs are kept besides; ``None``: as configured for the process.
     ``segment_extractor``: gives every key the prefix whose tree it goes to; a database keeps the one it was made with.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     """
@@ -59,6 +63,8 @@ class DbOptions:
     default_ttl_ms: int | None = None
     max_key_bytes: int = 65_535
     block_cache_bytes: int | None = None
+    cache: MemoryBudget | None = None
+    disk_cache: DiskCacheOptions | None = None
     create_if_missing: bool = True
 
     def __post_init__(self) -> None:
@@ -96,6 +102,8 @@ def _parse(name: str, value: Any, known: set[str]) -> tuple[str, Any]:
         return name, parse_size(value, name=name)
     if name == "compression":
         return name, _compression(value)
+    if name == "disk_cache":
+        return name, parse_disk_cache(value)
     if name == "filter_policies" and value is not None:
         return name, tuple(value)
     return name, value

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 
+from shale.engine.disk_cache_setting import parse_disk_cache
 from shale.engine.settings_values import parse_duration_s, parse_size
 from shale.errors import (
     CheckpointLifetimeTooShort,
@@ -15,6 +16,8 @@ from shale.errors import (
 )
 from shale.format.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
+from shale.sst.budget import MemoryBudget
+from shale.sst.disk_cache import DiskCacheOptions
 from shale.sst.source import READ_AHEAD_BYTES
 
 _LIFETIME_MIN_S = 1.0
@@ -35,7 +38,9 @@ class ReaderOptions:
     ``checkpoint`` pins the reader to it; ``follow_latest`` follows without protection and writes nothing; without
     either the reader manages a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and is renewed.
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all.
+    ``cache``: memory that it shares with others, in place of that.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
+    ``disk_cache``: where parts of SSTs are kept besides; ``None``: as configured for the process.
     ``segment_extractor`` is only compared with the name in the manifest: reading routes by the prefixes found there.
     """
 
@@ -50,6 +55,8 @@ class ReaderOptions:
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
     segment_extractor: PrefixExtractor | None = None
     block_cache_bytes: int | None = None
+    cache: MemoryBudget | None = None
+    disk_cache: DiskCacheOptions | None = None
     read_ahead_bytes: int = READ_AHEAD_BYTES
     probe_max_staleness_s: float = 60.0
 
@@ -94,6 +101,8 @@ class ReaderOptions:
                 raise InvalidRequestError(f"{name}: no such option of a reader")
             elif name.endswith("_bytes") and value is not None:
                 values[name] = parse_size(value, name=name)
+            elif name == "disk_cache":
+                values[name] = parse_disk_cache(value)
             elif name == "checkpoint":
                 values[name] = _checkpoint_id(value)
             else:

@@ -35,7 +35,7 @@ from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.wal_store import WalStore
 from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
-from shale.sst.process_cache import cache_for
+from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.store.port import ObjectStore
@@ -126,10 +126,11 @@ class Writer:
         self.reader = SstReader(
             store,
             SstPaths.of(root, state),
-            cache_for(options.block_cache_bytes),
+            PROCESS_CACHE.memory(options.block_cache_bytes, options.cache),
             env,
             metrics,
             filter_policies=sst_options.filter_policies,
+            disk=PROCESS_CACHE.disk(options.disk_cache, env.clock),
         )
         self._read_ahead: ReadAhead | None = None
         self._read_options = ReadOptions(merge_operator=operator)

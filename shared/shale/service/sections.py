@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from shale.engine.settings_values import parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
+from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location
 
 
@@ -147,3 +148,23 @@ class MetricsSection(Section):
     """What is measured."""
 
     sample_rate: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of requests whose latency is observed.")
+
+
+class DiskCacheSection(Section):
+    """A directory in which parts of SSTs are kept between the store and memory."""
+
+    directory: str = Field(description="Made if it is not there; processes may share it.")
+    max_bytes: Bytes = Field(default=DEFAULT_MAX_BYTES, description="What all files in it may take.")
+    part_bytes: Bytes = Field(default=DEFAULT_PART_BYTES, description="SSTs are read from the store in such parts.")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "DiskCacheSection":
+        try:
+            self.options()
+        except InvalidRequestError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def options(self) -> DiskCacheOptions:
+        """What the engine takes."""
+        return DiskCacheOptions(self.directory, self.max_bytes, self.part_bytes)

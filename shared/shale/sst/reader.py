@@ -18,7 +18,9 @@ from shale.kernels.choice import PLAIN_BYTES_MAX
 from shale.kernels.rows import I64, Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
+from shale.sst.disk_cache import DiskCache
 from shale.sst.meta import SstMeta, decode_meta, meta_span
+from shale.sst.part_reader import PartReader
 from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
 from shale.store.port import Buffer, ObjectStore
@@ -43,6 +45,7 @@ class SstReader:
         filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
         with_filters: bool = True,
         on_read: Callable[[int], None] | None = None,
+        disk: DiskCache | None = None,
     ) -> None:
         """Make no request yet.
 
@@ -54,6 +57,7 @@ class SstReader:
             filter_policies: with the extractors of their prefixes.
             with_filters: read them; who only reads from end to end has no use for them.
             on_read: told the bytes of every answer of the store.
+            disk: where parts of SSTs are kept between store and memory.
         """
         self.cache = cache
         self.env = env
@@ -63,10 +67,13 @@ class SstReader:
         self._paths = paths
         self._with_filters = with_filters
         self._on_read = on_read
+        self._parts = None if disk is None else PartReader(disk, store.url, env)
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
             self.counts.export(metrics)
+            if self._parts is not None:
+                self._parts.export(metrics)
             self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted")
         gone = weakref.finalize(self, cache.abandon, self._slots)
         gone.atexit = False
@@ -110,7 +117,7 @@ class SstReader:
         self.counts.filter_misses += has_filter
         slot.loading = loading = anyio.Event()
         try:
-            with self._counting_corruption():
+            with self._counting_corruption(slot):
                 meta = await self._read_meta(slot)
             self.cache.put_meta(slot, meta)
         finally:
@@ -127,7 +134,7 @@ class SstReader:
         self.counts.block_misses += last - first
         offsets = [int(offset) for offset in meta.index.offsets[first : last + 1]]
         images = []
-        with self._counting_corruption():
+        with self._counting_corruption(slot):
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
@@ -161,12 +168,12 @@ class SstReader:
             compression = Compression.NONE
         else:
             offsets = meta.index.offsets[first : last + 1]
-            with self._counting_corruption():
+            with self._counting_corruption(slot):
                 data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
         decode = partial(
             decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
         )
-        with self._counting_corruption():
+        with self._counting_corruption(slot):
             return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange) -> StoredBlocks:
@@ -177,7 +184,7 @@ class SstReader:
         """
         offsets = meta.index.offsets[first : last + 1]
         compression = slot.sst.info.compression
-        with self._counting_corruption():
+        with self._counting_corruption(slot):
             data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
             unpack = partial(
                 open_blocks,
@@ -192,12 +199,14 @@ class SstReader:
             return unpack() if is_cheap else await self.env.cpu.run(unpack)
 
     @contextlib.contextmanager
-    def _counting_corruption(self) -> Iterator[None]:
+    def _counting_corruption(self, slot: SstSlot) -> Iterator[None]:
         try:
             yield
         except SstMissing:
             raise  # perhaps it was collected, which whoever knows newer manifests finds out: see ``count_loss``
         except CorruptionError:
+            if self._parts is not None:
+                self._parts.forget(slot.path)
             self.count_loss()
             raise
 
@@ -216,6 +225,12 @@ class SstReader:
         return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def _read(self, slot: SstSlot, start: int, end: int) -> memoryview:
+        if self._parts is None:
+            return await self._fetch(slot, start, end)
+        fetch = partial(self._fetch, slot)
+        return await self._parts.read(slot.path, start, end, slot.sst.info.sections_end, fetch)
+
+    async def _fetch(self, slot: SstSlot, start: int, end: int) -> memoryview:
         data = await self._store.get_range(slot.path, start, end)
         if data is None:
             raise SstMissing(str(slot.sst.id), slot.path)

@@ -46,6 +46,7 @@ class Event(StrEnum):
     DB_OPENED = "db.opened", "info"
     DB_CLOSED = "db.closed", "info"
     DB_DESTROYED = "db.destroyed", "info"
+    DISK_CACHE_FAILED = "disk_cache.failed", "warning"
     WAL_FENCE_WRITTEN = "wal.fence.written", "info"
     WAL_REPLAY_DONE = "wal.replay.done", "info"
     WAL_FLUSH_OK = "wal.flush.ok", "debug"

@@ -53,6 +53,15 @@ class SstInfo:
         return self.filter_offset if self.filter_len else self.index_offset
 
     @property
+    def sections_end(self) -> int:
+        """Where the last section ends; behind it is only the footer."""
+        return max(
+            self.index_offset + self.index_len,
+            self.filter_offset + self.filter_len,
+            self.stats_offset + self.stats_len,
+        )
+
+    @property
     def estimated_size_bytes(self) -> int:
         """What schedulers take for the size of the file (docs/protocol.md 6.7)."""
         return self.index_offset + self.index_len

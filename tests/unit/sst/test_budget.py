@@ -11,7 +11,7 @@ from shale.engine.configure import configure
 from shale.errors import InvalidRequestError
 from shale.sst.budget import MemoryBudget
 from shale.sst.cache import BlockCache
-from shale.sst.process_cache import cache_for, process_budget
+from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.slot import SstSlot
 from shale.sst.source import SstSource
 from shale.types import Entry, SstView
@@ -199,13 +199,13 @@ def test_a_reader_that_was_dropped_leaves_nothing_behind() -> None:
 
 
 def test_the_process_has_one_bound_that_can_be_changed() -> None:
-    before = process_budget().capacity_bytes
+    before = PROCESS_CACHE.budget.capacity_bytes
     try:
         configure(cache_bytes="1MiB")
-        assert process_budget().capacity_bytes == 1 << 20
-        assert cache_for(None) is cache_for(None)
-        assert cache_for(None).budget is process_budget()
-        assert cache_for(5_000).capacity_bytes == 5_000
+        assert PROCESS_CACHE.budget.capacity_bytes == 1 << 20
+        assert PROCESS_CACHE.memory() is PROCESS_CACHE.memory()
+        assert PROCESS_CACHE.memory().budget is PROCESS_CACHE.budget
+        assert PROCESS_CACHE.memory(5_000).capacity_bytes == 5_000
         with pytest.raises(InvalidRequestError, match="cache_bytes"):
             configure(cache_bytes="much")
     finally:

@@ -1,0 +1,250 @@
+"""Parts of SSTs in a directory, within a number of bytes: what survives a restart and is shared by processes.
+
+A part is one file (``disk_part``), created under another name and renamed into place.  Reads open the file they need,
+so processes see each other's parts without talking.  What is deleted is decided from a list of names in order of use.
+It begins with what the directory holds, which is listed anew after every 32nd of the bound that was written: so
+processes that share a directory exceed the bound together by that much each, at most.  Nothing here can fail a read: a
+directory that is full, read-only or gone is a cache without hits.
+"""
+
+import contextlib
+import math
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+
+from shale.env import Clock
+from shale.errors import InvalidRequestError
+from shale.format.buffer import Buffer
+from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, read_part
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+DEFAULT_MAX_BYTES = 16 << 30
+DEFAULT_PART_BYTES = 1 << 20
+_PART_BYTES_MIN, _PART_BYTES_MAX = 64 << 10, 64 << 20
+_LOOK_AGAIN_PART = 32
+_PAUSE_S = 10.0
+"""After a write has failed, as on a full disk, nothing is written for so long."""
+_STALE_S = 3600.0
+"""An unfinished file that is older was left by a process that died."""
+_UNFINISHED = ".new"
+_FORMAT = "parts-1"
+log = get_logger("disk_cache")
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCacheOptions:
+    """Where parts of SSTs are kept on disk.
+
+    Args:
+        directory: made if it is not there; processes may share it.
+        max_bytes: what all files in it may take.
+        part_bytes: SSTs are read from the store in parts of this size, and cached in these.
+    """
+
+    directory: str
+    max_bytes: int = DEFAULT_MAX_BYTES
+    part_bytes: int = DEFAULT_PART_BYTES
+
+    def __post_init__(self) -> None:
+        if not self.directory:
+            raise InvalidRequestError("disk_cache: a directory is missing")
+        if not _PART_BYTES_MIN <= self.part_bytes <= _PART_BYTES_MAX:
+            raise InvalidRequestError(f"disk_cache: parts take between {_PART_BYTES_MIN} and {_PART_BYTES_MAX} bytes")
+        if self.max_bytes < self.part_bytes:
+            raise InvalidRequestError("disk_cache: max_bytes must hold at least one part")
+
+
+class DiskCache:
+    """The parts in one directory.  Any thread may call every method; they block for as long as a disk does."""
+
+    def __init__(self, options: DiskCacheOptions, clock: Clock) -> None:
+        """Make the directory.  What it holds is listed before the first part is written.
+
+        Raises:
+            InvalidRequestError: it cannot be made.
+        """
+        self.options = options
+        self.evicted_keys = 0
+        self.evicted_bytes = 0
+        self.errors = 0
+        self._clock = clock
+        self._root = Path(options.directory) / _FORMAT
+        self._lock = threading.Lock()
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._total = 0
+        self._written = 0
+        self._has_looked = False
+        self._paused_until_s = -math.inf
+        self._silent_until_s = -math.inf
+        self._numbers = count()
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidRequestError(f"disk_cache: {options.directory} cannot be used: {error}") from error
+
+    @property
+    def keys(self) -> int:
+        """Parts that are known of."""
+        return len(self._sizes)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take."""
+        return self._total
+
+    def load(self, wanted: PartRange) -> bytes | None:
+        """Bytes of a part; ``None`` if they are not here, whole."""
+        file_name = _file_name(wanted.name, wanted.part)
+        path = self._root / file_name
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            self._forget(file_name)
+            return None
+        except OSError as error:
+            self._note(error)
+            return None
+        try:
+            data = read_part(file, wanted)
+            if data is not None:
+                self._used(file_name, head_size(wanted.length) + wanted.length, path)
+                return data
+        except OSError as error:
+            self._note(error)
+        finally:
+            os.close(file)
+        self.drop(wanted.name, wanted.part)
+        return None
+
+    def store(self, name: bytes, part: int, data: Buffer) -> None:
+        """Keep a whole part."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._paused_until_s:
+            return
+        file_name = _file_name(name, part)
+        head = encode_head(name, part, data)
+        size = len(head) + len(data)
+        path = self._root / file_name
+        unfinished = self._root / f"{os.getpid()}-{next(self._numbers)}{_UNFINISHED}"
+        try:
+            self._make_room(size)
+            path.parent.mkdir(exist_ok=True)
+            with unfinished.open("xb") as file:
+                file.write(head)
+                file.write(data)
+            unfinished.replace(path)
+        except OSError as error:
+            self._note(error)
+            self._paused_until_s = now_s + _PAUSE_S
+            _unlink(unfinished)
+            self._shrink_to(self._total * 7 // 8)
+            return
+        self._enter(file_name, size)
+
+    def drop(self, name: bytes, part: int) -> None:
+        """Delete a part."""
+        file_name = _file_name(name, part)
+        _unlink(self._root / file_name)
+        self._forget(file_name)
+
+    def drop_object(self, name: bytes) -> None:
+        """Delete all parts of an object that are known of."""
+        begin = _file_name(name, 0)[: -len("0")]
+        with self._lock:
+            parts = [int(known.removeprefix(begin)) for known in self._sizes if known.startswith(begin)]
+        for part in parts:
+            self.drop(name, part)
+
+    def _make_room(self, size: int) -> None:
+        if not self._has_looked or self._written > self.options.max_bytes // _LOOK_AGAIN_PART:
+            self._look()
+        self._shrink_to(self.options.max_bytes - size)
+
+    def _shrink_to(self, size_bytes: int) -> None:
+        """Delete what was not used for longest."""
+        while True:
+            with self._lock:
+                if self._total <= size_bytes or not self._sizes:
+                    return
+                file_name, size = self._sizes.popitem(last=False)
+                self._total -= size
+                self.evicted_keys += 1
+                self.evicted_bytes += size
+            _unlink(self._root / file_name)
+
+    def _enter(self, file_name: str, size: int) -> None:
+        with self._lock:
+            self._total += size - self._sizes.pop(file_name, 0)
+            self._sizes[file_name] = size
+            self._written += size
+
+    def _used(self, file_name: str, size: int, path: Path) -> None:
+        with self._lock:
+            is_new = file_name not in self._sizes
+            if is_new:
+                self._sizes[file_name] = size
+                self._total += size
+            self._sizes.move_to_end(file_name)
+        if is_new:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
+    def _forget(self, file_name: str) -> None:
+        with self._lock:
+            self._total -= self._sizes.pop(file_name, 0)
+
+    def _look(self) -> None:
+        """List the directory; parts that were not known of count as used when they were written."""
+        found = dict(sorted(self._files(), key=lambda item: item[1]))
+        with self._lock:
+            self._written, self._has_looked = 0, True
+            known = [name for name in self._sizes if name in found]
+            unknown = [name for name in found if name not in self._sizes]
+            self._sizes = OrderedDict((name, found[name][1]) for name in (*unknown, *known))
+            self._total = sum(self._sizes.values())
+
+    def _files(self) -> list[tuple[str, tuple[int, int]]]:
+        """Name, time of writing and size of every part; what a dead process left unfinished goes."""
+        files = []
+        stale_ns = (self._clock.now_ms() - int(_STALE_S * 1000)) * 1_000_000
+        for folder, _, names in os.walk(self._root):
+            for name in names:
+                path = Path(folder) / name
+                try:
+                    stat = path.stat()
+                except FileNotFoundError:
+                    continue  # another process deleted it meanwhile
+                if not name.endswith(_UNFINISHED):
+                    files.append((str(path.relative_to(self._root)), (stat.st_mtime_ns, stat.st_size)))
+                elif stat.st_mtime_ns < stale_ns:
+                    _unlink(path)
+        return files
+
+    def _note(self, error: OSError) -> None:
+        self.errors += 1
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._silent_until_s:
+            self._silent_until_s = now_s + _PAUSE_S
+            log.warning(Event.DISK_CACHE_FAILED, directory=self.options.directory, error=error)
+
+
+def object_name(store_url: str, key: str) -> bytes:
+    """The name of an object among those of all stores."""
+    return blake2b(f"{store_url}\n{key}".encode(), digest_size=NAME_BYTES).digest()
+
+
+def _file_name(name: bytes, part: int) -> str:
+    text = name.hex()
+    return f"{text[:2]}/{text[2:]}-{part}"
+
+
+def _unlink(path: Path) -> None:
+    """Delete a file; one that cannot be deleted is found by the next look at the directory."""
+    with contextlib.suppress(OSError):
+        path.unlink()

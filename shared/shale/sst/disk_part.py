@@ -1,0 +1,68 @@
+"""One part of an SST as a file of the disk cache.
+
+::
+
+    "SHALEPT1" | name of the object 16 bytes | number of the part u32 | length u32
+    | crc32 of each 16 KiB of data, u32 ... | crc32 of all before u32 | data
+
+All numbers are little-endian.  Files are renamed into place without fsync, so what a crash leaves may be torn: whatever
+does not fit its checksums counts as not there.  A read checks the pieces that it needs, not the whole part.
+"""
+
+import os
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from shale.format.buffer import Buffer
+
+CHUNK_BYTES = 16 * 1024
+NAME_BYTES = 16
+_MAGIC = b"SHALEPT1"
+_HEAD = Struct(f"<8s{NAME_BYTES}sII")
+_CRC = Struct("<I")
+
+
+class PartRange(NamedTuple):
+    """Bytes ``[start, end)`` of part ``part`` of the object ``name``; the part has ``length`` bytes."""
+
+    name: bytes
+    part: int
+    length: int
+    start: int
+    end: int
+
+
+def encode_head(name: bytes, part: int, data: Buffer) -> bytes:
+    """What stands before the data of a part."""
+    view = memoryview(data)
+    sums = (crc32(view[at : at + CHUNK_BYTES]) for at in range(0, len(view), CHUNK_BYTES))
+    head = _HEAD.pack(_MAGIC, name, part, len(view)) + b"".join(map(_CRC.pack, sums))
+    return head + _CRC.pack(crc32(head))
+
+
+def head_size(length: int) -> int:
+    """Bytes before the data, for a part of so many."""
+    return _HEAD.size + _CRC.size * (-(-length // CHUNK_BYTES) + 1)
+
+
+def read_part(file: int, wanted: PartRange) -> bytes | None:
+    """The bytes, or ``None`` if the open file does not hold them whole."""
+    name, part, length, start, end = wanted
+    size = head_size(length)
+    head = os.pread(file, size, 0)
+    if len(head) != size or _HEAD.unpack_from(head) != (_MAGIC, name, part, length):
+        return None
+    if _CRC.unpack_from(head, size - _CRC.size)[0] != crc32(head[: size - _CRC.size]):
+        return None
+    first, last = start // CHUNK_BYTES, -(-end // CHUNK_BYTES)
+    base = first * CHUNK_BYTES
+    read_len = min(last * CHUNK_BYTES, length) - base
+    data = memoryview(os.pread(file, read_len, size + base))
+    if len(data) != read_len:
+        return None
+    for chunk in range(first, last):
+        at = (chunk - first) * CHUNK_BYTES
+        if crc32(data[at : at + CHUNK_BYTES]) != _CRC.unpack_from(head, _HEAD.size + _CRC.size * chunk)[0]:
+            return None
+    return bytes(data[start - base : end - base])

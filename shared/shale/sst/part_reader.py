@@ -1,0 +1,165 @@
+"""Range reads of SSTs through a disk cache: whole parts come from the store, and stay on disk for the next time."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+import anyio
+
+from shale.env import Env
+from shale.format.buffer import Buffer
+from shale.sst.disk_cache import DiskCache, object_name
+from shale.sst.disk_part import PartRange
+from shale.store.gather import gather
+from shale.telemetry.metrics import Metrics
+
+Fetch = Callable[[int, int], Awaitable[memoryview]]
+"""Reads bytes ``[start, end)`` of one object from the store."""
+
+
+class _Pending:
+    """Parts that are on their way; whoever else needs them waits.  ``data`` stays ``None`` if they do not come."""
+
+    __slots__ = ("data", "done", "first")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.done = anyio.Event()
+        self.data: memoryview | None = None
+
+
+class PartReader:
+    """The SSTs of one database.  Belongs to one event loop; the cache may be anybody's."""
+
+    def __init__(self, cache: DiskCache, store_url: str, env: Env) -> None:
+        self.hits = 0
+        self.accesses = 0
+        self._cache = cache
+        self._store_url = store_url
+        self._env = env
+        self._step = cache.options.part_bytes
+        self._pending: dict[tuple[bytes, int], _Pending] = {}
+
+    async def read(self, key: str, start: int, end: int, size: int, fetch: Fetch) -> memoryview:
+        """Bytes ``[start, end)`` of an object of which the first ``size`` bytes are worth reading.
+
+        Args:
+            key: of the object.
+            start, end, size: bytes.
+            fetch: reads what is not on disk.
+
+        Raises:
+            ShaleError: as ``fetch`` does; the disk never is a reason.
+        """
+        name = object_name(self._store_url, key)
+        wanted = self._ranges(name, start, end, size)
+        pieces = await self._env.cpu.run(lambda: [self._cache.load(part) for part in wanted])
+        read = _Read(fetch, wanted, dict(zip((part.part for part in wanted), pieces, strict=True)))
+        missing = [part.part for part in wanted if read.pieces[part.part] is None]
+        self.accesses += len(wanted)
+        self.hits += len(wanted) - len(missing)
+        await gather([partial(self._fetch_parts, read, first, last) for first, last in _runs(missing)])
+        return memoryview(b"".join(piece for piece in read.pieces.values() if piece is not None))
+
+    def forget(self, key: str) -> None:
+        """Drop an object that turned out to be damaged: perhaps the store was right in the meantime."""
+        self._cache.drop_object(object_name(self._store_url, key))
+
+    def export(self, metrics: Metrics) -> None:
+        """Show the counters in these metrics from now on."""
+        hits = metrics.counter("slatedb_object_store_cache_part_hits_total")
+        accesses = metrics.counter("slatedb_object_store_cache_part_accesses_total")
+        evicted_keys = metrics.counter("slatedb_object_store_cache_evicted_keys_total")
+        evicted_bytes = metrics.counter("slatedb_object_store_cache_evicted_bytes_total")
+        keys = metrics.gauge("slatedb_object_store_cache_keys")
+        size_bytes = metrics.gauge("slatedb_object_store_cache_bytes")
+        cache = self._cache
+        counters = (hits, accesses, evicted_keys, evicted_bytes)
+        shown = [0, 0, cache.evicted_keys, cache.evicted_bytes]
+
+        def refresh() -> None:
+            now = (self.hits, self.accesses, cache.evicted_keys, cache.evicted_bytes)
+            for place, (counter, value) in enumerate(zip(counters, now, strict=True)):
+                counter.inc(value - shown[place])
+                shown[place] = value
+            keys.set(cache.keys)
+            size_bytes.set(cache.size_bytes)
+
+        metrics.before_scrape(refresh)
+
+    def _ranges(self, name: bytes, start: int, end: int, size: int) -> list[PartRange]:
+        step = self._step
+        return [
+            PartRange(
+                name,
+                part,
+                length=min(step, size - part * step),
+                start=max(start - part * step, 0),
+                end=min(end - part * step, step),
+            )
+            for part in range(start // step, -(-end // step))
+        ]
+
+    async def _fetch_parts(self, read: "_Read", first: int, last: int) -> None:
+        """Fill in the pieces that come from parts ``[first, last)``, which lie side by side."""
+        name = read.wanted[0].name
+        at = first
+        while at < last:
+            pending = self._pending.get((name, at))
+            if pending is None:
+                end = next((part for part in range(at, last) if (name, part) in self._pending), last)
+                pending = await self._start(read, at, end)
+            else:
+                await pending.done.wait()
+            if pending.data is not None:  # else who read it was cancelled, or failed: it is ours now
+                at = read.take(pending.data, pending.first, at, self._step)
+
+    async def _start(self, read: "_Read", first: int, last: int) -> _Pending:
+        pending = _Pending(first)
+        known = {part.part: part for part in read.wanted}
+        name, end = read.wanted[0].name, (last - 1) * self._step + known[last - 1].length
+        for part in range(first, last):
+            self._pending[name, part] = pending
+        try:
+            pending.data = await read.fetch(first * self._step, end)
+        finally:
+            for part in range(first, last):
+                del self._pending[name, part]
+            pending.done.set()
+        await self._env.cpu.run(partial(self._store, name, first, pending.data))
+        return pending
+
+    def _store(self, name: bytes, first: int, data: Buffer) -> None:
+        view = memoryview(data)
+        for part, at in enumerate(range(0, len(view), self._step), start=first):
+            self._cache.store(name, part, view[at : at + self._step])
+
+
+class _Read:
+    """A read under way: what is wanted of which parts, and what of it is there."""
+
+    __slots__ = ("fetch", "pieces", "wanted")
+
+    def __init__(self, fetch: Fetch, wanted: Sequence[PartRange], pieces: dict[int, Buffer | None]) -> None:
+        self.fetch = fetch
+        self.wanted = wanted
+        self.pieces = pieces
+
+    def take(self, data: memoryview, first: int, begin: int, step: int) -> int:
+        """Take the pieces from part ``begin`` on out of whole parts from ``first`` on; return where these end."""
+        end = first + -(-len(data) // step)
+        for part in self.wanted:
+            if begin <= part.part < end:
+                base = (part.part - first) * step
+                self.pieces[part.part] = data[base + part.start : base + part.end]
+        return end
+
+
+def _runs(parts: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers in ascending order as ranges ``[first, last)``."""
+    runs: list[tuple[int, int]] = []
+    for part in parts:
+        if runs and runs[-1][1] == part:
+            runs[-1] = (runs[-1][0], part + 1)
+        else:
+            runs.append((part, part + 1))
+    return runs
