@@ -50,7 +50,9 @@ def installation(has: Callable[[str], object], os_release: Mapping[str, str]) ->
 
 def debian_package(os_release: Mapping[str, str]) -> str:
     """Debian's or Ubuntu's package: each release has one Java that it maintains for its whole life."""
-    major = int(re.sub(r"\..*", "", os_release.get("VERSION_ID", "")) or 0)
+    # Testing releases have no number, and others may have a word.
+    number = re.match(r"\d+", os_release.get("VERSION_ID", ""))
+    major = 0 if number is None else int(number[0])
     has_21 = {"debian": 13, "ubuntu": 24}.get(os_release.get("ID", ""), sys.maxsize)
     return f"openjdk-{21 if major >= has_21 else 17}-jre-headless"
 

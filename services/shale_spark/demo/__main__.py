@@ -21,8 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", default="local[2]", help="where Spark runs; executors must see the directory")
     given = parser.parse_args(arguments)
     directory: Path = given.directory or Path(tempfile.mkdtemp(prefix="shale-spark-demo-"))
-    if directory.exists() and any(directory.iterdir()):
-        sys.stderr.write(f"shale spark demo: {directory} is not empty\n")
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        sys.stderr.write(f"shale spark demo: {directory} is no empty directory\n")
         return ExitCode.USAGE
     try:
         require_extra()
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(directory: Path, master: str) -> bool:
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from shale_spark.demo.story import run_demo
@@ -41,7 +42,7 @@ def _run(directory: Path, master: str) -> bool:
 
     try:
         return run_demo(directory, Console(), master=master)
-    except PySparkException as error:
+    except (PySparkException, Py4JError, ConnectionError) as error:
         raise translated(error) from error
 
 

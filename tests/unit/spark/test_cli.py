@@ -12,6 +12,7 @@ from shale.service.settings import load
 from shale_compactor.worker.settings import WorkerSettings
 from shale_spark.cli.compact import worker_arguments
 from shale_spark.cli.options import pairs, text_or_file
+from shale_spark.demo.__main__ import main as demo
 from shale_spark.extra import require_extra
 
 ROOT = Path(__file__).parents[3]
@@ -98,3 +99,11 @@ def test_a_worker_that_stays_gets_what_the_command_line_says() -> None:
     assert (section.executor, section.master, section.ranges) == ("spark", "spark://host:7077", 12)
     assert section.conf == conf
     assert worker_arguments(None, {}, None) == ["--set=spark.executor=spark"]
+
+
+def test_the_demo_wants_a_directory_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    for place in (tmp_path / "full", tmp_path / "full" / "file"):
+        assert demo([str(place)]) == 2
+        assert capsys.readouterr().err == f"shale spark demo: {place} is no empty directory\n"

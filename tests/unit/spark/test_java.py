@@ -79,6 +79,8 @@ def test_without_java_one_command_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         ("ubuntu", "22.04", "17"),
         ("ubuntu", "24.04", "21"),
         ("", "", "17"),
+        ("kali", "rolling", "17"),
+        ("debian", "", "17"),
     ],
 )
 def test_each_release_has_its_package(system: str, version: str, wanted: str) -> None:
