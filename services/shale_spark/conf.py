@@ -1,17 +1,15 @@
 """Which Spark properties Shale sets by itself, as a pure function of the settings."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
 from shale.errors import InvalidRequestError
-from shale.service.spark_section import SparkSettings
+from shale.service.spark_section import SparkSettings, parse_master
 
 ENVIRONMENT = "environment"
 """The directory in which executors unpack the archive."""
 
 LOCAL = "local[*]"
-_MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|[a-z0-9]+://.+", re.DOTALL)
 _CONFIGURED_BY = ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
 _ALWAYS = {
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -49,11 +47,10 @@ def with_master(
     named = said or settings.master or dict(settings.conf).get("spark.master")
     if named is None and not any(name in environ for name in _CONFIGURED_BY):
         named = LOCAL
-    if named is not None and not _MASTER.fullmatch(named):
-        raise InvalidRequestError(
-            f"spark.master: {named!r} is none of local, local[2], spark://host:7077, k8s://https://…, sc://host, yarn"
-        )
-    return replace(settings, master=named)
+    try:
+        return replace(settings, master=parse_master(named))
+    except ValueError as error:
+        raise InvalidRequestError(f"spark.master: {error}") from None
 
 
 def properties(settings: SparkSettings, more: Mapping[str, str] | None = None) -> dict[str, str]:

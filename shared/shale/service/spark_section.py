@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_serializer
+from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
 from shale.service.sections import Bytes, Section
 
@@ -20,6 +20,7 @@ HIDDEN = "**********"
 """What stands for a secret wherever settings are shown."""
 _SECRET_NAME = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 """Spark hides the same properties on its own page."""
+_MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|[a-z0-9]+://.+", re.DOTALL)
 _CONNECT_TOKEN = re.compile(r"(;token=)[^;]*", re.IGNORECASE)
 
 
@@ -50,6 +51,17 @@ class SparkSettings:
     def is_remote(self) -> bool:
         """Whether the session belongs to a Spark Connect server, so that no Java is needed here."""
         return self.master is not None and self.master.startswith("sc://")
+
+
+def parse_master(value: str | None) -> str | None:
+    """The master, if Spark could know one of this name: it would say so after seconds, in a log of Java's.
+
+    Raises:
+        ValueError: it could not.
+    """
+    if value is not None and not _MASTER.fullmatch(value):
+        raise ValueError(f"{value!r} is none of local, local[2], spark://host:7077, k8s://https://…, sc://host, yarn")
+    return value
 
 
 def parse_conf(value: Any) -> Any:
@@ -97,7 +109,7 @@ class SparkSection(Section):
     spark_min_bytes: Bytes = Field(
         default=SPARK_MIN_BYTES, gt=0, description="auto: compactions with at least this much input go to Spark."
     )
-    master: str | None = Field(
+    master: Annotated[str | None, AfterValidator(parse_master)] = Field(
         default=None,
         description="spark://…, k8s://…, local[n] or sc://…; none: what Spark itself is told, or local[*].",
     )

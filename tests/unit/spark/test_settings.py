@@ -120,6 +120,8 @@ def test_the_master_is_the_one_that_was_meant(
 def test_a_master_that_is_none_is_named(master: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"spark.master: '{re.escape(master)}' is none of local"):
         with_master(SparkSettings(), {}, master=master)
+    with pytest.raises(ValidationError, match="is none of local"):
+        SparkSection(master=master)
 
 
 @pytest.mark.parametrize(
