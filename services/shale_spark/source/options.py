@@ -22,6 +22,8 @@ _LIFETIME_MIN_S = 30.0
 _STORE_RETRIES_MAX = 10
 """A task that cannot reach its store fails after some seconds, and Spark tries it elsewhere."""
 
+KEY_FORMATS = ("utf8", "hex", "base64", "repr")
+"""How keys are written in options."""
 PLACE = frozenset({"url", "store", "path", "wal_store"})
 """The options that name a database; ``store.*`` says how to reach it."""
 KNOWN = PLACE | {
@@ -90,6 +92,8 @@ class ReadOptions:
         given = lowered(options)
         refuse_unknown(given, KNOWN)
         key_format = given.get("key_format", "utf8")
+        if key_format not in KEY_FORMATS:
+            raise InvalidRequestError(f"key_format: {key_format!r} is none of {', '.join(KEY_FORMATS)}")
         start, stop, prefix = (_key(given.get(name), key_format, name) for name in ("start", "stop", "prefix"))
         key_range = KeyRange.half_open(start, stop)
         return cls(
@@ -188,7 +192,7 @@ def parse_bool(text: str, name: str) -> bool:
 
 
 def parse_key(text: str, key_format: str, name: str) -> bytes:
-    """A key as the command line takes it: ``utf8``, ``hex``, ``base64`` or ``repr``.
+    """A key as the command line takes it, in one of ``KEY_FORMATS``.
 
     Raises:
         InvalidRequestError: not in this format; names the option.
@@ -205,8 +209,6 @@ def parse_key(text: str, key_format: str, name: str) -> bytes:
                 found = ast.literal_eval(text)
                 if isinstance(found, bytes):
                     return found
-            case _:
-                raise InvalidRequestError(f"key_format: {key_format!r} is none of utf8, hex, base64, repr")
     except (ValueError, SyntaxError, binascii.Error) as error:
         raise InvalidRequestError(f"{name}: {text!r} is not {key_format}") from error
     raise InvalidRequestError(f"{name}: {text!r} is not a bytes literal such as b'key'")

@@ -72,6 +72,7 @@ def test_ranges_of_keys() -> None:
         ({"url": URL, "checkpoint": "x"}, "checkpoint: 'x' is not a UUID"),
         ({"url": URL, "start": "zz", "key_format": "hex"}, "start: 'zz' is not hex"),
         ({"url": URL, "start": "zz", "key_format": "octal"}, "key_format: 'octal'"),
+        ({"url": URL, "key_format": "hexx"}, "key_format: 'hexx' is none of utf8, hex, base64, repr"),
         ({"url": URL, "prefix": "1", "key_format": "repr"}, "prefix: '1' is not a bytes literal"),
         ({"url": URL, "partition_bytes": "much"}, "partition_bytes: 'much' is not a size"),
         ({"url": URL, "partition_bytes": "0"}, "partition_bytes must be greater than 0"),
