@@ -6,7 +6,7 @@ back, the turn of other tasks) is waited for in the caller's task, before anythi
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -18,10 +18,12 @@ from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions
 from shale.engine.segments import ROOT_TREE, SegmentRouter
+from shale.engine.sorted_part import SortedPart
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.write_handle import Durability, WriteHandle
 from shale.errors import InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing, ShaleError
 from shale.iter.merge_operator import MergeOperator
+from shale.kernels.rows import Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
 
 _YIELD_AFTER_MS = 2
@@ -233,6 +235,35 @@ class Acceptor:
             self._attend()
         return WriteHandle(seq, now, self._durability)
 
+    async def write_columns(self, rows: Rows, lifetime: Lifetime) -> WriteHandle:
+        """Write rows that are in columns already as one commit.
+
+        Args:
+            rows: some, by key, one each; the caller gives them away, and their stamps are set here.
+            lifetime: of all of them.
+        """
+        segments = self.route.segments_in(SortedPart(rows)) if self.route is not None else ()
+        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        seq = self._next_seq(None)
+        if self.route is not None:
+            self._route_all(self.route, segments)
+        self.last_seq = seq
+        rows.seq.fill(seq)
+        rows.create_ts.fill(now)
+        if lifetime is not None:
+            rows.flags.fill(FLAG_CREATE_TS | FLAG_EXPIRE_TS)
+            rows.expire_ts.fill(expire_ts(lifetime, now))
+        if self.wal is None:
+            self.table.append_columns(rows)
+        else:
+            self.wal.append_columns(rows)
+        self.write_ops += len(rows)
+        self.batch_rows += len(rows)
+        self.write_batches += 1
+        if self.table.size_bytes >= self._attention_bytes:
+            self._attend()
+        return WriteHandle(seq, now, self._durability)
+
     def _next_seq(self, wanted: int | None) -> int:
         if wanted is None:
             return self.last_seq + 1
@@ -245,6 +276,13 @@ class Acceptor:
     def _route_key(self, route: SegmentRouter, key: bytes) -> None:
         try:
             route.admit(key)
+        except ShaleError:
+            self._skip(self.last_seq + 1)
+            raise
+
+    def _route_all(self, route: SegmentRouter, segments: Iterable[bytes]) -> None:
+        try:
+            route.admit_all(segments)
         except ShaleError:
             self._skip(self.last_seq + 1)
             raise

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from shale.engine.batch import BytesLike, WriteBatch
-from shale.engine.lifetime import Moment, Ttl
+from shale.engine.lifetime import Moment, Ttl, lifetime_of
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
@@ -194,6 +194,42 @@ class Db(Reads):
             MergeOperatorFailed: the operator did.
         """
         return self._accept.write(batch, seq)
+
+    async def write_arrow(
+        self,
+        rows: Any,
+        *,
+        key: str = "key",
+        value: str = "value",
+        ttl: Ttl = None,
+        expire_at: Moment | None = None,
+        rows_per_commit: int | None = None,
+    ) -> WriteHandle:
+        """Write the rows of Arrow columns: many times faster than one by one, because no row becomes an object.
+
+        Args:
+            rows: a ``pyarrow.Table`` or ``RecordBatch``, anything with the Arrow stream interface (data frames,
+                readers), or an iterable of such.
+            key: name of the column of keys, binary or string.
+            value: name of the column of values.
+            ttl: lifetime of all rows, and
+            expire_at: the moment when they expire instead; see ``put``.
+            rows_per_commit: splits what is written into commits of so many rows, which become visible one after the
+                other, and between which memory is kept within ``max_unflushed_bytes``.  ``None``: one commit.
+
+        Returns:
+            The handle of the last commit, which is durable only when all are.
+
+        Of several rows with one key in a commit the last counts.  Raises like ``put``, and
+
+        Raises:
+            InvalidRequestError: a column is missing, of another type or has nulls, a key is impossible, there are no
+                rows, or one commit is larger than ``max_unflushed_bytes``.  Commits before it stay written.
+        """
+        lifetime = lifetime_of(ttl, expire_at, self._writer.options.default_ttl_ms)
+        return await self._writer.write_arrow(
+            rows, key=key, value=value, lifetime=lifetime, rows_per_commit=rows_per_commit
+        )
 
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[WriteBatch]:

@@ -1,12 +1,14 @@
 """The memtable: what has been written and is not in an L0 yet (docs/architecture.md, "The memtable").
 
 While it takes writes it is a dict from key to the newest row plus the log of all rows.  Scans see sorted columns that
-are made when the first scan asks and extended as rows arrive.  Once frozen it keeps nothing but sorted columns.
+are made when the first scan asks and extended as rows arrive.  Rows that arrive as sorted columns stay what they are,
+beside the log.  Once frozen it keeps nothing but sorted columns.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
+from operator import attrgetter
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTO
 ROW_OVERHEAD_BYTES = 28
 """What a row costs in an SST beside key and value: seq, flags, times, lengths and its share of the metadata."""
 
+_COLUMN_PARTS_MAX = 24
+"""More parts make lookups slow: they are merged."""
+
 _INLINE_ROWS_MAX = 4096
 """Sorting more than this takes long enough to be done elsewhere."""
 
@@ -31,7 +36,7 @@ class Memtable:
     Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
     """
 
-    __slots__ = ("_base", "_below", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
+    __slots__ = ("_base", "_below", "_columns", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
 
     def __init__(self) -> None:
         self.log = RowLog()
@@ -40,6 +45,7 @@ class Memtable:
         self._base: list[SortedPart] = []
         self._below: dict[int, int] = {}
         """From the place of an operand to the place of the row of its key before it."""
+        self._columns: list[SortedPart] = []
         self._parts: list[SortedPart] = []
         self._sorted_count = 0
         self._indexed = True
@@ -55,7 +61,7 @@ class Memtable:
         return table
 
     def __len__(self) -> int:
-        return len(self.log) + sum(map(len, self._base))
+        return len(self.log) + sum(map(len, self._sealed))
 
     @property
     def row_count(self) -> int:
@@ -65,21 +71,23 @@ class Memtable:
     @property
     def first_seq(self) -> int:
         """The oldest seq; 0 without rows."""
-        if self._base:
-            return min(int(part.rows.seq.min()) for part in self._base)
-        return self.log.seqs[0] if len(self.log) else 0
+        oldest = [int(part.rows.seq.min()) for part in self._sealed]
+        if len(self.log):
+            oldest.append(self.log.seqs[0])
+        return min(oldest, default=0)
 
     @property
     def last_seq(self) -> int:
         """The newest seq; 0 without rows."""
+        newest = [int(part.rows.seq.max()) for part in self._sealed]
         if len(self.log):
-            return self.log.seqs[-1]
-        return max((int(part.rows.seq.max()) for part in self._base), default=0)
+            newest.append(self.log.seqs[-1])
+        return max(newest, default=0)
 
     @property
     def last_create_ts(self) -> int | None:
         """The newest commit time in milliseconds; ``None`` without rows that have one."""
-        times = [part.rows.create_ts[part.rows.flags & FLAG_CREATE_TS != 0] for part in self._base]
+        times = [part.rows.create_ts[part.rows.flags & FLAG_CREATE_TS != 0] for part in self._sealed]
         newest = [int(column.max()) for column in times if len(column)]
         if len(self.log):
             stamps, flags = np.array(self.log.create_ts), np.frombuffer(bytes(self.log.flags), np.uint8)
@@ -127,8 +135,36 @@ class Memtable:
         self.size_bytes += size + count * ROW_OVERHEAD_BYTES
         return self.size_bytes
 
+    def append_columns(self, rows: Rows) -> None:
+        """Append one commit of sorted rows as they are, one per key."""
+        assert self._indexed, "a frozen table takes no writes"
+        self._columns.append(SortedPart(rows))
+        self.size_bytes += rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether so many commits came as columns that ``gather_columns`` is due."""
+        return len(self._columns) >= _COLUMN_PARTS_MAX
+
+    async def gather_columns(self, cpu: Cpu) -> None:
+        """Merge what came as columns into one part, without blocking the loop."""
+        parts = tuple(self._columns)
+        rows = await cpu.run(lambda: sort_rows(concat_rows([part.rows for part in parts])))
+        if tuple(self._columns[: len(parts)]) == parts:
+            self._columns[: len(parts)] = [SortedPart(rows)]
+
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""
+        if not self._columns:
+            return self._logged(key, max_seq)
+        found = [*self._logged(key, max_seq)]
+        for part in self._columns:
+            found += part.versions(key, max_seq)
+        found.sort(key=_seq_of, reverse=True)
+        return found
+
+    def _logged(self, key: bytes, max_seq: int | None) -> Sequence[Entry]:
+        """The same of what did not come as columns."""
         place = self.index.get(key)
         if place is not None:
             log = self.log
@@ -140,7 +176,7 @@ class Memtable:
         elif not self._base:
             return ()
         found: list[Entry] = []
-        for part in reversed(self._all_parts() if place is not None else self._base):
+        for part in reversed(self._logged_parts() if place is not None else self._base):
             found += part.versions(key, max_seq)
         return found
 
@@ -182,7 +218,7 @@ class Memtable:
 
     def freeze(self) -> Rows:
         """Sort everything; may run in a thread while the table is read.  ``adopt`` the result afterwards."""
-        parts = [part.rows for part in self._base]
+        parts = [part.rows for part in self._sealed]
         count = len(self.log)
         if count:
             parts.append(self.log.rows(0, count))
@@ -191,12 +227,20 @@ class Memtable:
     def adopt(self, rows: Rows) -> None:
         """Keep only the result of ``freeze``: a third of the memory, and no objects for the collector to visit."""
         assert len(rows) == len(self), "rows were added after the freeze"
-        self._base = [SortedPart(rows)] if len(rows) else []
+        self._base, self._columns = ([SortedPart(rows)] if len(rows) else []), []
         self._parts, self._sorted_count = [], 0
         self.log, self.index, self._below = RowLog(), {}, {}
         self._indexed = False
 
+    @property
+    def _sealed(self) -> list[SortedPart]:
+        """What is not in the log."""
+        return [*self._base, *self._columns]
+
     def _all_parts(self) -> list[SortedPart]:
+        return [*self._logged_parts(), *self._columns]
+
+    def _logged_parts(self) -> list[SortedPart]:
         if self._sorted_count < len(self.log):
             self._sort_tail()
         return [*self._base, *self._parts]
@@ -241,3 +285,6 @@ class Memtable:
         del self._parts[self._part_ends().index(start) :]
         self._parts.append(SortedPart(rows))
         self._sorted_count = count
+
+
+_seq_of = attrgetter("seq")

@@ -19,6 +19,18 @@ def sort_rows(rows: Rows) -> Rows:
     return take_rows(rows, plain_order(rows))
 
 
+def newest_of_each(rows: Rows) -> Rows:
+    """By key one row each, the newest; of rows with one seq the later one is newer.  Without copying if that is it."""
+    if use_kernels(rows.size_bytes):
+        from shale.kernels import sort
+
+        return rows if sort.is_ascending(rows) else sort.take_rows(rows, sort.distinct_order(rows))
+    order = plain_order(rows)
+    keys = [rows.key(place) for place in order.tolist()]
+    is_first = np.array([place == 0 or keys[place] != keys[place - 1] for place in range(len(keys))], bool)
+    return take_rows(rows, order[is_first])
+
+
 def take_rows(rows: Rows, order: I64) -> Rows:
     """The rows at these places, in this order, in buffers of their own."""
     key_bytes, key_offsets = _take_pieces(rows.key_bytes, rows.key_offsets, order)

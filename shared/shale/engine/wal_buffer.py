@@ -1,11 +1,12 @@
 """Rows that are in a memtable and not in the WAL yet (docs/protocol.md 4.7).
 
 The buffer holds no rows of its own: memtables log rows in the order of writing, and a WAL file is a stretch of that
-log, perhaps over the seam between two memtables.
+log, perhaps over the seam between two memtables, with commits between that came as columns.
 """
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from shale.engine.memtable import Memtable
 from shale.engine.row_log import RowLog
@@ -13,12 +14,66 @@ from shale.kernels.rows import Rows, concat_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Rows ``[start, end)`` of a log."""
+class LogStretch:
+    """Rows ``[start, end)`` of a log; there are some."""
 
     log: RowLog
     start: int
     end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest seq in it."""
+        return self.log.seqs[self.start]
+
+    @property
+    def last_seq(self) -> int:
+        """The newest seq in it."""
+        return self.log.seqs[self.end - 1]
+
+    @property
+    def first_create_ts(self) -> int:
+        """Commit time of the oldest row, in milliseconds."""
+        return self.log.create_ts[self.start]
+
+    def rows(self) -> Rows:
+        """Its rows by ascending seq, copied."""
+        return self.log.rows(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCommit:
+    """The rows of one commit, by key, as the memtable holds them; there are some."""
+
+    columns: Rows
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def first_seq(self) -> int:
+        """The seq of all rows."""
+        return int(self.columns.seq[0])
+
+    @property
+    def last_seq(self) -> int:
+        """The same."""
+        return self.first_seq
+
+    @property
+    def first_create_ts(self) -> int:
+        """Their commit time in milliseconds."""
+        return int(self.columns.create_ts[0])
+
+    def rows(self) -> Rows:
+        """The rows, not copied."""
+        return self.columns
+
+
+Stretch: TypeAlias = LogStretch | ColumnCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,29 +87,26 @@ class UnwrittenFile:
     @property
     def first_seq(self) -> int:
         """The oldest seq in it."""
-        stretch = self.stretches[0]
-        return stretch.log.seqs[stretch.start]
+        return self.stretches[0].first_seq
 
     @property
     def last_seq(self) -> int:
         """The newest seq in it."""
-        stretch = self.stretches[-1]
-        return stretch.log.seqs[stretch.end - 1]
+        return self.stretches[-1].last_seq
 
     @property
     def first_create_ts(self) -> int:
         """Commit time of the oldest row, in milliseconds."""
-        stretch = self.stretches[0]
-        return stretch.log.create_ts[stretch.start]
+        return self.stretches[0].first_create_ts
 
     @property
     def row_count(self) -> int:
         """How many rows it has."""
-        return sum(stretch.end - stretch.start for stretch in self.stretches)
+        return sum(map(len, self.stretches))
 
     def rows(self) -> Rows:
         """Its rows by ascending seq; may run in a thread."""
-        return concat_rows([stretch.log.rows(stretch.start, stretch.end) for stretch in self.stretches])
+        return concat_rows([stretch.rows() for stretch in self.stretches])
 
 
 class WalBuffer:
@@ -88,6 +140,13 @@ class WalBuffer:
         self._carry()
         self._table, self._start, self._start_bytes = table, len(table.log), table.size_bytes
 
+    def append_columns(self, rows: Rows) -> None:
+        """Add a commit to the memtable that is followed, behind its log."""
+        self._carry()
+        self._table.append_columns(rows)
+        self._carried.append(ColumnCommit(rows))
+        self._count_bytes()
+
     def freeze(self) -> None:
         """Bind all rows that belong to no file to the next id; without rows nothing happens."""
         self._carry()
@@ -106,6 +165,10 @@ class WalBuffer:
         log = self._table.log
         end = len(log)
         if self._start < end:
-            self._carried.append(Stretch(log, self._start, end))
-            self._carried_bytes += self._table.size_bytes - self._start_bytes
-            self._start, self._start_bytes = end, self._table.size_bytes
+            self._carried.append(LogStretch(log, self._start, end))
+            self._start = end
+            self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        self._carried_bytes += self._table.size_bytes - self._start_bytes
+        self._start_bytes = self._table.size_bytes

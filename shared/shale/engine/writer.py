@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from shale.engine.accept import Acceptor
 from shale.engine.active_seqs import ActiveSeqs, Held
 from shale.engine.clock import DbClock
 from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
+from shale.engine.lifetime import Lifetime
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
 from shale.engine.open import Claim
@@ -22,6 +24,7 @@ from shale.engine.segments import SegmentRouter
 from shale.engine.task_host import TaskHost
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
+from shale.engine.write_handle import WriteHandle
 from shale.engine.writer_instruments import WriterInstruments
 from shale.engine.writer_parts import WriterParts
 from shale.engine.writer_replay import replay_into
@@ -168,6 +171,23 @@ class Writer:
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
         await replay_into(self.parts, self.wal_files, last_id=self.fence_id)
+
+    async def write_arrow(
+        self, rows: Any, *, key: str, value: str, lifetime: Lifetime, rows_per_commit: int | None
+    ) -> WriteHandle:
+        """Write Arrow columns; see ``Db.write_arrow``."""
+        from shale.engine.arrow_write import write_arrow
+
+        return await write_arrow(
+            self.acceptor,
+            rows,
+            key=key,
+            value=value,
+            lifetime=lifetime,
+            rows_per_commit=rows_per_commit,
+            options=self.options,
+            env=self.env,
+        )
 
     async def durable(self, seq: int) -> None:
         """Return once everything up to ``seq`` is durable; see ``WriteHandle.durable``."""

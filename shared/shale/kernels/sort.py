@@ -148,6 +148,45 @@ def _take(columns: Any, count: int, order: Any, out: Any) -> None:
         store_i64(out[EXPIRE_TS] + 8 * place, load_i64(columns[EXPIRE_TS] + 8 * row))
 
 
+@helper
+def _compare_keys(columns: Any, left: int, right: int) -> int:
+    """Negative, zero or positive, as the keys of two rows compare."""
+    key_bytes, offsets = columns[KEY_BYTES], columns[KEY_OFFSETS]
+    left_start, right_start = load_i64(offsets + 8 * left), load_i64(offsets + 8 * right)
+    left_len = load_i64(offsets + 8 * left + 8) - left_start
+    right_len = load_i64(offsets + 8 * right + 8) - right_start
+    return compare_bytes(key_bytes + left_start, left_len, key_bytes + right_start, right_len)
+
+
+@kernel("boolean(int64[::1], int64)")
+def _is_ascending(columns: Any, count: int) -> Any:
+    for row in range(1, count):  # noqa: SIM110  # a kernel makes no generators
+        if _compare_keys(columns, row - 1, row) >= 0:
+            return False
+    return True
+
+
+@kernel("int64(int64[::1], int64, int64[::1])")
+def _keep_first(columns: Any, count: int, order: Any) -> Any:
+    kept = min(count, 1)
+    for place in range(1, count):
+        if _compare_keys(columns, order[kept - 1], order[place]) != 0:
+            order[kept] = order[place]
+            kept += 1
+    return kept
+
+
+def is_ascending(rows: Rows) -> bool:
+    """Whether every key is greater than the one before."""
+    return bool(_is_ascending(column_addresses(rows), len(rows)))
+
+
+def distinct_order(rows: Rows) -> I64:
+    """Like ``row_order``, with one row for each key: the one that ``row_order`` puts first."""
+    order = row_order(rows)
+    return order[: _keep_first(column_addresses(rows), len(rows), order)]
+
+
 def row_order(rows: Rows) -> I64:
     """The places of the rows by key, then seq descending; of equal ones the later row comes first."""
     return _order_rows(column_addresses(rows), len(rows)) if len(rows) else np.zeros(0, np.int64)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.engine.row_order import plain_order, take_rows
+from shale.engine import row_order
+from shale.engine.row_order import newest_of_each, plain_order, take_rows
 from shale.kernels import sort
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
@@ -37,6 +38,19 @@ def test_many_keys_that_differ_late_only() -> None:
     keys = [b"common prefix of all/" + b"x" * 30 * (number % 2) + b"%04d" % number for number in shuffled]
     rows = rows_from_entries([Entry(key, key[-4:], 1, 0) for key in keys])
     assert [row.key for row in entries_from_rows(sort.take_rows(rows, sort.row_order(rows)))] == sorted(keys)
+
+
+@given(keys=st.lists(KEYS, max_size=60), shift=st.integers(0, 3))
+def test_the_newest_row_of_each_key_stays(keys: list[bytes], shift: int) -> None:
+    rows = rows_from_entries([Entry(key, b"%d" % place, 1, 0) for place, key in enumerate(keys)])
+    rows = rows.slice(min(shift, len(rows)), len(rows))
+    expected = {row.key: row.value for row in entries_from_rows(rows)}
+    newest = newest_of_each(rows)
+    assert [(row.key, row.value) for row in entries_from_rows(newest)] == sorted(expected.items())
+    assert sort.is_ascending(rows) == (list(expected) == sorted(expected) and len(expected) == len(rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_order, "use_kernels", lambda _: False)
+        assert entries_from_rows(newest_of_each(rows)) == entries_from_rows(newest)
 
 
 def test_no_rows() -> None:
