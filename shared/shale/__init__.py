@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shale.engine.lifetime import NEVER
     from shale.engine.options import DbOptions, FlushType
     from shale.engine.reader_options import ReaderOptions
+    from shale.engine.warm import CacheTarget
     from shale.engine.write_handle import WriteHandle
     from shale.env import Env
     from shale.errors import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from shale.types import Row
 
 _HOMES = {
+    "CacheTarget": "shale.engine.warm",
     "Admin": "shale.admin.admin",
     "ClosedError": "shale.errors",
     "ConflictError": "shale.errors",
@@ -62,6 +64,7 @@ _HOMES = {
 __all__ = [
     "NEVER",
     "Admin",
+    "CacheTarget",
     "ClosedError",
     "CompactionFilter",
     "ConflictError",

@@ -12,8 +12,9 @@ from shale.engine.lifetime import Moment, Ttl, lifetime_of
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
-from shale.engine.reads import Reads, checked_durability
+from shale.engine.reads import checked_durability
 from shale.engine.settings_values import Duration, parse_duration_ms
+from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
 from shale.engine.writer import Writer
@@ -26,7 +27,7 @@ from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint, Manifest
 
 
-class Db(Reads):
+class Db(Warmable):
     """The one writer of a database.  Made by ``open``; used from one event loop.
 
     A write returns when it is in memory and readable; its handle says when it is durable.  After another writer has

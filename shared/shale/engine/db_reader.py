@@ -15,8 +15,9 @@ from shale.engine.read_view import ReadView
 from shale.engine.reader_follow import Follower
 from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.engine.reader_state import ReaderState, StateBuilder
-from shale.engine.reads import Reads, checked_durability
+from shale.engine.reads import checked_durability
 from shale.engine.task_host import TaskHost, first_error
+from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
 from shale.env import Env
 from shale.errors import (
@@ -47,7 +48,7 @@ from shale.types import Manifest
 log = get_logger("reader")
 
 
-class DbReader(Reads):
+class DbReader(Warmable):
     """Reads one database, as ``open`` says: following it under a checkpoint of its own, pinned, or unprotected."""
 
     def __init__(self, where: Where, options: ReaderOptions, env: Env, metrics: Metrics, stores: Stores) -> None:

@@ -100,6 +100,12 @@ class BlockCache:
         self._leave((slot, META))
         slot.unload()
 
+    def drop_block(self, slot: SstSlot, block: int) -> None:
+        """Drop one block, if it is here."""
+        if block in slot.images:
+            self._leave((slot, block))
+            slot.drop_image(block)
+
     def abandon(self, slots: Mapping[Ulid, SstSlot]) -> None:
         """Forget, soon, the SSTs of a reader that was dropped without being closed.  Any thread may call this."""
         self._abandoned.append(slots)

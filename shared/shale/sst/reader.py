@@ -84,8 +84,23 @@ class SstReader:
 
     def close(self) -> None:
         """Give the memory back that the cache spends on this database."""
-        for slot in list(self._slots.values()):
+        for slot in self.slots():
             self.cache.forget(slot)
+
+    def slots(self) -> list[SstSlot]:
+        """Every SST of which somebody holds a slot."""
+        return list(self._slots.values())
+
+    def evict(self, slot: SstSlot, *, disk: bool = False) -> None:
+        """Let go of everything of an SST, also on disk if that is asked for."""
+        self.cache.forget(slot)
+        if disk and self._parts is not None:
+            self._parts.forget(slot.path)
+
+    def evict_blocks(self, slot: SstSlot, first: int, last: int) -> None:
+        """Let go of the blocks ``[first, last)`` in memory."""
+        for block in range(first, last):
+            self.cache.drop_block(slot, block)
 
     def slot(self, sst: Sst) -> SstSlot:
         """What is in memory of an SST; makes no request."""
