@@ -86,7 +86,7 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
         with target.watched(lambda: interrupt(spark, tag)), tagged(spark, tag):
             dead = 0
             if request.dead_letters is not None:
-                chosen, bad = judged(chosen)
+                chosen, bad = judged(chosen, request.codec)
                 dead = _put_aside(spark, bad, f"{request.dead_letters.rstrip('/')}/load={ids.ulid()}")
             plan = PartPlan(
                 where=request.where,

@@ -4,11 +4,16 @@ Spark compares binary columns byte by byte, unsigned, and a prefix is less than 
 an SST.  ``RowStream`` checks it all the same.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec
 from shale_spark.load.request import Columns
+from shale_spark.load.rows import refused_rows
 from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, ORDER, REASON, VALUE, require_free_names
 
 if TYPE_CHECKING:
@@ -55,8 +60,11 @@ def in_key_order(chosen: "DataFrame", partitions: int) -> "DataFrame":
     return ranged.sortWithinPartitions(f.col(KEY), f.col(ORDER).desc_nulls_last()).drop(ORDER)
 
 
-def judged(chosen: "DataFrame") -> tuple["DataFrame", "DataFrame"]:
-    """The rows that can be stored, and those that cannot with the reason as a column more."""
+def judged(chosen: "DataFrame", codec: ValueCodec | None) -> tuple["DataFrame", "DataFrame"]:
+    """The rows that can be stored, and those that cannot with the reason as a column more.
+
+    Where a codec makes values it has to try: rows are encoded once here, and those that are stored once more later.
+    """
     from pyspark.sql import functions as f
 
     length = f.octet_length(f.col(KEY))
@@ -67,7 +75,21 @@ def judged(chosen: "DataFrame") -> tuple["DataFrame", "DataFrame"]:
     )
     if VALUE in chosen.columns:
         reason = reason.when(f.col(VALUE).isNull(), f.lit("the value is null"))
-    return chosen.where(reason.isNull()), chosen.withColumn(REASON, reason).where(f.col(REASON).isNotNull())
+    told = chosen.withColumn(REASON, reason.cast("string"))
+    if codec is not None:
+        told = told.mapInArrow(partial(_tried, codec), told.schema)
+    return told.where(f.col(REASON).isNull()).drop(REASON), told.where(f.col(REASON).isNotNull())
+
+
+def _tried(codec: ValueCodec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the reason for rows that had none and that the codec refuses."""
+    for batch in batches:
+        reasons = batch.column(REASON).to_pylist()
+        names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS, ORDER, REASON)]
+        for place, reason in refused_rows(batch.select(names), codec):
+            reasons[place] = reasons[place] or reason
+        columns = [*batch.columns[:-1], pa.array(reasons, batch.schema.field(REASON).type)]
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _binary(df: "DataFrame", name: str) -> "Column":

@@ -3,6 +3,7 @@
 Nothing is done row by row, and keys and values stay where Arrow has them.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.types import FLAG_CREATE_TS
 from shale_spark.arrow import batch_to_rows
-from shale_spark.codecs import ValueCodec
+from shale_spark.codecs import ValueCodec, ValueRefused
 from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE, VALUE_BYTES_MAX, Duplicates, RowRules
 
 
@@ -97,10 +98,36 @@ def possible_rows(batch: pa.RecordBatch, codec: ValueCodec | None) -> tuple[Any,
         values = batch.column(VALUE)
     else:
         names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
-        values = codec.encode(pa.RecordBatch.from_arrays([batch.column(name) for name in names], names=names))
+        values = _encoded(batch.column(KEY), batch.select(names), codec)
     keys = batch.column(KEY)
     _require_possible(keys, values)
     return keys, values
+
+
+def refused_rows(columns: pa.RecordBatch, codec: ValueCodec, start: int = 0) -> Iterator[tuple[int, str]]:
+    """The places, from ``start`` on, of rows that a codec does not write, and why; halves are tried down to them."""
+    if not columns.num_rows:
+        return
+    try:
+        codec.encode(columns)
+    except ValueRefused as error:
+        if columns.num_rows == 1:
+            yield start, str(error).removeprefix("row 0 ")
+            return
+        middle = columns.num_rows // 2
+        yield from refused_rows(columns.slice(0, middle), codec, start)
+        yield from refused_rows(columns.slice(middle), codec, start + middle)
+
+
+def _encoded(keys: Any, columns: pa.RecordBatch, codec: ValueCodec) -> Any:
+    try:
+        return codec.encode(columns)
+    except ValueRefused as error:
+        found = next(refused_rows(columns, codec), None)
+        if found is None:  # code of the user's that changes its mind
+            raise
+        place, reason = found
+        raise ValueRefused(f"row with key {_shown(keys, place)}: {reason}") from error
 
 
 def reason_of(keys: Any, values: Any) -> tuple[int, str] | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,35 @@ def test_a_row_that_cannot_be_stored_is_named_or_put_aside(spark: SparkSession, 
         (None, "the value is null"),
     }
     assert len(contents(url)) == 30_000
+
+
+class Picky:
+    """A codec that does not write odd numbers, and has a reason."""
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        if row["id"] % 2:
+            raise ValueError(f"{row['id']} is odd")
+        return b"%d" % row["id"]
+
+    def decode(self, value: bytes) -> Mapping[str, Any]:
+        return {"id": int(value)}
+
+
+@pytest.mark.parametrize("mode", ["create", "append"])
+def test_a_row_that_the_codec_refuses_is_named_or_put_aside(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    url, folder = f"file://{tmp_path}/db", str(tmp_path / "dead")
+    df = spark.range(0, 9).select(f.format_string("k%d", "id").alias("key"), "id")
+    picky = {"value": "id", "value_format": f"{__name__}:Picky", "partitions": 2}
+    if mode == "append":
+        load(df.where("id % 2 = 0"), url, **picky)
+    with pytest.raises(InvalidRequestError, match=r"row with key 'k[1357]': cannot be written as a value: ValueError"):
+        load(df, url, mode=mode, **picky)
+    result = load(df, url, mode=mode, dead_letters=folder, **picky)
+    assert (result.rows, result.dead_letters) == (5, 4)
+    dead = spark.read.parquet(folder).select("shale_key", "id", "shale_reason").collect()
+    assert sorted((bytes(row[0]), row[1]) for row in dead) == [(b"k%d" % n, n) for n in (1, 3, 5, 7)]
+    assert all(row[2].startswith("cannot be written as a value: ValueError") for row in dead)
+    assert contents(url) == {b"k%d" % n: b"%d" % n for n in (0, 2, 4, 6, 8)}
 
 
 def test_a_column_that_is_called_reason_is_put_aside_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
