@@ -198,7 +198,10 @@ async def _bounded(
 
 
 async def _in_thread(whole: Callable[[], int | None], running: _Running) -> int | None:
-    """Do the work; when cancelled, interrupt it until it has ended, or for ``LEAVING_S``."""
+    """Do the work; when cancelled, interrupt it until it has ended, or for ``LEAVING_S``.
+
+    Before there is a session it holds nothing, and is left alone: Java starts for many seconds, and ends with us.
+    """
     ended = anyio.Event()
     results: list[int | None] = []
     failures: list[BaseException] = []
@@ -218,7 +221,7 @@ async def _in_thread(whole: Callable[[], int | None], running: _Running) -> int 
         try:
             await ended.wait()
         finally:
-            with anyio.move_on_after(LEAVING_S, shield=True):
+            with anyio.move_on_after(LEAVING_S if running.spark is not None else 0, shield=True):
                 while not ended.is_set():
                     # Again and again: Spark forgets an interrupt that comes before its job.
                     await anyio.to_thread.run_sync(running.interrupt, abandon_on_cancel=True)

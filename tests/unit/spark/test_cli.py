@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
+import anyio
 import pytest
 
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, OutOfTime
 from shale.service.settings import load
 from shale_compactor.worker.settings import WorkerSettings
+from shale_spark.cli import running
 from shale_spark.cli.compact import worker_arguments
 from shale_spark.cli.options import pairs, text_or_file
 from shale_spark.demo.__main__ import main as demo
@@ -107,3 +110,19 @@ def test_the_demo_wants_a_directory_of_its_own(tmp_path: Path, capsys: pytest.Ca
     for place in (tmp_path / "full", tmp_path / "full" / "file"):
         assert demo([str(place)]) == 2
         assert capsys.readouterr().err == f"shale spark demo: {place} is no empty directory\n"
+
+
+@pytest.mark.timeout(15)
+def test_while_java_starts_nobody_is_waited_for() -> None:
+    """There is nothing yet that the work could give back."""
+    ended = Event()
+
+    def starts_java() -> int:
+        ended.wait(60.0)
+        return 0
+
+    try:
+        with pytest.raises(OutOfTime, match=r"not done after 0\.01 s"):
+            anyio.run(running._bounded, starts_java, running._Running(is_verbose=False), 0.01, None)
+    finally:
+        ended.set()
