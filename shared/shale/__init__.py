@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from shale.engine.lifetime import NEVER
     from shale.engine.options import DbOptions, FlushType
     from shale.engine.reader_options import ReaderOptions
+    from shale.engine.snapshot import Snapshot
+    from shale.engine.transaction import Transaction
     from shale.engine.warm import CacheTarget
     from shale.engine.write_handle import WriteHandle
     from shale.env import Env
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         InvalidRequestError,
         NotFoundError,
         ShaleError,
+        TransactionConflict,
         UnavailableError,
     )
     from shale.sst.budget import MemoryBudget
@@ -55,6 +58,9 @@ _HOMES = {
     "MemoryBudget": "shale.sst.budget",
     "Row": "shale.types",
     "ShaleError": "shale.errors",
+    "Snapshot": "shale.engine.snapshot",
+    "Transaction": "shale.engine.transaction",
+    "TransactionConflict": "shale.errors",
     "UnavailableError": "shale.errors",
     "WriteBatch": "shale.engine.batch",
     "WriteHandle": "shale.engine.write_handle",
@@ -84,6 +90,9 @@ __all__ = [
     "Row",
     "RowBatch",
     "ShaleError",
+    "Snapshot",
+    "Transaction",
+    "TransactionConflict",
     "UnavailableError",
     "WriteBatch",
     "WriteHandle",

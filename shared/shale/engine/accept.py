@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from shale.engine.batch import BytesLike, WriteBatch, checked_key, checked_value
 from shale.engine.clock import DbClock
+from shale.engine.commit_history import CommitHistory
 from shale.engine.frozen_table import FrozenTable
 from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
@@ -67,6 +68,7 @@ class Acceptor:
     ) -> None:
         self.last_seq = last_seq
         self.table = table
+        self.history = CommitHistory(table)
         self.frozen: deque[FrozenTable] = deque()
         self.wal = wal
         self.write_ops = 0
@@ -119,6 +121,10 @@ class Acceptor:
         """Estimated bytes of memtables and WAL buffer together."""
         buffered = self.wal.size_bytes if self.wal is not None else 0
         return self.table.size_bytes + sum(frozen.size_bytes for frozen in self.frozen) + buffered
+
+    def tracked(self) -> list[tuple[int, int]]:
+        """Sequence numbers with the seconds in which they were reached, of rows in memory, oldest first."""
+        return [*(point for frozen in self.frozen for point in frozen.tracked), *self._tracked]
 
     async def put(
         self, key: BytesLike, value: BytesLike, ttl: Ttl = None, expire_at: Moment | None = None
@@ -355,6 +361,7 @@ class Acceptor:
 
     def _follow(self, table: Memtable) -> None:
         self.table = table
+        self.history.follow(table)
         if self.wal is not None:
             self.wal.follow(table)
         self._set_attention()

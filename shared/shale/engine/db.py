@@ -3,17 +3,20 @@
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 
 from shale.engine.batch import BytesLike, WriteBatch
-from shale.engine.lifetime import Moment, Ttl, lifetime_of
+from shale.engine.lifetime import Moment, Ttl, lifetime_of, moment_ms
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
 from shale.engine.reads import checked_durability
 from shale.engine.settings_values import Duration, parse_duration_ms
+from shale.engine.snapshot import Snapshot
+from shale.engine.transaction import Beginning
 from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
@@ -240,6 +243,50 @@ class Db(Warmable):
         if len(batch):
             await self._accept.write(batch)
 
+    def snapshot(self, *, durable: bool = False) -> Opening[Snapshot]:
+        """The database as it is when this is awaited or entered with ``async with``, to be read later.
+
+        Args:
+            durable: only what a crash cannot undo.
+        """
+        return Opening(self._snapshot, durable)
+
+    async def _snapshot(self, durable: bool) -> Snapshot:
+        writer = self._writer
+        writer.check_readable()
+        return Snapshot(writer, writer.progress.durable_seq if durable else self._accept.committed_seq)
+
+    def transaction(self, isolation: str = "snapshot") -> Beginning:
+        """Begin a transaction: await it, or use it with ``async with``, which commits, or rolls back after an error.
+
+        Args:
+            isolation: ``snapshot``: the commit fails with ``TransactionConflict`` if somebody wrote a key that it
+                writes; ``serializable``: also if somebody wrote what it has read.
+
+        Raises:
+            InvalidRequestError: neither of them.
+        """
+        if isolation not in ("snapshot", "serializable"):
+            raise InvalidRequestError(f"isolation={isolation!r}: must be 'snapshot' or 'serializable'")
+        return Beginning(self._writer, serializable=isolation == "serializable")
+
+    def seq_at(self, time: Moment, *, round_up: bool = False) -> int | None:
+        """The sequence number that the database had reached at a time; points are known about a minute apart.
+
+        Args:
+            time: a ``datetime`` with a time zone, or milliseconds since 1970.
+            round_up: of the first known point at or after the time, instead of the last one at or before.
+
+        Returns:
+            ``None`` if there is no such point.
+        """
+        return self._writer.seq_times().time_to_seq(moment_ms(time, name="time") // 1000, round_up=round_up)
+
+    def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
+        """When the database had reached a sequence number, to the second; see ``seq_at``."""
+        second = self._writer.seq_times().seq_to_time(seq, round_up=round_up)
+        return None if second is None else datetime.fromtimestamp(second, UTC)
+
     async def flush(self, kind: FlushType | str | None = None) -> None:
         """Make everything that is written now durable.
 
@@ -250,7 +297,7 @@ class Db(Warmable):
             WalDisabled: a WAL flush without a WAL.
             FencedError: another writer took over; the outcome is unknown.
         """
-        self._check_readable()
+        self._writer.check_readable()
         wanted = _flush_type(kind, FlushType.WAL if self._writer.options.wal_enabled else FlushType.MEMTABLE)
         await self._writer.flush(wanted)
 
@@ -267,13 +314,13 @@ class Db(Warmable):
         Raises:
             InvalidCheckpointLifetime: not positive, or beyond what can be stored.
         """
-        self._check_readable()
+        self._writer.check_readable()
         lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime, name="lifetime")
         return await self._writer.checkpoint(lifetime_ms=lifetime_ms, name=name, flush=flush)
 
     async def refresh(self) -> None:
         """Take over now what other processes have committed, instead of at the next poll."""
-        self._check_readable()
+        self._writer.check_readable()
         await self._writer.flusher.refresh()
 
     async def close(self, flush: FlushType | str | None = None) -> None:
@@ -313,16 +360,10 @@ class Db(Warmable):
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         point = self._read_point(durability)
-        return point if point.max_seq is not None else replace(point, max_seq=self._accept.last_seq)
+        return point if point.max_seq is not None else replace(point, max_seq=self._accept.committed_seq)
 
     def _clock_ms(self) -> int:
-        clock = self._writer.clock
-        return max(clock.now_ms(), clock.last_tick)
-
-    def _check_readable(self) -> None:
-        writer = self._writer
-        if writer.progress.problem is not None or writer.is_closed:
-            writer.pressure.check()
+        return self._writer.clock_ms()
 
 
 def _flush_type(kind: FlushType | str | None, default: FlushType) -> FlushType:

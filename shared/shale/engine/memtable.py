@@ -5,9 +5,11 @@ are made when the first scan asks and extended as rows arrive.  Rows that arrive
 beside the log.  Once frozen it keeps nothing but sorted columns.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from operator import attrgetter
 
 import numpy as np
@@ -201,6 +203,39 @@ class Memtable:
             found += part.versions(key, max_seq)
         return found
 
+    def last_seq_of(self, key: bytes) -> int:
+        """The sequence number of the newest row of a key; 0 without one."""
+        place = self.index.get(key)
+        logged = 0 if place is None else self.log.seqs[place]
+        if place is not None and not self._columns:
+            return logged
+        return max([logged, *(entry.seq for part in self._sealed for entry in part.versions(key, None)[:1])])
+
+    def seqs_of(self, key: bytes) -> list[int]:
+        """The sequence numbers of all rows of a key."""
+        return [entry.seq for part in self._all_parts() for entry in part.versions(key, None)]
+
+    def writes_after(self, seq: int, key_range: KeyRange) -> Iterator[tuple[bytes, int]]:
+        """Key and sequence number of every row of a range that is newer than ``seq``, in no order."""
+        for part in self._sealed:
+            rows = part.slice(key_range)
+            for place in np.flatnonzero(rows.seq > np.uint64(seq)).tolist():
+                yield rows.key(place), int(rows.seq[place])
+        log, first, end = self.log, key_range.first_key or b"", key_range.end_key
+        start = bisect_right(log.seqs, seq)
+        for place, key in enumerate(islice(log.keys, start, None), start):
+            if first <= key and (end is None or key < end):
+                yield key, log.seqs[place]
+
+    def without_values(self) -> "Memtable":
+        """A table with the same keys for those who ask what was written, if this one is only sorted columns already."""
+        if self._indexed or not self._base:
+            return self
+        table = Memtable()
+        table._indexed = False
+        table._base = [SortedPart(_only_keys(part.rows)) for part in self._base]
+        return table
+
     def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
         """The rows in a range as sorted columns that share buffers with the table; no (key, seq) occurs twice.
 
@@ -288,3 +323,9 @@ class Memtable:
 
 
 _seq_of = attrgetter("seq")
+
+
+def _only_keys(rows: Rows) -> Rows:
+    if not len(rows.val_bytes):
+        return rows
+    return replace(rows, val_bytes=EMPTY_ROWS.val_bytes, val_offsets=np.zeros(len(rows) + 1, np.int64))

@@ -109,6 +109,21 @@ class Scan:
         self._broken: ShaleError | None = None
         self._is_over = False
 
+    @property
+    def read_range(self) -> KeyRange:
+        """The keys of which the rows that were read say something, be it that there is no row.
+
+        All of the range, whatever was taken of it; once the limit has ended the scan, what does not lie behind it.
+        """
+        whole = self._plan.key_range
+        if self._left != 0 or not self._has_begun:
+            return whole
+        if self._plan.backward:
+            assert self._rest.end.key is not None
+            return KeyRange(included(self._rest.end.key), whole.end)
+        assert self._rest.start.key is not None
+        return KeyRange(whole.start, included(self._rest.start.key))
+
     def __aiter__(self) -> "Scan":
         return self
 

@@ -146,6 +146,31 @@ class Writer:
         """The newest sequence number that was given out."""
         return self.acceptor.last_seq
 
+    @property
+    def merge_operator(self) -> MergeOperator | None:
+        """What folds operands; its errors name the operator and the key."""
+        return self._read_options.merge_operator
+
+    def check_readable(self) -> None:
+        """Raise if reads must not happen any more.
+
+        Raises:
+            ShaleError: why the writer has failed, or that it is closed.
+        """
+        if self.progress.problem is not None or self.is_closed:
+            self.pressure.check()
+
+    def clock_ms(self) -> int:
+        """The database's clock: wall time, never behind a commit."""
+        return max(self.clock.now_ms(), self.clock.last_tick)
+
+    def seq_times(self) -> SequenceTracker:
+        """Which sequence number was reached in which second: what the manifest knows, and what it does not know yet."""
+        tracker = SequenceTracker.decode(self.manifest.current.sequence_tracker)
+        for seq, second in self.acceptor.tracked():
+            tracker.record(seq, second)
+        return tracker
+
     def last_flushed_wal_id(self) -> int:
         """The last WAL id that is durable; with the WAL disabled that is the fence."""
         return self.fence_id if self.wal is None else self.wal.last_flushed_wal_id

@@ -73,6 +73,25 @@ def test_operands_above_replayed_rows_are_found_without_sorting(before, ops, key
         assert not found[-1].is_merge
 
 
+@given(ops=OPS, columns=st.sets(st.integers(0, 40)), frozen=st.booleans(), low=KEYS, high=KEYS, seq=st.integers(0, 45))
+def test_what_was_written_after_a_seq(ops, columns: set[int], frozen: bool, low, high, seq: int) -> None:
+    table, entries = Memtable(), []
+    for number, (key, kind, value, _) in enumerate(ops, start=1):
+        entries.append(Entry(key, value, number, (kind & FLAG_MERGE) | FLAG_CREATE_TS, number))
+        if number in columns:
+            table.append_columns(rows_from_entries(entries[-1:]))
+        else:
+            table.append(entries[-1])
+    if frozen:
+        table.adopt(table.freeze())
+        table = table.without_values()
+    key_range = KeyRange(included(low), excluded(high))
+    written = [(e.key, e.seq) for e in entries if e.seq > seq and low <= e.key < high]
+    assert sorted(table.writes_after(seq, key_range)) == sorted(written)
+    assert table.last_seq_of(low) == max((e.seq for e in entries if e.key == low), default=0)
+    assert sorted(table.seqs_of(low)) == [e.seq for e in entries if e.key == low]
+
+
 @given(ops=OPS, low=KEYS, high=KEYS, frozen=st.booleans())
 def test_a_range_shows_its_keys_and_no_others(ops, low: bytes, high: bytes, frozen: bool) -> None:
     table, entries = build(ops)

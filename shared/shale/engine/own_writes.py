@@ -1,0 +1,64 @@
+"""What a transaction has written and not committed, as a table above all others."""
+
+from collections.abc import Sequence
+
+from shale.engine.batch import WriteBatch
+from shale.engine.sorted_part import SortedPart
+from shale.kernels.rows import Rows, rows_from_entries
+from shale.types import U64_MAX, Entry, KeyRange
+
+
+class OwnWrites:
+    """A batch, as reads of its own transaction see it.  See ``ReadTable``.
+
+    Its rows are visible whatever the sequence number; their own are above all others, as in SlateDB.
+    """
+
+    __slots__ = ("_batch", "_sealed")
+
+    def __init__(self, batch: WriteBatch) -> None:
+        self._batch = batch
+        self._sealed: SealedWrites | None = None
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def get(self, key: bytes, _max_seq: int | None = None) -> Sequence[Entry]:
+        """Versions of a key, newest first, down to the first that is no merge operand."""
+        return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(self._batch.versions(key))]
+
+    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
+        """The rows in a range as sorted columns."""
+        return self.sealed().parts(key_range)
+
+    def changed(self) -> None:
+        """The batch is another one now."""
+        self._sealed = None
+
+    def sealed(self) -> "SealedWrites":
+        """The rows as they are now: what is written later does not show in them."""
+        if self._sealed is None:
+            entries = [entry for key in sorted(self._batch) for entry in self.get(key)]
+            self._sealed = SealedWrites(SortedPart(rows_from_entries(entries)))
+        return self._sealed
+
+
+class SealedWrites:
+    """What a transaction had written at one moment.  See ``ReadTable``."""
+
+    __slots__ = ("_part",)
+
+    def __init__(self, part: SortedPart) -> None:
+        self._part = part
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def get(self, key: bytes, _max_seq: int | None = None) -> Sequence[Entry]:
+        """Versions of a key, newest first, down to the first that is no merge operand."""
+        return self._part.versions(key, None)
+
+    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
+        """The rows in a range as sorted columns."""
+        rows = self._part.slice(key_range)
+        return [rows] if len(rows) else []

@@ -1,0 +1,332 @@
+"""Transactions: reads at one moment, writes in a batch, and a check at the commit that nothing they rely on changed.
+
+What conflicts is what conflicts in SlateDB (docs/protocol.md 4.4): with snapshot isolation, that somebody wrote a key
+which the transaction writes; with serializable isolation also that somebody wrote what it has read: a key, or any key
+of a range that it scanned.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from shale.engine.batch import BytesLike, WriteBatch, checked_key
+from shale.engine.lifetime import Moment, Ttl
+from shale.engine.own_writes import OwnWrites, SealedWrites
+from shale.engine.read_point import Claim, Durability, ReadPoint
+from shale.engine.read_view import ReadView
+from shale.engine.reads import KEY_BYTES_MAX, Reads, checked_durability
+from shale.engine.scan import Scan
+from shale.engine.scan_range import scan_range
+from shale.engine.write_handle import WriteHandle
+from shale.engine.writer import Writer
+from shale.errors import InvalidRequestError, MergeOperatorMissing, SstMissing, TransactionConflict
+from shale.types import KeyRange, Row
+
+
+class Transaction(Reads):
+    """Made by ``Db.transaction``; used by one task at a time.
+
+    It sees the database as it was when it began, with its own writes on top.  Nobody else sees them before the commit,
+    and then all of them at once.  Rows that it has written itself have no place in history yet: ``seq`` is above all
+    others and ``create_ts`` is ``None``.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_below",
+        "_held",
+        "_is_over",
+        "_is_serializable",
+        "_limited_scans",
+        "_own",
+        "_point",
+        "_ranges",
+        "_read_keys",
+        "_since",
+        "_unmarked",
+        "_writer",
+        "id",
+    )
+
+    def __init__(self, writer: Writer, *, serializable: bool) -> None:
+        super().__init__()
+        accept = writer.acceptor
+        self.id = writer.env.ids.uuid()
+        self._writer = writer
+        self._is_serializable = serializable
+        self._held = writer.active.hold(accept.committed_seq)
+        self._since = accept.history.begin(accept.committed_seq)
+        self._batch = WriteBatch(max_key_bytes=writer.options.max_key_bytes)
+        self._own = OwnWrites(self._batch)
+        self._below: ReadView | None = None
+        self._point = writer.point
+        self._unmarked: set[bytes] = set()
+        self._read_keys: set[bytes] = set()
+        self._ranges: list[KeyRange] = []
+        self._limited_scans: list[Scan] = []
+        self._is_over = False
+
+    @property
+    def seq(self) -> int:
+        """The newest commit that it sees."""
+        return self._held.seq
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was committed or rolled back, or could not be committed."""
+        return self._is_over
+
+    def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+        """Write a value with the commit; arguments are those of ``Db.put``.
+
+        Raises:
+            InvalidRequestError: an impossible key, value or lifetime, or the transaction is over.
+        """
+        self._require_open()
+        self._batch.put(key, value, ttl=ttl, expire_at=expire_at)
+        self._own.changed()
+
+    def delete(self, key: BytesLike) -> None:
+        """Remove a key with the commit; raises like ``put``."""
+        self._require_open()
+        self._batch.delete(key)
+        self._own.changed()
+
+    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+        """Add an operand for the merge operator with the commit; raises like ``put``.
+
+        Raises:
+            MergeOperatorMissing: the database was opened without an operator.
+        """
+        self._require_open()
+        if self._writer.merge_operator is None:
+            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
+        self._batch.merge(key, operand, ttl=ttl, expire_at=expire_at)
+        self._own.changed()
+
+    def mark_read(self, keys: Iterable[BytesLike]) -> None:
+        """Let the commit fail if somebody writes one of these keys, at every isolation level.
+
+        Raises:
+            InvalidRequestError: an impossible key, or the transaction is over.
+        """
+        self._require_open()
+        self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+
+    def unmark_write(self, keys: Iterable[BytesLike]) -> None:
+        """Let writes of these keys, by this transaction, conflict with nobody else's: the last one counts.
+
+        Raises:
+            InvalidRequestError: an impossible key, or the transaction is over.
+        """
+        self._require_open()
+        self._unmarked.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+
+    async def get(
+        self,
+        key: BytesLike,
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> bytes | None:
+        """The value of a key, which counts as read; see ``Reads.get``."""
+        self._note_reads((key,))
+        return await super().get(key, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+
+    async def get_row(
+        self,
+        key: BytesLike,
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> Row | None:
+        """The value of a key with its place in history; the key counts as read."""
+        self._note_reads((key,))
+        return await super().get_row(key, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+
+    async def get_many(
+        self,
+        keys: Sequence[BytesLike],
+        *,
+        durability: Durability = "memory",
+        hide_expired: bool = False,
+        now_ms: int | None = None,
+    ) -> list[bytes | None]:
+        """The values of many keys, in the order given; all of them count as read."""
+        self._note_reads(keys)
+        return await super().get_many(keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+
+    def scan(
+        self,
+        *,
+        prefix: BytesLike | None = None,
+        start: BytesLike | None = None,
+        stop: BytesLike | None = None,
+        limit: int | None = None,
+        **options: Any,
+    ) -> Scan:
+        """Rows by key as they are now, with the writes that were made before; see ``Reads.scan``.
+
+        The whole range counts as read, whatever is taken of it; of a scan that has reached its limit, what lies before
+        that.
+        """
+        scan = super().scan(prefix=prefix, start=start, stop=stop, limit=limit, **options)
+        if self._is_serializable:
+            if limit is None:
+                self._ranges.append(scan_range(prefix=prefix, start=start, stop=stop))
+            else:
+                self._limited_scans.append(scan)
+        return scan
+
+    async def commit(self, *, durable: bool = False, seq: int | None = None) -> WriteHandle | None:
+        """Make the writes visible to everybody, as one commit; whatever comes of it, the transaction is over.
+
+        Args:
+            durable: return once they are durable.
+            seq: their sequence number, above all others; by default the next one.
+
+        Returns:
+            The handle; ``None`` without writes.
+
+        Raises:
+            TransactionConflict: somebody wrote what this transaction relies on; nothing was written.
+            InvalidRequestError: it was over already; or see ``Db.write``.
+        """
+        self._require_open()
+        self._is_over = True
+        try:
+            handle = await self._committed(seq)
+        finally:
+            self._let_go()
+        if handle is not None and durable:
+            await handle.durable()
+        return handle
+
+    async def rollback(self) -> None:
+        """Forget the writes.
+
+        Raises:
+            InvalidRequestError: the transaction is over.
+        """
+        self._require_open()
+        self._is_over = True
+        self._let_go()
+
+    async def close(self) -> None:
+        """Roll back unless it is over; may be called again."""
+        if not self._is_over:
+            await self.rollback()
+
+    async def _committed(self, seq: int | None) -> WriteHandle | None:
+        if not len(self._batch):
+            self._writer.check_readable()
+            self._require_no_conflict()
+            return None
+        handle = await self._writer.acceptor.write(self._batch, seq, self._require_no_conflict)
+        # Nothing has waited since the commit, so nobody was told of a conflict with these.
+        if self._unmarked:
+            self._writer.acceptor.history.hide(self._unmarked.intersection(self._batch), handle.seq)
+        return handle
+
+    def _require_no_conflict(self) -> None:
+        since = self._since
+        written = (key for key in self._batch if key not in self._unmarked)
+        scanned = (*self._ranges, *(scan.read_range for scan in self._limited_scans))
+        if since.wrote_any(written) or since.wrote_any(self._read_keys) or since.wrote_in(scanned):
+            raise TransactionConflict(f"somebody wrote what the transaction relies on since seq {self.seq}")
+
+    def _note_reads(self, keys: Iterable[BytesLike]) -> None:
+        if self._is_serializable and not self._is_over:
+            self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise InvalidRequestError("the transaction has already been completed")
+
+    def _let_go(self) -> None:
+        self._held.close()
+        self._since.close()
+        self._writer.acceptor.history.forget()
+        self._limited_scans.clear()
+
+    def _read_point(self, durability: Durability) -> ReadPoint:
+        self._require_open()
+        writer = self._writer
+        writer.check_readable()
+        if self._below is not writer.view:
+            self._below = writer.view
+            self._point = ReadPoint(writer.view.above(self._own), self.seq, writer)
+        return self._limited(self._point, durability)
+
+    def _scan_point(self, durability: Durability) -> ReadPoint:
+        self._read_point(durability)
+        keeper = _BelowWrites(self._writer, self._own.sealed())
+        return self._limited(ReadPoint(keeper.view(), self.seq, keeper), durability)
+
+    def _limited(self, point: ReadPoint, durability: Durability) -> ReadPoint:
+        durable_seq = self._writer.progress.durable_seq
+        if checked_durability(durability) and durable_seq < self.seq:
+            return replace(point, max_seq=durable_seq)
+        return point
+
+    def _clock_ms(self) -> int:
+        return self._writer.clock_ms()
+
+
+class _BelowWrites:
+    """Gives a scan of a transaction its views; see ``Keeper``."""
+
+    def __init__(self, writer: Writer, own: SealedWrites) -> None:
+        self._writer = writer
+        self._own = own
+
+    def view(self) -> ReadView:
+        """The newest view with the writes on top."""
+        return self._writer.view.above(self._own)
+
+    def hold(self, seq: int) -> Claim:
+        """Keep what is visible at ``seq``."""
+        return self._writer.hold(seq)
+
+    async def renew(self, gone: SstMissing) -> ReadView:
+        """A view without the SST that turned out to be gone."""
+        await self._writer.renew(gone)
+        return self.view()
+
+
+class Beginning:
+    """What ``Db.transaction`` returns: await it for the transaction, or enter it.
+
+    On leaving the block the transaction is committed, or rolled back if the block has raised; one that is over is left
+    alone.
+    """
+
+    def __init__(self, writer: Writer, *, serializable: bool) -> None:
+        self._writer = writer
+        self._is_serializable = serializable
+        self._transaction: Transaction | None = None
+
+    async def _begin(self) -> Transaction:
+        self._writer.check_readable()
+        return Transaction(self._writer, serializable=self._is_serializable)
+
+    def __await__(self) -> Generator[Any, None, Transaction]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> Transaction:
+        self._transaction = await self
+        return self._transaction
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is None or transaction.is_over:
+            return
+        if error is None:
+            await transaction.commit()
+        else:
+            await transaction.rollback()
