@@ -6,6 +6,7 @@ not older than it; if somebody else becomes the writer, the commit fails.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
@@ -105,8 +106,10 @@ class NewDatabase:
     async def until_lost(self) -> ShaleError:
         """See ``LoadTarget``."""
         while True:
-            if await self._manifests.try_read_latest() is not None:
-                return self._lost()
+            # A store that is away says nothing about others, and may be back before the commit.
+            with suppress(UnavailableError):
+                if await self._manifests.try_read_latest() is not None:
+                    return self._lost()
             await anyio.sleep(_LOOK_EVERY_S)
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 import shale
+from shale.engine import load_target
 from shale.engine.load_target import LoadTarget, NewDatabase, TakenDatabase
 from shale.env import Env
 from shale.errors import FencedError, InvalidDbState, InvalidRequestError, UnavailableError
@@ -112,6 +113,26 @@ def test_of_two_who_create_one_wins_and_the_other_changes_nothing() -> None:
             await load(store, second, [numbered(0, 9, b"other")])
         assert isinstance(await second.until_lost(), InvalidDbState)
         assert await contents(store) == numbered(0, 9)
+
+    run(story)
+
+
+def test_a_store_that_is_away_for_a_while_is_no_end_of_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(store: MemoryStore) -> None:
+        first, second = await create(store), await create(store)
+        await load(store, first, [numbered(0, 9)])
+        manifests = second._manifests
+        answers = [UnavailableError("away"), await manifests.try_read_latest()]
+
+        async def look() -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, UnavailableError):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(manifests, "try_read_latest", look)
+        monkeypatch.setattr(load_target, "_LOOK_EVERY_S", 0.0)
+        assert isinstance(await second.until_lost(), InvalidDbState)
 
     run(story)
 
