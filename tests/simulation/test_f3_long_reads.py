@@ -1,0 +1,247 @@
+"""Scans and lookups of a writer that outlive what they read: rows F3.2 and F3.5 of docs/protocol.md 16.3, for ``Db``.
+
+No checkpoint protects them.  A compactor and a collector with ``min_age`` 0 run beside the writer, which flushes all
+the time; every scan must show the state at its sequence number all the same.  SlateDB's issue 2073 is this failing.
+"""
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+
+import shale
+from shale.engine.db_reader import DbReader
+from shale.errors import CorruptionError, ShaleError, SstMissing
+from shale.merge_operators import concatenate
+from shale.sst.options import SstOptions
+from shale.testing.database_rules import DatabaseRules
+from shale.testing.simulation import SimProcess, Simulation
+from shale.testing.swarm import SimOptions
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import Transforms
+from shale_gc.options import GcOptions, TaskOptions
+from tests.simulation import lsm
+from tests.simulation.conftest import simulated
+from tests.simulation.gc_house import collector
+from tests.simulation.reached import Reached, row
+from tests.simulation.writers import open_db
+
+KEYS = 150
+MERGES = Transforms(operator=concatenate, operator_name="concatenate")
+COMPACTION = replace(
+    lsm.OPTIONS,
+    coordinator=replace(lsm.OPTIONS.coordinator, poll_interval_s=2.0, checkpoint_lifetime_s=20.0),
+    worker=replace(lsm.OPTIONS.worker, compactions_poll_interval_s=1.0),
+    executor=ExecutorOptions(sst=SstOptions(block_size_bytes=512), max_sst_size_bytes=4000, max_subcompactions=1),
+)
+EAGER = GcOptions(compacted=TaskOptions(interval_s=2.0, min_age_s=0.0), wal=TaskOptions(interval_s=2.0, min_age_s=0.0))
+COLLECTED = "an SST of a scan was collected"
+ELSEWHERE = "a read went on in a newer view"
+
+
+@dataclass
+class Book:
+    """Every write in order: ``(seq, key, value, is_operand)``; ``None`` deletes."""
+
+    writes: list[tuple[int, bytes, bytes | None, bool]] = field(default_factory=list)
+    scans: int = 0
+    lookups: int = 0
+
+    def state_at(self, seq: int) -> dict[bytes, bytes]:
+        state: dict[bytes, bytes] = {}
+        for written, key, value, is_operand in self.writes:
+            if written > seq:
+                break
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = state.get(key, b"") + value if is_operand else value
+        return state
+
+    def values_between(self, key: bytes, first_seq: int, last_seq: int) -> list[bytes | None]:
+        """What a lookup may give that was under way from one sequence number to the other."""
+        seqs = {
+            first_seq,
+            *(seq for seq, written, _, _ in self.writes if written == key and first_seq < seq <= last_seq),
+        }
+        return [self.state_at(seq).get(key) for seq in sorted(seqs)]
+
+
+async def writing(process: SimProcess, db: shale.Db, book: Book, *, rounds: int) -> None:
+    rng = process.rng
+    for number in range(rounds):
+        for _ in range(rng.randrange(1, 25)):
+            key, value = b"key-%03d" % rng.randrange(KEYS), b"%d/" % number + bytes(rng.randrange(60))
+            draw = rng.random()
+            if draw < 0.1:
+                handle = await db.delete(key)
+                book.writes.append((handle.seq, key, None, False))
+            elif draw < 0.3:
+                handle = await db.merge(key, value[:3])
+                book.writes.append((handle.seq, key, value[:3], True))
+            else:
+                handle = await db.put(key, value)
+                book.writes.append((handle.seq, key, value, False))
+        if rng.random() < 0.6:
+            await db.flush("memtable" if rng.random() < 0.8 else "wal")
+        await anyio.sleep(rng.uniform(0, 4))
+
+
+async def scanning(process: SimProcess, db: shale.Db, book: Book, reached: Reached, until: anyio.Event) -> None:
+    """Long scans, one after the other, each against the state at its beginning."""
+    rng = process.rng
+    while not until.is_set():
+        reverse, durability = rng.random() < 0.4, rng.choice(("memory", "durable"))
+        seq = db.last_seq if durability == "memory" else db.durable_seq
+        scan = db.scan(reverse=reverse, durability=durability, read_ahead_bytes=rng.choice((700, 3000)))
+        began_with = db.manifest
+        if rng.random() < 0.2:
+            await anyio.sleep(rng.uniform(0, 60))
+        pause_s, sought = rng.uniform(0, 2), b"key-070"
+        rows = await scan.next_batch(rng.choice((0, 1, 30)))
+        expected = sorted(book.state_at(seq).items(), reverse=reverse)
+        if rng.random() < 0.4 and all((row.key > sought if reverse else row.key < sought) for row in rows):
+            await anyio.sleep(pause_s)
+            await scan.seek(sought)
+            given = len(rows)
+            rest = [row for row in expected[given:] if (row[0] <= sought if reverse else row[0] >= sought)]
+            expected = expected[:given] + rest
+        async for each in scan:
+            rows.append(each)
+            await anyio.sleep(pause_s)
+        there = set(process.sim.objects("db/compacted/"))
+        reached(COLLECTED, when=any(f"db/compacted/{sst_id}.sst" not in there for sst_id in began_with.ssts()))
+        assert [(each.key, each.value) for each in rows] == expected, f"not the state at {seq}"
+        book.scans += 1
+
+
+async def looking_up(process: SimProcess, db: shale.Db, book: Book, until: anyio.Event) -> None:
+    rng = process.rng
+    while not until.is_set():
+        keys = [b"key-%03d" % rng.randrange(KEYS + 10) for _ in range(rng.choice((1, 1, 9)))]
+        durability = rng.choice(("memory", "durable"))
+        first = db.last_seq if durability == "memory" else db.durable_seq
+        values = (
+            [await db.get(keys[0], durability=durability)]
+            if len(keys) == 1
+            else await db.get_many(keys, durability=durability)
+        )
+        for key, value in zip(keys, values, strict=True):
+            assert value in book.values_between(key, first, db.last_seq), f"{key!r} since {first}"
+        book.lookups += 1
+        await anyio.sleep(rng.uniform(0, 2))
+
+
+async def long_reader(process: SimProcess, book: Book, reached: Reached, *, rounds: int = 60) -> None:
+    """A writer with three scans and two streams of lookups beside its writes."""
+    settings = {"block_cache_bytes": process.rng.choice((0, 20_000)), "merge_operator": concatenate}
+    async with open_db(process, **settings) as db:
+        done = anyio.Event()
+        renew = db._writer.renew
+
+        async def noting(gone: SstMissing) -> Any:
+            view = await renew(gone)
+            reached(ELSEWHERE)
+            return view
+
+        db._writer.renew = noting
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(scanning, process, db, book, reached, done)
+            for _ in range(2):
+                tasks.start_soon(looking_up, process, db, book, done)
+            await writing(process, db, book, rounds=rounds)
+            done.set()
+        assert len(db._writer.active) == 0, "somebody still holds a sequence number"
+
+
+def start_neighbours(sim: Simulation) -> None:
+    sim.start(lsm.compactor, options=COMPACTION, transforms=sim.rng.choice((MERGES, lsm.NO_TRANSFORMS)))
+    sim.start(collector, role="gc", options=EAGER)
+
+
+@row(COLLECTED, ELSEWHERE, within=3)
+def test_long_scans_and_lookups_of_a_writer_show_one_state(seed: int, reached: Reached) -> None:
+    book = Book()
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        process = sim.start(long_reader, "writer", role="writer", book=book, reached=reached)
+        sim.run(seconds=5)
+        start_neighbours(sim)
+        sim.run(hours=1)
+        assert process.error is None, process.error
+        assert book.scans >= 3
+        assert book.lookups >= 20
+
+
+@row(COLLECTED, ELSEWHERE)
+def test_long_reads_in_a_swarm_of_faults(seed: int, reached: Reached) -> None:
+    """Errors are allowed where the store fails, wrong rows never.
+
+    The compactor's checkpoints are shorter than the delays, so SSTs go in the moment in which they are replaced.
+    """
+    book = Book()
+    faults = replace(SimOptions.swarm(random.Random(seed)), skew_ms=0)  # without skew min_age may be 0
+    with Simulation(seed, options=faults) as sim:
+        process = sim.start(long_reader, "writer", role="writer", book=book, reached=reached, rounds=30)
+        sim.run(seconds=5)
+        start_neighbours(sim)
+        sim.run(hours=4)
+        if process.error is not None:
+            error = process.error.exceptions[0] if isinstance(process.error, ExceptionGroup) else process.error
+            assert isinstance(error, ShaleError), error
+            assert not isinstance(error, CorruptionError), error
+
+
+@simulated
+def test_a_reader_without_protection_is_right_or_says_what_it_misses(seed: int) -> None:
+    """Lookups go on in the newest state; a scan that has begun cannot, since nothing keeps what it saw."""
+    book = Book()
+    with Simulation(seed, options=SimOptions(latency_s=0.3)) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        sim.start(plain_writer, "writer", role="writer", book=book)
+        sim.run(seconds=5)
+        start_neighbours(sim)
+        process = sim.start(follower, role="reader", book=book)
+        sim.run(hours=1)
+        assert process.error is None, process.error
+
+
+async def plain_writer(process: SimProcess, book: Book) -> None:
+    async with open_db(process, merge_operator=concatenate) as db:
+        await writing(process, db, book, rounds=80)
+
+
+async def follower(process: SimProcess, book: Book) -> None:
+    opened = DbReader.open(
+        "db",
+        store=process.network,
+        env=process.env,
+        metrics=process.metrics,
+        follow_latest=True,
+        manifest_poll_interval=10.0,
+        block_cache_bytes=0,
+        merge_operator=concatenate,
+    )
+    rng = process.rng
+    async with opened as reader:
+        for _ in range(60):
+            first = reader.visible_seq
+            key = b"key-%03d" % rng.randrange(KEYS)
+            value = await reader.get(key)
+            assert value in book.values_between(key, first, reader.visible_seq)
+            rows = []
+            first = last = reader.visible_seq
+            try:
+                async for each in reader.scan(reverse=rng.random() < 0.5, read_ahead_bytes=1000):
+                    if not rows:
+                        last = reader.visible_seq
+                    rows.append((each.key, each.value))
+                    await anyio.sleep(rng.uniform(0, 0.3))
+            except SstMissing:
+                assert rows, "a scan that gave nothing yet begins anew"
+                continue
+            seqs = {first, *(written for written, *_ in book.writes if first < written <= last)}
+            assert any(sorted(rows) == sorted(book.state_at(seq).items()) for seq in seqs)
+            await anyio.sleep(rng.uniform(0, 5))
