@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shale.api.ports import write_port
 from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.errors import FencedError, ShaleError
@@ -16,8 +17,6 @@ from shale.service.health import OK, State, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.problems import problem_of, response
 from shale.service.process import Process
-from shale_writer.api import Api
-from shale_writer.handlers import Handlers
 from shale_writer.settings import WriterSettings
 
 
@@ -47,8 +46,14 @@ async def run_writer(process: Process[WriterSettings]) -> None:
 
 async def _serve(process: Process[WriterSettings], db: Db, listener: socket.socket) -> None:
     settings = process.settings
-    handlers = Handlers(db, process.env, process.metrics, settings)
-    api = Api(handlers, settings.http, process.metrics, process.env)
+    api = write_port(
+        db,
+        settings.http,
+        process.metrics,
+        process.env,
+        max_key_bytes=settings.max_key_bytes,
+        sample_rate=settings.metrics.sample_rate,
+    )
     process.admin.add_route(_flush_route(db))
     async with serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
         process.ready(port=listener.getsockname()[1])

@@ -5,41 +5,17 @@ Engine settings have SlateDB's names and units, and the defaults of the engine's
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
+from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
-from shale.service.sections import Bytes, DiskCacheSection, Port, PositiveSeconds, Seconds, Section, ShutdownSection
+from shale.service.sections import Bytes, DiskCacheSection, PositiveSeconds, Seconds, ShutdownSection
 from shale.service.settings import DaemonSettings
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
 
-MIB = 1 << 20
 ENGINE = DbOptions()
-
-
-class HttpSection(Section):
-    """The data port."""
-
-    host: str = "127.0.0.1"
-    port: Port = 8080
-    bearer_token: SecretStr | None = Field(default=None, description="What clients must send; best as a secret file.")
-    request_timeout: PositiveSeconds = Field(
-        default=60.0, description="A longer wait of a write gets 503, a longer pause in a body 408."
-    )
-    max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
-    max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
-    max_batch_rows: int = Field(default=100_000, ge=1, description="The most rows or keys in one request.")
-    max_idempotency_keys: int = Field(
-        default=16_384, ge=1, description="So many names of batches are remembered; a repeated batch is one commit."
-    )
-    max_concurrent_requests: int = Field(default=1024, ge=1, description="Further requests get 429.")
-
-    @model_validator(mode="after")
-    def _one_body_fits(self) -> "HttpSection":
-        if self.max_inflight_bytes < self.max_body_bytes:
-            raise ValueError("max_inflight_bytes must be at least max_body_bytes")
-        return self
 
 
 class WriterShutdownSection(ShutdownSection):
@@ -55,7 +31,7 @@ class WriterSettings(DaemonSettings):
 
     ROLE: ClassVar[str] = "writer"
 
-    http: HttpSection = HttpSection()
+    http: WritesHttpSection = WritesHttpSection()
     # Settings are frozen, so a narrower section is safe.
     shutdown: WriterShutdownSection = WriterShutdownSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 

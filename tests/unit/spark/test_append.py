@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 import shale
+from shale.api.app import Api
+from shale.api.ports import write_port
+from shale.api.settings import WritesHttpSection
 from shale.env import Env, InlineCpu
 from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
-from shale.service.sections import MetricsSection
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.sim_process import SimClock
@@ -22,9 +24,6 @@ from shale_spark.load.request import LoadRequest
 from shale_spark.load.rules import Duplicates
 from shale_spark.load.sender import BatchSender, Endpoint
 from shale_spark.load.write_options import AppendRequest, write_request
-from shale_writer.api import Api
-from shale_writer.handlers import Handlers
-from shale_writer.settings import HttpSection
 
 URL = "http://writer"
 
@@ -61,16 +60,9 @@ def run(story: Story, *weather: str, token: str | None = None, **limits: Any) ->
     env = Env(SimClock(loop), random.Random(1), InlineCpu())
 
     async def main() -> None:
-        metrics, http = Metrics(), HttpSection(**limits)
-
-        class Settings:
-            max_key_bytes = 65_535
-            metrics = MetricsSection()
-
-        settings: Any = Settings()
-        settings.http = http
+        metrics, http = Metrics(), WritesHttpSection(**limits)
         async with shale.Db.open("db", store=MemoryStore(), flush_interval=0, env=env) as db:
-            api = Api(Handlers(db, env, metrics, settings), http, metrics, env)
+            api = write_port(db, http, metrics, env, max_key_bytes=65_535)
             wire = Wire(api, weather, env)
             endpoint = Endpoint(url=URL, token=token, patience_s=60)
             headers = endpoint.client().headers

@@ -4,10 +4,10 @@
 and values are base64 in JSON and binary in msgpack.  The whole batch is one commit.
 """
 
+from shale.api.fields import binary, known_only, ttl_s
 from shale.engine.batch import WriteBatch
 from shale.service.bodies import decode
 from shale.service.problems import Problem, bad_request, too_large
-from shale_writer.fields import binary, known_only, ttl_s
 
 _FIELDS = frozenset({"ops"})
 

@@ -3,7 +3,7 @@
 Routing looks at the raw path, because a key may hold any bytes.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -12,16 +12,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from shale.api.fields import KV_PREFIX
+from shale.api.openapi import document
+from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.admin import json_response
 from shale.service.bearer import Bearer
 from shale.service.problems import Problem, bad_request, busy, problem_of, response
 from shale.telemetry.metrics import Metrics
-from shale_writer.fields import KV_PREFIX
-from shale_writer.handlers import Handlers
-from shale_writer.openapi import document
-from shale_writer.settings import HttpSection
 
 REQUEST_ID_MAX = 128
 _OURS = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -29,31 +28,32 @@ _OURS = HTTPStatus.INTERNAL_SERVER_ERROR
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class _Route(NamedTuple):
+class Route(NamedTuple):
+    """The methods of one path: ``kv`` is everything below ``/v1/kv/``, any other name is ``/v1/name``."""
+
     name: str
     methods: Mapping[str, Handler]
 
 
 class Api:
-    """The network interface on one open database.
+    """The network interface on one open database; routes of one name are put together.
 
     ``draining``: refuse new work.
     """
 
-    def __init__(self, handlers: Handlers, http: HttpSection, metrics: Metrics, env: Env) -> None:
+    def __init__(self, routes: Iterable[Route], http: HttpSection, metrics: Metrics, env: Env) -> None:
         self.draining = False
         self._clock = env.clock
         self._ids = env.ids
         self._bearer = Bearer(http.bearer_token)
         self._free = http.max_concurrent_requests
         self._inflight = metrics.gauge("shale_http_requests_inflight")
-        self._kv = _Route("kv", {"GET": handlers.get, "PUT": handlers.put, "DELETE": handlers.delete})
-        self._routes = {
-            b"/v1/batch": _Route("batch", {"POST": handlers.batch}),
-            b"/v1/get-many": _Route("get-many", {"POST": handlers.get_many}),
-            b"/v1/scan": _Route("scan", {"POST": handlers.scan}),
-            b"/openapi.json": _Route("openapi", {"GET": _serve_openapi}),
-        }
+        by_name = {"openapi": Route("openapi", {"GET": _serve_openapi})}
+        for route in routes:
+            known = by_name.get(route.name, Route(route.name, {}))
+            by_name[route.name] = Route(route.name, {**known.methods, **route.methods})
+        self._kv = by_name.pop("kv")
+        self._routes = {_path(name): route for name, route in by_name.items()}
         self._observed = {
             route.name: (
                 metrics.histogram("shale_http_request_duration_seconds", route=route.name),
@@ -99,7 +99,7 @@ class Api:
             self._inflight.dec()
             seconds.observe(self._clock.monotonic_s() - start_s)
 
-    async def _answer(self, route: _Route, request: Request) -> Response:
+    async def _answer(self, route: Route, request: Request) -> Response:
         try:
             return await self._admit(route, request)(request)
         except Problem as problem:
@@ -107,7 +107,7 @@ class Api:
         except ShaleError as error:
             return response(problem_of(error))
 
-    def _admit(self, route: _Route, request: Request) -> Handler:
+    def _admit(self, route: Route, request: Request) -> Handler:
         self._bearer.require(request)
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no such call; see /openapi.json")
@@ -120,7 +120,7 @@ class Api:
         if request.scope["query_string"]:
             raise bad_request("no call takes a query; options are headers or fields of the body, see /openapi.json")
         if self.draining:
-            problem = busy("the writer is stopping")
+            problem = busy("the process is stopping")
             problem.headers["Connection"] = "close"
             raise problem
         if self._free < 0:
@@ -134,8 +134,12 @@ def _request_id(request: Request) -> str:
     return given if len(given) <= REQUEST_ID_MAX and given.isprintable() and given.isascii() else ""
 
 
+def _path(name: str) -> bytes:
+    return b"/openapi.json" if name == "openapi" else f"/v1/{name}".encode()
+
+
 async def _serve_openapi(request: Request) -> Response:  # noqa: ARG001 - the signature of a handler
     return json_response(document())
 
 
-_NOWHERE = _Route("none", {})
+_NOWHERE = Route("none", {})

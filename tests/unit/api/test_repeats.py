@@ -9,13 +9,11 @@ import httpx
 import pytest
 
 import shale
+from shale.api.ports import write_port
+from shale.api.settings import WritesHttpSection
 from shale.env import Env
-from shale.service.sections import MetricsSection
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
-from shale_writer.api import Api
-from shale_writer.handlers import Handlers
-from shale_writer.settings import HttpSection
 
 Post = Callable[..., Awaitable[httpx.Response]]
 Story = Callable[[shale.Db, Post], Awaitable[None]]
@@ -23,16 +21,9 @@ Story = Callable[[shale.Db, Post], Awaitable[None]]
 
 def run(story: Story, **limits: int) -> None:
     async def main() -> None:
-        env, metrics, http = Env.system(), Metrics(), HttpSection(**cast("Any", limits))
-
-        class Settings:
-            max_key_bytes = 100
-            metrics = MetricsSection()
-
-        settings: Any = Settings()
-        settings.http = http
+        env, metrics, http = Env.system(), Metrics(), WritesHttpSection(**cast("Any", limits))
         async with shale.Db.open("db", store=MemoryStore(), flush_interval=0) as db:
-            api = Api(Handlers(db, env, metrics, settings), http, metrics, env)
+            api = write_port(db, http, metrics, env, max_key_bytes=100)
             transport = httpx.ASGITransport(app=cast("Any", api))
             async with httpx.AsyncClient(transport=transport, base_url="http://writer") as client:
 

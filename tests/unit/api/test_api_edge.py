@@ -2,17 +2,15 @@
 
 import asyncio
 import random
-from types import SimpleNamespace
-from typing import Any, cast
 
 import httpx
 from starlette.requests import Request
 from starlette.responses import Response
 
+from shale.api.app import Api, Route
+from shale.api.settings import HttpSection
 from shale.env import Env, InlineCpu, SystemClock
 from shale.telemetry.metrics import Metrics
-from shale_writer.api import Api
-from shale_writer.settings import HttpSection
 
 
 async def broken(request: Request) -> Response:
@@ -24,9 +22,9 @@ async def fine(request: Request) -> Response:
 
 
 async def ask(metrics: Metrics) -> tuple[httpx.Response, httpx.Response]:
-    handlers = SimpleNamespace(get=broken, put=fine, delete=fine, batch=fine, get_many=fine, scan=fine)
+    routes = [Route("kv", {"GET": broken}), Route("kv", {"PUT": fine})]
     env = Env(SystemClock(), random.Random(1), InlineCpu())
-    api = Api(cast("Any", handlers), HttpSection(), metrics, env)
+    api = Api(routes, HttpSection(), metrics, env)
     transport = httpx.ASGITransport(app=api, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://writer") as client:
         return await client.get("/v1/kv/key"), await client.put("/v1/kv/key")

@@ -16,11 +16,11 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from shale.engine.db import Db
+from shale.api.fields import from_base64, known_only, to_base64
+from shale.engine.reads import Reads
 from shale.errors import ShaleError
 from shale.service.problems import bad_request, document, problem_of
 from shale.types import Row
-from shale_writer.fields import from_base64, known_only, to_base64
 
 CHUNK_ROWS = 1024
 MEDIA_TYPE = "application/x-ndjson"
@@ -84,7 +84,7 @@ async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:
     scope.cancel()
 
 
-async def scan_lines(db: Db, request: ScanRequest) -> AsyncGenerator[bytes, None]:
+async def scan_lines(db: Reads, request: ScanRequest) -> AsyncGenerator[bytes, None]:
     """The lines of the answer, many in one piece.
 
     Raises:

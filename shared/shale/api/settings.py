@@ -1,0 +1,36 @@
+"""The settings of a data port."""
+
+from pydantic import Field, SecretStr, model_validator
+
+from shale.service.sections import Bytes, Port, PositiveSeconds, Section
+
+MIB = 1 << 20
+
+
+class HttpSection(Section):
+    """The data port."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    bearer_token: SecretStr | None = Field(default=None, description="What clients must send; best as a secret file.")
+    request_timeout: PositiveSeconds = Field(
+        default=60.0, description="A longer wait of a write gets 503, a longer pause in a body 408."
+    )
+    max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
+    max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
+    max_batch_rows: int = Field(default=100_000, ge=1, description="The most rows or keys in one request.")
+    max_concurrent_requests: int = Field(default=1024, ge=1, description="Further requests get 429.")
+
+    @model_validator(mode="after")
+    def _one_body_fits(self) -> "HttpSection":
+        if self.max_inflight_bytes < self.max_body_bytes:
+            raise ValueError("max_inflight_bytes must be at least max_body_bytes")
+        return self
+
+
+class WritesHttpSection(HttpSection):
+    """The data port of a daemon that takes writes."""
+
+    max_idempotency_keys: int = Field(
+        default=16_384, ge=1, description="So many names of batches are remembered; a repeated batch is one commit."
+    )
