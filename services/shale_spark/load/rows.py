@@ -130,18 +130,37 @@ def _encoded(keys: Any, columns: pa.RecordBatch, codec: ValueCodec) -> Any:
         raise ValueRefused(f"row with key {_shown(keys, place)}: {reason}") from error
 
 
+def reasons_of(batch: pa.RecordBatch, codec: ValueCodec | None) -> Any:
+    """Why each row of a batch that has the columns of ``rules`` cannot be stored; null where it can."""
+    keys = batch.column(KEY)
+    reasons = pa.nulls(len(batch), pa.string())
+    for mask, reason in _verdicts(keys, batch.column(VALUE) if codec is None else None):
+        reasons = pc.coalesce(reasons, pc.if_else(mask, reason, None))
+    if codec is None:
+        return reasons
+    names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
+    told = reasons.to_pylist()
+    for place, reason in refused_rows(batch.select(names), codec):
+        told[place] = told[place] or reason
+    return pa.array(told, pa.string())
+
+
 def reason_of(keys: Any, values: Any) -> tuple[int, str] | None:
     """The place of the first row that cannot be stored, and why; ``None`` if there is none."""
-    for mask, reason in (
-        (pc.is_null(keys), "the key is null"),
-        (pc.equal(pc.binary_length(keys), 0), "the key is empty"),
-        (pc.greater(pc.binary_length(keys), KEY_BYTES_MAX), f"the key is longer than {KEY_BYTES_MAX} bytes"),
-        (pc.is_null(values), "the value is null"),
-        (pc.greater(pc.binary_length(values), VALUE_BYTES_MAX), f"the value is longer than {VALUE_BYTES_MAX} bytes"),
-    ):
+    for mask, reason in _verdicts(keys, values):
         if pc.any(mask).as_py():
             return _first(mask), reason
     return None
+
+
+def _verdicts(keys: Any, values: Any | None) -> Iterator[tuple[Any, str]]:
+    """Rules for rows: which break it, and what to say of them.  ``values`` are ``None`` if a codec has yet to try."""
+    yield pc.is_null(keys), "the key is null"
+    yield pc.equal(pc.binary_length(keys), 0), "the key is empty"
+    yield pc.greater(pc.binary_length(keys), KEY_BYTES_MAX), f"the key is longer than {KEY_BYTES_MAX} bytes"
+    if values is not None:
+        yield pc.is_null(values), "the value is null"
+        yield pc.greater(pc.binary_length(values), VALUE_BYTES_MAX), f"the value is longer than {VALUE_BYTES_MAX} bytes"
 
 
 def _require_possible(keys: Any, values: Any) -> None:

@@ -8,6 +8,7 @@ from enum import StrEnum
 import httpx
 
 from shale.engine.settings_values import parse_duration_s, parse_size
+from shale.engine.where import Where
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec, value_codec
 from shale_spark.load.request import Columns, LoadArguments, LoadRequest, lifetime_ms, load_request
@@ -15,7 +16,7 @@ from shale_spark.load.sender import Endpoint
 from shale_spark.source.options import lowered, refuse_unknown, where_of
 
 _TOKEN = re.compile(r"[!-~]+")
-_COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at"})
+_COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at", "dead_letters"})
 _APPEND = _COMMON | {"endpoint", "token", "timeout", "batch_rows", "batch_bytes"}
 _BUILD = _COMMON | {"url", "path", "store", "sst_bytes", "block_size", "compression", "min_filter_keys"}
 
@@ -51,6 +52,25 @@ def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
         raise InvalidRequestError(f"mode: {text!r} is none of {', '.join(WriteMode)}")
     refuse_unknown(given, _APPEND if text == WriteMode.APPEND else _BUILD)
     return _append(given) if text == WriteMode.APPEND else _build(given)
+
+
+def dead_letters_folder(options: Mapping[str, str]) -> Where | None:
+    """The folder for rows that cannot be stored, if there is to be one; reached as the database is (``store.…``).
+
+    Raises:
+        InvalidRequestError: not the URL of a folder that every task can reach.
+    """
+    given = lowered(options)
+    text = given.get("dead_letters")
+    if text is None:
+        return None
+    if "://" not in text or text.startswith("memory:"):
+        raise InvalidRequestError(f"dead_letters: {text!r} is no URL of a folder that every task can reach")
+    reached = {name: value for name, value in given.items() if name.startswith("store.")}
+    try:
+        return where_of({**reached, "url": text})
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"dead_letters: {error}") from None
 
 
 def _append(options: Mapping[str, str]) -> AppendRequest:

@@ -50,6 +50,26 @@ def test_rows_out_of_order_build_nothing(spark: SparkSession, tmp_path: Path) ->
     assert not (tmp_path / "db" / "manifest").exists()
 
 
+@pytest.mark.parametrize("mode", ["append", "build"])
+def test_rows_that_cannot_be_stored_are_put_aside(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    url, folder = f"file://{tmp_path}/db", f"file://{tmp_path}/rejected"
+    df = spark.sql(
+        "SELECT CASE WHEN id % 10 = 3 THEN NULL ELSE format_string('%05d', id) END key, 'v' value FROM range(100)"
+    )
+    write = df.repartition(1).sortWithinPartitions("key").write.format("shale").mode("append").option("mode", mode)
+    write = write.option("dead_letters", folder)
+    if mode == "build":
+        write.save(url)
+    else:
+        arguments = ("--url", url, "--port", "0", "--set", "flush_interval=0")
+        with running("shale_writer", *arguments, log=tmp_path / "log") as daemon:
+            write.option("endpoint", f"http://127.0.0.1:{daemon.port('port')}").save()
+            daemon.stop()
+    assert len(contents(url)) == 90
+    aside = spark.read.parquet(f"{folder}/*")
+    assert [row["shale_reason"] for row in aside.collect()] == ["the key is null"] * 10
+
+
 def test_partitions_that_overlap_build_nothing(spark: SparkSession, tmp_path: Path) -> None:
     ordered = numbered(spark, 1000).sortWithinPartitions("key")
     with pytest.raises(PySparkException) as refused:
