@@ -54,6 +54,7 @@ def load(
     expire_at: Annotated[str | None, typer.Option(help="The column that says when a row expires.")] = None,
     dead_letters: Annotated[str | None, typer.Option(help="A folder for rows that cannot be stored.")] = None,
     compression: Annotated[str, typer.Option(help="none, snappy, zlib, lz4 or zstd.")] = "none",
+    partitions: Annotated[int | None, typer.Option(min=1, help="Tasks that write; by default by size.")] = None,
     sst_bytes: Annotated[str, typer.Option(help="Size of one SST.")] = "256MiB",
     block_size: Annotated[str, typer.Option(help="Size of one block.")] = "4KiB",
     master: Master = None,
@@ -79,6 +80,7 @@ def load(
             expire_at=expire_at,
             dead_letters=dead_letters,
             compression=compression,
+            partitions=partitions,
             sst_bytes=sst_bytes,
             block_size=block_size,
         )
