@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import typer
 
     from shale.env import Env
+    from shale.format.transform import BlockTransformer
     from shale.service.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions
@@ -46,6 +47,7 @@ class Session:
 
     location: "Location"
     store_options: "StoreOptions"
+    block_transformer: "BlockTransformer | None" = None
     env: "Env"
     output: Output
 
@@ -65,7 +67,12 @@ class Session:
     @property
     def place(self) -> dict[str, Any]:
         """The arguments that name the database to ``Db.open`` and ``DbReader.open``; raises like ``path``."""
-        return {"store": self.location.store_url, "path": self.path, "store_options": self.store_options}
+        return {
+            "store": self.location.store_url,
+            "path": self.path,
+            "store_options": self.store_options,
+            "block_transformer": self.block_transformer,
+        }
 
     @asynccontextmanager
     async def open_store(self) -> AsyncIterator["RetryingStore"]:
@@ -163,6 +170,7 @@ def _load(options: GlobalOptions) -> tuple[Session, float | None]:
         Session(
             location=settings.database.location(),
             store_options=patient_options(settings),
+            block_transformer=settings.block_transformer(),
             env=Env.system(),
             output=options.output,
         ),

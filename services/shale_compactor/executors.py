@@ -155,7 +155,7 @@ def _remote(process: Process[_S]) -> RemoteExecutor:
     settings = process.settings
     factory = cast("ExecutorFactory", resolve(EXECUTORS, "spark"))
     location = process.location
-    where = Where(location.store_url, location.path, None, store_options(settings.store))
+    where = Where(location.store_url, location.path, None, store_options(settings.store), settings.block_transformer())
     return factory(
         where,
         process.store,

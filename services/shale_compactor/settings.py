@@ -139,6 +139,7 @@ class MergingSettings(DaemonSettings):
                 block_size_bytes=self.block_size_bytes,
                 compression=Compression[self.compression_codec.upper()],
                 min_filter_keys=worker.min_filter_keys,
+                transformer=self.block_transformer(),
             ),
             max_sst_size_bytes=worker.max_sst_size,
             max_subcompactions=worker.max_subcompactions,

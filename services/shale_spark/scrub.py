@@ -119,7 +119,8 @@ def _work(plan: bytes, _: TaskInfo) -> bytes:
 async def _verified(where: Where, part: VerifyPart, env: Env) -> PartResult:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
-        return await verify_part(part, stores.main, WalStore(stores.wal or stores.main, where.root, env), env)
+        wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
+        return await verify_part(part, stores.main, wal, env)
     finally:
         await stores.aclose()
 

@@ -30,7 +30,12 @@ async def run_writer(process: Process[WriterSettings]) -> None:
     settings = process.settings
     with open_socket(settings.http.host, settings.http.port, setting="http.port") as listener:
         db = await Db.open(
-            process.root, store=process.store, options=settings.options(), env=process.env, metrics=process.metrics
+            process.root,
+            store=process.store,
+            block_transformer=settings.block_transformer(),
+            options=settings.options(),
+            env=process.env,
+            metrics=process.metrics,
         )
         process.undurable = partial(_undurable, db)
         process.health.add_status(partial(_status, db))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shale.admin.admin import Admin
     from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
+    from shale.engine.aes_gcm import AesGcm
     from shale.engine.batch import WriteBatch
     from shale.engine.configure import configure
     from shale.engine.db import Db
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "CacheTarget": "shale.engine.warm",
     "Admin": "shale.admin.admin",
+    "AesGcm": "shale.engine.aes_gcm",
     "ClosedError": "shale.errors",
     "ConflictError": "shale.errors",
     "RowBatch": "shale.compaction.filters",
@@ -70,6 +72,7 @@ _HOMES = {
 __all__ = [
     "NEVER",
     "Admin",
+    "AesGcm",
     "CacheTarget",
     "ClosedError",
     "CompactionFilter",

@@ -98,7 +98,15 @@ class Executor(JobExecutor):
     def _reader(self, job: Job, progress: JobProgress) -> SstReader:
         paths = SstPaths.of(self._root, job.manifest)
         cache = BlockCache(self._options.metadata_cache_bytes)
-        return SstReader(self._store, paths, cache, self._env, with_filters=False, on_read=progress.note_read)
+        return SstReader(
+            self._store,
+            paths,
+            cache,
+            self._env,
+            with_filters=False,
+            on_read=progress.note_read,
+            transformer=self._options.sst.transformer,
+        )
 
     async def _run_range(self, job: Job, progress: JobProgress, reader: SstReader, index: int, ended: set[int]) -> None:
         writer: RunWriter | None = None

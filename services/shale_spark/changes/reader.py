@@ -142,7 +142,8 @@ async def _opened(options: ChangesOptions, part: FeedPart) -> AsyncIterator[Asyn
     env = Env.system()
     stores = options.where.connect(env, Metrics(), component="pipeline")
     try:
-        wal = WalStore(stores.wal or stores.main, options.where.root, env)
+        where = options.where
+        wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
         async with aclosing(read_part(wal, part, env, on_gap=options.on_gap)) as files:
             yield files
     finally:

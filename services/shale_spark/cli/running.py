@@ -247,4 +247,6 @@ def _place(options: "GlobalOptions") -> "tuple[SparkCommandSettings, Where]":
     location = settings.database.location()
     if not location.path:
         raise InvalidRequestError(f"{location.store_url}: names a store, not a database in it: add --path")
-    return settings, Where(location.store_url, location.path, None, patient_options(settings))
+    return settings, Where(
+        location.store_url, location.path, None, patient_options(settings), settings.block_transformer()
+    )

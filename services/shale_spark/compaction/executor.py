@@ -147,7 +147,8 @@ class SparkExecutor(JobExecutor):
     async def _plan(self, job: Job, session: "SparkSession") -> tuple[KeyRange, ...]:
         paths = SstPaths.of(self._where.root, job.manifest)
         cache = BlockCache(self._options.metadata_cache_bytes)
-        reader = SstReader(self._store, paths, cache, self._env, with_filters=False)
+        transformer = self._options.sst.transformer
+        reader = SstReader(self._store, paths, cache, self._env, with_filters=False, transformer=transformer)
         ranges = await anyio.to_thread.run_sync(self._sessions.ranges, session)
         return await ranges_of(job, reader, max_subcompactions=ranges)
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgpack
 
+from shale.engine.aes_gcm import key_file_of, transformer_of
 from shale.engine.where import Where
 from shale.errors import InvalidRequestError
 from shale.format.bloom import BloomPolicy
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.manifest import decode_manifest, encode_manifest
+from shale.format.transform import BlockTransformer
 from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import (
@@ -130,13 +132,14 @@ def decode_plan(data: bytes) -> TaskPlan:
     (only,) = entry.ctx.subcompactions
     transforms = fields["transforms"]
     host, port = fields["driver"]
+    where = _where(fields["where"])
     return TaskPlan(
-        where=_where(fields["where"]),
+        where=where,
         job=_job(entry, entry.spec, decode_manifest(fields["manifest"]), *fields["rules"]),
         index=fields["index"],
         range=only.range,
         retention_min_seq=entry.ctx.retention_min_seq,
-        options=_options(fields["options"]),
+        options=_options(fields["options"], where.block_transformer),
         transforms=TransformNames(**transforms | {"compaction_filters": tuple(transforms["compaction_filters"])}),
         driver=(host, port),
         token=fields["token"],
@@ -172,25 +175,30 @@ def _where_fields(where: Where) -> dict[str, Any]:
     store = require_reachable(where)
     options = asdict(where.store_options)
     options |= {"config": dict(where.store_options.config), "client": dict(where.store_options.client)}
-    return {"store": store, "root": where.root, "options": options}
+    return {"store": store, "root": where.root, "options": options, "key_file": key_file_of(where.block_transformer)}
 
 
 def _where(fields: dict[str, Any]) -> Where:
     options = fields["options"]
     return Where(
-        fields["store"], fields["root"], None, StoreOptions(**options | {"retry": RetryPolicy(**options["retry"])})
+        fields["store"],
+        fields["root"],
+        None,
+        StoreOptions(**options | {"retry": RetryPolicy(**options["retry"])}),
+        transformer_of(fields["key_file"]),
     )
 
 
 def _options_fields(options: ExecutorOptions) -> dict[str, Any]:
     if any(policy.prefix_extractor is not None for policy in options.sst.filter_policies):
         raise InvalidRequestError("filters over prefixes are written by local executors only")
-    return asdict(options)
+    return asdict(replace(options, sst=replace(options.sst, transformer=None)))  # which the place names
 
 
-def _options(fields: dict[str, Any]) -> ExecutorOptions:
+def _options(fields: dict[str, Any], transformer: BlockTransformer | None) -> ExecutorOptions:
     sst = fields["sst"]
     policies = tuple(BloomPolicy(**policy) for policy in sst["filter_policies"])
     compression = Compression(sst["compression"])
     numbers: dict[str, Any] = {name: value for name, value in fields.items() if name != "sst"}
-    return ExecutorOptions(sst=SstOptions(**sst | {"filter_policies": policies, "compression": compression}), **numbers)
+    chosen = {"filter_policies": policies, "compression": compression, "transformer": transformer}
+    return ExecutorOptions(sst=SstOptions(**sst | chosen), **numbers)

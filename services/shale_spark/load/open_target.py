@@ -78,7 +78,15 @@ async def _opened(where: Where, mode: Mode, fence: bool) -> AsyncIterator[LoadTa
         if mode is Mode.CREATE:
             target = await NewDatabase.open(stores.main, where.root, env, metrics)
         else:
-            target = await TakenDatabase.open(stores.main, where.root, env, metrics, wal_store=stores.wal, fence=fence)
+            target = await TakenDatabase.open(
+                stores.main,
+                where.root,
+                env,
+                metrics,
+                wal_store=stores.wal,
+                fence=fence,
+                transformer=where.block_transformer,
+            )
         try:
             yield target
         finally:

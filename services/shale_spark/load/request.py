@@ -132,6 +132,7 @@ def load_request(
             block_size_bytes=_positive(block_size, "block_size"),
             compression=_compression(compression),
             min_filter_keys=min_filter_keys,
+            transformer=place.block_transformer,
         ),
     )
 

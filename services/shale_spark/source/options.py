@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from shale.engine.aes_gcm import key_file_of, transformer_of
 from shale.engine.settings_values import parse_duration_s, parse_size, parse_whole
 from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
@@ -20,6 +21,7 @@ TAIL_BYTES = 16 * 1024**2
 LIFETIME_S = 1800.0
 _LIFETIME_MIN_S = 30.0
 _STORE_RETRIES_MAX = 10
+_KEY_FILE = "store.encryption_key_file"
 """A task that cannot reach its store fails after some seconds, and Spark tries it elsewhere."""
 
 KEY_FORMATS = ("utf8", "hex", "base64", "repr")
@@ -125,6 +127,7 @@ def where_of(options: Mapping[str, str]) -> Where:
     """The database that options name: ``url``, or ``store`` and ``path``; ``.load(url)`` names it too.
 
     ``store.endpoint``, ``store.region`` and the like say how to reach it, ``store.max_retries`` how patiently.
+    ``store.encryption_key_file`` names the file with the keys of an encrypted database, on every executor.
     Secrets are better left to the environment of the executors: options are part of Spark's plans.
 
     Raises:
@@ -138,7 +141,14 @@ def where_of(options: Mapping[str, str]) -> Where:
         url, path = path, None
     if url is None and store is None:
         raise InvalidRequestError("no database was named: give the option url, or store and path")
-    return resolve(url, store=store, path=path, wal_store=given.get("wal_store"), store_options=_store_options(given))
+    return resolve(
+        url,
+        store=store,
+        path=path,
+        wal_store=given.get("wal_store"),
+        store_options=_store_options(given),
+        block_transformer=transformer_of(given.get(_KEY_FILE)),
+    )
 
 
 def options_of(where: Where) -> dict[str, str]:
@@ -156,6 +166,9 @@ def options_of(where: Where) -> dict[str, str]:
     retries_max = where.store_options.retry.retries_max
     if retries_max is not None:
         options["store.max_retries"] = str(retries_max)
+    key_file = key_file_of(where.block_transformer)
+    if key_file is not None:
+        options[_KEY_FILE] = key_file
     return options
 
 
@@ -241,5 +254,6 @@ def _on_bad(text: str) -> OnBad:
 
 def _store_options(given: Mapping[str, str]) -> StoreOptions:
     config = {name.removeprefix("store."): value for name, value in given.items() if name.startswith("store.")}
+    config.pop(_KEY_FILE.removeprefix("store."), None)  # it is about what lies in the store
     retries = parse_whole(config.pop("max_retries", str(_STORE_RETRIES_MAX)), name="store.max_retries")
     return replace(StoreOptions(config=config), retry=RetryPolicy(retries_max=retries))

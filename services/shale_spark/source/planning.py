@@ -110,7 +110,8 @@ async def _anchors(
 ) -> list[Anchor]:
     """Where the data of a range can be cut, and how much of it lies between."""
     paths = SstPaths.of(options.where.root, snapshot.manifest)
-    reader = SstReader(stores.main, paths, BlockCache(_CACHE_BYTES), env, with_filters=False)
+    transformer = options.where.block_transformer
+    reader = SstReader(stores.main, paths, BlockCache(_CACHE_BYTES), env, with_filters=False, transformer=transformer)
 
     async def sample(view: SstView, part: KeyRange) -> list[Anchor]:
         info = view.sst.info

@@ -147,6 +147,7 @@ async def _view(plan: ReadPlan, pin: Pin, stores: Stores, read_ahead: ReadAhead,
         BlockCache(_CACHE_BYTES),
         env,
         with_filters=looks_up,
+        transformer=plan.where.block_transformer,
     )
     options = ReadOptions(
         merge_operator=_operator(plan.merge_operator),

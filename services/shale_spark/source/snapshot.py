@@ -109,7 +109,7 @@ async def _newest(
     else:
         checkpoint = await create_checkpoint(stored, env, lifetime_ms=lifetime_ms, name=OWN_NAME)
     manifest = await _version(stored, checkpoint)
-    wal = WalStore(stores.wal if stores.wal is not None else stores.main, where.root, env)
+    wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
     # Files that the manifest knows of have to be there, or replay tells; a search would take their absence for the end.
     known_id = manifest.next_wal_sst_id - 1
     last_id = max(known_id, await wal.last_seen_wal_id(manifest.replay_after_wal_id))

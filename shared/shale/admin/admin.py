@@ -10,6 +10,7 @@ from shale.compaction.status import CompactionInfo
 from shale.engine.where import Stores, resolve
 from shale.env import Env
 from shale.errors import ClosedError
+from shale.format.transform import BlockTransformer
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -26,6 +27,7 @@ class Admin:
         env: the outside world; the real one by default.
         metrics: counts here; by default nowhere that is seen.
         store_options: how to talk to the store.
+        block_transformer: what sections of SSTs and WAL files go through.
 
     Raises:
         InvalidRequestError: the place cannot be understood.
@@ -40,8 +42,11 @@ class Admin:
         env: Env | None = None,
         metrics: Metrics | None = None,
         store_options: StoreOptions | None = None,
+        block_transformer: BlockTransformer | None = None,
     ) -> None:
-        self._where = resolve(where, store=store, path=path, store_options=store_options)
+        self._where = resolve(
+            where, store=store, path=path, store_options=store_options, block_transformer=block_transformer
+        )
         self._env = env if env is not None else Env.system()
         self._metrics = metrics if metrics is not None else Metrics()
         self._stores: Stores | None = None

@@ -24,6 +24,7 @@ from shale.engine.writer import Writer
 from shale.engine.writer_open import open_writer
 from shale.env import Env
 from shale.errors import ClosedError, InvalidRequestError, ShaleError
+from shale.format.transform import BlockTransformer
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -70,6 +71,7 @@ class Db(Warmable):
         env: Env | None = None,
         metrics: Metrics | None = None,
         store_options: StoreOptions | None = None,
+        block_transformer: BlockTransformer | None = None,
         options: DbOptions | None = None,
         **settings: Any,
     ) -> Opening["Db"]:
@@ -83,6 +85,8 @@ class Db(Warmable):
             env: the outside world; the real one by default.
             metrics: counts here; by default nowhere that is seen.
             store_options: how to talk to the store.
+            block_transformer: what all of SSTs and WAL files goes through, such as ``AesGcm``; every process that reads
+                or compacts the database needs the same.
             options: all options of the engine at once, or
             settings: single ones, see ``DbOptions``; durations as ``"250ms"`` or ``timedelta``, sizes as ``"64MiB"``.
 
@@ -94,7 +98,14 @@ class Db(Warmable):
         if options is not None and settings:
             raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
         chosen = options if options is not None else DbOptions.from_keywords(settings)
-        location = resolve(where, store=store, path=path, wal_store=wal_store, store_options=store_options)
+        location = resolve(
+            where,
+            store=store,
+            path=path,
+            wal_store=wal_store,
+            store_options=store_options,
+            block_transformer=block_transformer,
+        )
         return Opening(cls._open, location, chosen, env, metrics)
 
     @classmethod
@@ -103,7 +114,15 @@ class Db(Warmable):
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="writer")
         try:
-            writer = await open_writer(stores.main, where.root, options, env=env, metrics=metrics, wal_store=stores.wal)
+            writer = await open_writer(
+                stores.main,
+                where.root,
+                options,
+                env=env,
+                metrics=metrics,
+                wal_store=stores.wal,
+                transformer=where.block_transformer,
+            )
         except BaseException:
             await stores.aclose()
             raise

@@ -28,6 +28,7 @@ from shale.errors import (
     ShaleError,
     SstMissing,
 )
+from shale.format.transform import BlockTransformer
 from shale.merge_operators import operator_of
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed, require_not_destroyed
@@ -78,6 +79,7 @@ class DbReader(Warmable):
         env: Env | None = None,
         metrics: Metrics | None = None,
         store_options: StoreOptions | None = None,
+        block_transformer: BlockTransformer | None = None,
         options: ReaderOptions | None = None,
         **settings: Any,
     ) -> "Opening[DbReader]":
@@ -91,6 +93,8 @@ class DbReader(Warmable):
             env: the outside world; the real one by default.
             metrics: counts here; by default nowhere that is seen.
             store_options: how to talk to the store.
+            block_transformer: what all of SSTs and WAL files goes through, such as ``AesGcm``; every process that reads
+                or compacts the database needs the same.
             options: all options at once, or
             settings: single ones, see ``ReaderOptions``; durations as ``"10s"`` or ``timedelta``, sizes as ``"64MiB"``.
 
@@ -103,7 +107,14 @@ class DbReader(Warmable):
         if options is not None and settings:
             raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
         chosen = options if options is not None else ReaderOptions.from_keywords(settings)
-        location = resolve(where, store=store, path=path, wal_store=wal_store, store_options=store_options)
+        location = resolve(
+            where,
+            store=store,
+            path=path,
+            wal_store=wal_store,
+            store_options=store_options,
+            block_transformer=block_transformer,
+        )
         return Opening(cls._open, location, chosen, env, metrics)
 
     @classmethod
@@ -245,8 +256,18 @@ class DbReader(Warmable):
         paths = SstPaths.of(root, stored.value)
         cache = PROCESS_CACHE.memory(options.block_cache_bytes, options.cache)
         disk = PROCESS_CACHE.disk(options.disk_cache, env.clock)
-        reader = SstReader(store, paths, cache, env, metrics, filter_policies=options.filter_policies, disk=disk)
-        wal = WalStore(self._stores.wal if self._stores.wal is not None else store, root, env)
+        transformer = self._where.block_transformer
+        reader = SstReader(
+            store,
+            paths,
+            cache,
+            env,
+            metrics,
+            filter_policies=options.filter_policies,
+            disk=disk,
+            transformer=transformer,
+        )
+        wal = WalStore(self._stores.wal or store, root, env, transformer=transformer)
         builder = StateBuilder(
             wal,
             reader,

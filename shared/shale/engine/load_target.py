@@ -18,6 +18,7 @@ from shale.engine.writer import Writer
 from shale.engine.writer_open import open_writer
 from shale.env import Env
 from shale.errors import InvalidDbState, ObjectVersionExists, ShaleError, UnavailableError
+from shale.format.transform import BlockTransformer
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -138,11 +139,13 @@ class TakenDatabase:
         wal_store: ObjectStore | None = None,
         fence: bool = False,
         l0_wait_s: float = L0_WAIT_S,
+        transformer: BlockTransformer | None = None,
     ) -> "TakenDatabase":
         """Become the writer, and bring every row of the WAL to L0: rows that are replayed later must not be older.
 
         Args:
             fence: take over from a writer that runs or may run.
+            transformer: what SSTs and WAL files go through.
 
         Raises:
             InvalidDbState: there is no database, or its writer is not known to have closed it.
@@ -156,6 +159,7 @@ class TakenDatabase:
             metrics=metrics,
             wal_store=wal_store,
             admit=None if fence else require_closed_writer,
+            transformer=transformer,
         )
         try:
             return cls(writer, await _prepare(writer, l0_wait_s))

@@ -101,7 +101,7 @@ async def wal_rows(
             if data is None:
                 yield wal_id, None
                 return
-            rows = await decode_wal_file(data, wal.key(wal_id), env)
+            rows = await decode_wal_file(data, wal.key(wal_id), env, transformer=wal.transformer)
             if len(rows):
                 if int(rows.seq[0]) <= last_seq:
                     raise CorruptionError(f"begins with seq {rows.seq[0]}, behind {last_seq}", path=wal.key(wal_id))

@@ -11,6 +11,7 @@ from shale.format.block import decode_blocks
 from shale.format.index import decode_index
 from shale.format.section import open_section
 from shale.format.sst_info import decode_trailer
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -22,7 +23,9 @@ _INLINE_BYTES_MAX = 64 * 1024
 log = get_logger("wal")
 
 
-async def decode_wal_file(data: memoryview, path: str, env: Env) -> Rows:
+async def decode_wal_file(
+    data: memoryview, path: str, env: Env, *, transformer: BlockTransformer | None = None
+) -> Rows:
     """All rows by ascending seq, and by key within a commit; none for a fence.
 
     Raises:
@@ -32,18 +35,23 @@ async def decode_wal_file(data: memoryview, path: str, env: Env) -> Rows:
         if len(data):
             log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=path, bytes=len(data))
         return EMPTY_ROWS
-    decode = partial(_decode, data, path)
+    decode = partial(_decode, data, path, transformer)
     return decode() if len(data) <= _INLINE_BYTES_MAX else await env.cpu.run(decode)
 
 
-def _decode(data: memoryview, path: str) -> Rows:
+def _decode(data: memoryview, path: str, transformer: BlockTransformer | None) -> Rows:
     try:
         info, version = decode_trailer(data, object_size=len(data), path=path)
         section = data[info.index_offset : info.index_offset + info.index_len]
-        image = open_section(section, info.compression, path, info.index_offset)
+        image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
         index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
         rows = decode_blocks(
-            data[: info.data_len], index.offsets, version=version, compression=info.compression, path=path
+            data[: info.data_len],
+            index.offsets,
+            version=version,
+            compression=info.compression,
+            path=path,
+            transformer=transformer,
         )
     except CorruptionError as error:
         raise error.at(path) from None

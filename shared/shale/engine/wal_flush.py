@@ -9,6 +9,7 @@ from functools import partial
 from shale.engine.signal import Signal
 from shale.engine.wal_buffer import UnwrittenFile, WalBuffer
 from shale.engine.writer_parts import WriterParts
+from shale.format.transform import BlockTransformer
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.telemetry.events import Event
@@ -86,7 +87,7 @@ class WalFlusher:
             await self._signal.wait_for(left_s)
 
     async def _flush(self, file: UnwrittenFile) -> None:
-        encode = partial(_encode, file, self._parts.options.compression)
+        encode = partial(_encode, file, self._parts.options.compression, self._store.transformer)
         data = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
         await self._store.put_new(file.id, data)
         if self._env.clock.monotonic_s() - self._parts.manifest.proved_at_s > self._parts.options.wal_stall_limit_s:
@@ -103,5 +104,5 @@ class WalFlusher:
         self._parts.acceptor.wal_written()
 
 
-def _encode(file: UnwrittenFile, compression: Compression) -> bytes:
-    return build_wal_sst(file.rows(), compression)
+def _encode(file: UnwrittenFile, compression: Compression, transformer: BlockTransformer | None) -> bytes:
+    return build_wal_sst(file.rows(), compression, transformer)

@@ -6,6 +6,7 @@ import anyio
 
 from shale.env import Env
 from shale.errors import InvalidRequestError
+from shale.format.transform import BlockTransformer
 from shale.store.connect import connect
 from shale.store.location import normalize_path, parse_location, parse_store_url
 from shale.store.options import StoreOptions
@@ -30,12 +31,13 @@ class Stores:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A database that has been named but not touched.  Pickles if its stores are URLs."""
+    """A database that has been named but not touched.  Pickles if its stores are URLs, and its transformer does."""
 
     store: str | ObjectStore
     root: str
     wal_store: str | ObjectStore | None = None
     store_options: StoreOptions = field(default_factory=StoreOptions)
+    block_transformer: BlockTransformer | None = field(default=None, repr=False)
 
     def connect(self, env: Env, metrics: Metrics, *, component: str) -> Stores:
         """Make adapters for URLs, and put metering and retries around all stores."""
@@ -55,6 +57,7 @@ def resolve(
     path: str | None = None,
     wal_store: str | ObjectStore | None = None,
     store_options: StoreOptions | None = None,
+    block_transformer: BlockTransformer | None = None,
 ) -> Where:
     """Understand the arguments of ``open``: one URL, or a store and a path.
 
@@ -67,7 +70,7 @@ def resolve(
         if path is not None:
             raise InvalidRequestError("a path belongs to a store: name the store too, or give one URL")
         location = parse_location(where)
-        return Where(location.store_url, location.path, wal, options)
+        return Where(location.store_url, location.path, wal, options, block_transformer)
     if where is not None and path is not None:
         raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
     root = where if where is not None else path
@@ -76,4 +79,4 @@ def resolve(
     if "://" in root:
         raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
     url = parse_store_url(store) if isinstance(store, str) else store
-    return Where(url, normalize_path(root), wal, options)
+    return Where(url, normalize_path(root), wal, options, block_transformer)

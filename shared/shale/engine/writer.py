@@ -32,6 +32,7 @@ from shale.env import Env
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, SstMissing, WalDisabled
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
+from shale.format.transform import BlockTransformer
 from shale.iter.merge_operator import MergeOperator
 from shale.merge_operators import operator_of
 from shale.protocol.checkpoints import add_checkpoint
@@ -118,7 +119,7 @@ class Writer:
             self.progress,
             env,
         )
-        sst_options = _sst_options(options)
+        sst_options = _sst_options(options, wal_files.transformer)
         self.flusher = MemtableFlusher(
             parts,
             L0Uploader(store, sst_options, self._counting(operator), env),
@@ -134,6 +135,7 @@ class Writer:
             metrics,
             filter_policies=sst_options.filter_policies,
             disk=PROCESS_CACHE.disk(options.disk_cache, env.clock),
+            transformer=wal_files.transformer,
         )
         self._read_ahead: ReadAhead | None = None
         self._read_options = ReadOptions(merge_operator=operator)
@@ -427,11 +429,12 @@ class Writer:
             await self.progress.changed.wait()
 
 
-def _sst_options(options: DbOptions) -> SstOptions:
+def _sst_options(options: DbOptions, transformer: BlockTransformer | None) -> SstOptions:
     defaults = SstOptions(
         block_size_bytes=options.block_size_bytes,
         compression=options.compression,
         min_filter_keys=options.min_filter_keys,
+        transformer=transformer,
     )
     if options.filter_policies is None:
         return defaults

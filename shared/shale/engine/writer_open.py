@@ -4,6 +4,7 @@ from shale.engine.open import Admission, claim_database
 from shale.engine.options import DbOptions
 from shale.engine.writer import Writer
 from shale.env import Env
+from shale.format.transform import BlockTransformer
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
@@ -24,11 +25,13 @@ async def open_writer(
     metrics: Metrics,
     wal_store: ObjectStore | None = None,
     admit: Admission | None = None,
+    transformer: BlockTransformer | None = None,
 ) -> Writer:
     """Become the writer of the database at ``root`` and serve it.
 
     Args:
         admit: may refuse before anything is written; see ``claim_database``.
+        transformer: applied to all sections of SSTs and WAL files.
 
     Raises:
         InvalidDbState: this database cannot be opened for writing.
@@ -43,7 +46,7 @@ async def open_writer(
         boundary_files_enabled=options.boundary_files_enabled,
         manifest_update_timeout_s=options.manifest_update_timeout_s,
     )
-    wal = WalStore(wal_store or store, root, env)
+    wal = WalStore(wal_store or store, root, env, transformer=transformer)
     claim = await claim_database(
         ManifestStore(store, root, env, metrics, protocol),
         wal,

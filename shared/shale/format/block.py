@@ -7,6 +7,7 @@ checksum behind it (docs/format.md 7 and 8).
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from shale.errors import CorruptionError
 from shale.format.block_plain import KEY_BYTES_SPARE, decode_block_plain
 from shale.format.buffer import Buffer
 from shale.format.section import open_section
+from shale.format.transform import BlockTransformer
 from shale.kernels.choice import use_kernels
 from shale.kernels.rows import EMPTY_ROWS, I64, U8, Rows, rows_from_entries
 from shale.types import EVERYTHING, Compression, Entry, KeyRange
@@ -22,7 +24,15 @@ _ROW_BYTES_MIN = 12
 _CRC_SIZE = 4
 
 
-def decode_blocks(data: Buffer, offsets: I64, *, version: int, compression: Compression, path: str) -> Rows:
+def decode_blocks(
+    data: Buffer,
+    offsets: I64,
+    *,
+    version: int,
+    compression: Compression,
+    path: str,
+    transformer: BlockTransformer | None = None,
+) -> Rows:
     """Check, unpack and decode blocks that lie back to back.
 
     Args:
@@ -31,6 +41,7 @@ def decode_blocks(data: Buffer, offsets: I64, *, version: int, compression: Comp
         version: the block format, 1 or 2.
         compression: the codec of the file.
         path: the object's name, for errors.
+        transformer: the one that the file was written with.
 
     Raises:
         CorruptionError: with path and offset; nothing is returned of any block then.
@@ -39,12 +50,19 @@ def decode_blocks(data: Buffer, offsets: I64, *, version: int, compression: Comp
         return EMPTY_ROWS
     _check_bounds(data, offsets, path)
     if not use_kernels(len(data)):
-        return rows_from_entries(list(_plain_entries(data, offsets, version, compression, path)))
-    return _decode(_opened(data, offsets, version, compression, path))
+        return rows_from_entries(list(_plain_entries(_Stored(data, offsets, compression, path, transformer), version)))
+    return _decode(_opened(_Stored(data, offsets, compression, path, transformer), version))
 
 
 def open_blocks(
-    data: Buffer, offsets: I64, *, version: int, compression: Compression, path: str, visible: KeyRange = EVERYTHING
+    data: Buffer,
+    offsets: I64,
+    *,
+    version: int,
+    compression: Compression,
+    path: str,
+    visible: KeyRange = EVERYTHING,
+    transformer: BlockTransformer | None = None,
 ) -> "StoredBlocks":
     """Unpack blocks that lie back to back, for who reads rows where they lie.  Arguments as for ``decode_blocks``.
 
@@ -52,7 +70,7 @@ def open_blocks(
         CorruptionError: the blocks do not fit the data, or do not unpack.  Only what is compressed is looked into.
     """
     _check_bounds(data, offsets, path)
-    return _opened(data, offsets, version, compression, path, visible=visible)
+    return _opened(_Stored(data, offsets, compression, path, transformer), version, visible=visible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,15 +111,37 @@ def _check_bounds(data: Buffer, offsets: I64, path: str) -> None:
         raise CorruptionError(f"blocks do not fit {len(data)} bytes", path=path, offset=int(offsets[0]))
 
 
-def _opened(
-    data: Buffer, offsets: I64, version: int, compression: Compression, path: str, *, visible: KeyRange = EVERYTHING
-) -> StoredBlocks:
-    if compression is Compression.NONE:
+class _Stored(NamedTuple):
+    """Blocks as they are stored."""
+
+    data: Buffer
+    offsets: I64
+    compression: Compression
+    path: str
+    transformer: BlockTransformer | None
+
+    @property
+    def is_image(self) -> bool:
+        """Whether what is stored are the images themselves."""
+        return self.compression is Compression.NONE and self.transformer is None
+
+    def images(self) -> Iterator[tuple[int, Buffer]]:
+        """Offset in the object and checked, unpacked image of every block."""
+        view = memoryview(self.data)
+        bounds = self.offsets.tolist()
+        for start, end in pairwise(bounds):
+            section = view[start - bounds[0] : end - bounds[0]]
+            yield start, open_section(section, self.compression, self.path, start, transformer=self.transformer)
+
+
+def _opened(stored: _Stored, version: int, *, visible: KeyRange = EVERYTHING) -> StoredBlocks:
+    data, offsets = stored.data, stored.offsets
+    if stored.is_image:
         image = np.frombuffer(data, np.uint8)
         bounds = np.ascontiguousarray(offsets, np.int64)
         has_checksums = True
     else:
-        images = [bytes(image) for _, image in _images(data, offsets, compression, path)]
+        images = [bytes(image) for _, image in stored.images()]
         bounds = np.zeros(len(images) + 1, np.int64)
         np.cumsum([len(image) for image in images], out=bounds[1:])
         image = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
@@ -112,26 +152,18 @@ def _opened(
         places=offsets,
         has_checksums=has_checksums,
         version=version,
-        path=path,
+        path=stored.path,
         visible=visible,
     )
 
 
-def _plain_entries(data: Buffer, offsets: I64, version: int, compression: Compression, path: str) -> Iterator[Entry]:
-    for offset, image in _images(data, offsets, compression, path):
+def _plain_entries(stored: _Stored, version: int) -> Iterator[Entry]:
+    for offset, image in stored.images():
         try:
             yield from decode_block_plain(image, version)
         except CorruptionError as error:
-            inside = error.offset if compression is Compression.NONE and error.offset is not None else 0
-            raise CorruptionError(error.message, path=path, offset=offset + inside) from error
-
-
-def _images(data: Buffer, offsets: I64, compression: Compression, path: str) -> Iterator[tuple[int, Buffer]]:
-    """Offset in the object and checked, unpacked image of every block."""
-    view = memoryview(data)
-    bounds = offsets.tolist()
-    for start, end in pairwise(bounds):
-        yield start, open_section(view[start - bounds[0] : end - bounds[0]], compression, path, start)
+            inside = error.offset if stored.is_image and error.offset is not None else 0
+            raise CorruptionError(error.message, path=stored.path, offset=offset + inside) from error
 
 
 def _decode(blocks: StoredBlocks) -> Rows:

@@ -15,6 +15,7 @@ from shale.format.block_plain import RESTART_INTERVAL, encode_block_plain, row_s
 from shale.format.buffer import Buffer
 from shale.format.index import BlockIndex
 from shale.format.section import seal_section
+from shale.format.transform import BlockTransformer
 from shale.kernels.choice import use_kernels
 from shale.kernels.merge_steps import Step
 from shale.kernels.rows import I64, U64, Rows, entries_from_rows, rows_from_entries
@@ -44,12 +45,14 @@ class BlockOptions:
 
     ``by_seq``: the blocks of a WAL file: rows in any order, index keys are sequence numbers.
     ``merged_part_bytes``: size of the parts that a merge hands out.
+    ``transformer``: applied to what is compressed.
     """
 
     target_bytes: int
     compression: Compression = Compression.NONE
     by_seq: bool = False
     merged_part_bytes: int = MERGED_PART_BYTES
+    transformer: BlockTransformer | None = None
 
 
 @dataclass(slots=True)
@@ -190,7 +193,7 @@ class PlainBlocks:
         if not block:
             return
         self._previous = block[-1].key
-        stored = seal_section(encode_block_plain(block), self._options.compression)
+        stored = seal_section(encode_block_plain(block), self._options.compression, self._options.transformer)
         written = self._written
         written.parts.append(stored)
         written.data_len += len(stored)

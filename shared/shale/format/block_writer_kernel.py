@@ -47,12 +47,12 @@ class Notes:
 
 
 class KernelBlocks:
-    """Many blocks per call.  Without compression the blocks stay where the kernel writes them."""
+    """Many blocks per call.  Without compression and transformer the blocks stay where the kernel writes them."""
 
     def __init__(self, options: BlockOptions, written: WrittenBlocks, previous: bytes | None) -> None:
         self._options = options
         self._written = written
-        self._in_place = options.compression is Compression.NONE
+        self._in_place = options.compression is Compression.NONE and options.transformer is None
         self._previous = None if previous is None else np.frombuffer(previous, np.uint8)
         self._state = np.zeros(kernel.STATE_WORDS, np.int64)
         self._state_address = address_of(self._state)
@@ -155,7 +155,8 @@ class KernelBlocks:
             return
         stored_ends = []
         for end in ends.tolist():
-            stored = seal_section(self._out.data[self._noted : end], self._options.compression)
+            image = self._out.data[self._noted : end]
+            stored = seal_section(image, self._options.compression, self._options.transformer)
             written.parts.append(stored)
             written.data_len += len(stored)
             stored_ends.append(written.data_len)

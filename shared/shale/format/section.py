@@ -1,4 +1,7 @@
-"""A stored section of an SST: compressed payload, then its CRC-32 as u32 big-endian (docs/format.md 8)."""
+"""A stored section of an SST: the compressed payload, perhaps transformed, then its CRC-32 as u32 big-endian.
+
+Source: docs/format.md 8.
+"""
 
 from struct import Struct
 from zlib import crc32
@@ -6,19 +9,29 @@ from zlib import crc32
 from shale.errors import CorruptionError
 from shale.format.buffer import Buffer
 from shale.format.compression import compress, decompress
+from shale.format.transform import BlockTransformer, CannotDecode
 from shale.types import Compression
 
 CRC_SIZE = 4
 _CRC = Struct(">I")
 
 
-def seal_section(image: Buffer, compression: Compression) -> bytes:
-    """Compress an image and put the checksum behind it."""
+def seal_section(image: Buffer, compression: Compression, transformer: BlockTransformer | None = None) -> bytes:
+    """Compress an image, transform it if there is a transformer, and put the checksum behind it."""
     stored = compress(compression, image)
+    if transformer is not None:
+        stored = transformer.encode(stored)
     return stored + _CRC.pack(crc32(stored))
 
 
-def open_section(stored: Buffer, compression: Compression, path: str | None = None, offset: int = 0) -> Buffer:
+def open_section(
+    stored: Buffer,
+    compression: Compression,
+    path: str | None = None,
+    offset: int = 0,
+    *,
+    transformer: BlockTransformer | None = None,
+) -> Buffer:
     """Check and unpack a section.
 
     Args:
@@ -26,9 +39,10 @@ def open_section(stored: Buffer, compression: Compression, path: str | None = No
         compression: the file's codec.
         path: the object's name, for errors.
         offset: where the section begins in the object, for errors.
+        transformer: the one that it was written with.
 
     Raises:
-        CorruptionError: too short, a wrong checksum, or a payload that does not unpack.
+        CorruptionError: too short, a wrong checksum, or a payload that the transformer or the codec does not take.
     """
     if len(stored) < CRC_SIZE:
         raise CorruptionError(f"a section of {len(stored)} bytes has no checksum", path=path, offset=offset)
@@ -37,6 +51,8 @@ def open_section(stored: Buffer, compression: Compression, path: str | None = No
     if crc32(payload) != expected:
         raise CorruptionError("checksum mismatch", path=path, offset=offset)
     try:
-        return decompress(compression, payload)
+        return decompress(compression, payload if transformer is None else transformer.decode(payload))
+    except CannotDecode as error:
+        raise CorruptionError(str(error), path=path, offset=offset) from error
     except CorruptionError as error:
         raise CorruptionError(error.message, path=path, offset=offset) from error

@@ -10,6 +10,7 @@ from functools import partial
 from shale.env import Env
 from shale.errors import AlreadyExists, FencedError, InvalidDbState
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
+from shale.format.transform import BlockTransformer
 from shale.store.gather import gather
 from shale.store.port import CREATE, Buffer, ObjectStore
 from shale.telemetry.events import Event
@@ -38,7 +39,9 @@ class WalFile:
 class WalStore:
     """The WAL of the database at ``root``, which may live in a store of its own."""
 
-    def __init__(self, store: ObjectStore, root: str, env: Env) -> None:
+    def __init__(self, store: ObjectStore, root: str, env: Env, *, transformer: BlockTransformer | None = None) -> None:
+        """``transformer``: the one that files are written with; whoever encodes or decodes one finds it here."""
+        self.transformer = transformer
         self._store = store
         self._root = root
         self._env = env

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from shale.engine.aes_gcm import AesGcm
 from shale.engine.settings_values import parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
+from shale.format.transform import BlockTransformer
 from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location
 
@@ -110,6 +112,22 @@ class StoreSection(Section):
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise ValueError("access_key_id and secret_access_key are given together or not at all")
         return self
+
+
+class EncryptionSection(Section):
+    """Encryption at rest of what SSTs and WAL files hold."""
+
+    key_file: str = Field(
+        description="Lines of a name and a key in hexadecimal; the first key encrypts, all of them decrypt."
+    )
+
+    def transformer(self) -> BlockTransformer:
+        """The keys, read now.
+
+        Raises:
+            InvalidRequestError: the file cannot be read or understood.
+        """
+        return AesGcm.from_file(self.key_file)
 
 
 class AdminSection(Section):

@@ -19,11 +19,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from shale.engine.settings_values import is_too_large
 from shale.errors import InvalidRequestError
+from shale.format.transform import BlockTransformer
 from shale.service import layers
 from shale.service.layers import Layer, Names
 from shale.service.sections import (
     AdminSection,
     DatabaseSection,
+    EncryptionSection,
     LogSection,
     MetricsSection,
     ReadySection,
@@ -45,6 +47,7 @@ class DaemonSettings(BaseSettings):
 
     database: DatabaseSection
     store: StoreSection = StoreSection()
+    encryption: EncryptionSection | None = None
     admin: AdminSection = AdminSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
@@ -52,6 +55,14 @@ class DaemonSettings(BaseSettings):
     metrics: MetricsSection = MetricsSection()
     cpu_threads: int = Field(default=2, ge=1, le=256, description="Threads for work on blocks of rows.")
     config: tuple[Path, ...] = Field(default=(), description="Configuration files; later ones win.")
+
+    def block_transformer(self) -> BlockTransformer | None:
+        """What sections of SSTs and WAL files go through.
+
+        Raises:
+            InvalidRequestError: the key file cannot be read or understood.
+        """
+        return None if self.encryption is None else self.encryption.transformer()
 
     def needs_conditional_update(self) -> bool:
         """Whether the store must prove conditional updates; a daemon that does without boundary files says no."""

@@ -39,6 +39,7 @@ class SstBuilder:
                 target_bytes=options.block_size_bytes,
                 compression=options.compression,
                 merged_part_bytes=options.merged_part_bytes,
+                transformer=options.transformer,
             )
         )
         self._filters = [FilterHashes(policy) for policy in options.filter_policies]
@@ -135,11 +136,11 @@ class SstBuilder:
         self._blocks.finish()
         parts = self._blocks.take_parts()
         data_len = self._blocks.written.data_len
-        compression = self._options.compression
-        filter_block = b"".join(seal_section(image, compression) for image in self._filter_images())
+        compression, transformer = self._options.compression, self._options.transformer
+        filter_block = b"".join(seal_section(image, compression, transformer) for image in self._filter_images())
         self._filters.clear()  # megabytes of hashes, while the next SST begins
-        index_block = seal_section(encode_index(self._blocks.written.index()), compression)
-        stats_block = seal_section(encode_stats(self._stats()), compression)
+        index_block = seal_section(encode_index(self._blocks.written.index()), compression, transformer)
+        stats_block = seal_section(encode_stats(self._stats()), compression, transformer)
         index_offset = data_len + len(filter_block)
         info = SstInfo(
             first_entry=self._first_key,

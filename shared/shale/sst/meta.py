@@ -12,6 +12,7 @@ from shale.format.filter import NO_FILTERS, Filters, decode_filters
 from shale.format.index import BlockIndex, decode_index
 from shale.format.section import CRC_SIZE, open_section
 from shale.format.stats import SstStats, decode_stats
+from shale.format.transform import BlockTransformer
 from shale.store.port import Buffer
 from shale.types import SstInfo
 
@@ -55,6 +56,7 @@ def decode_meta(
     *,
     filters: bool = True,
     extractors: Sequence[PrefixExtractor] = (),
+    transformer: BlockTransformer | None = None,
     path: str,
 ) -> SstMeta:
     """Decode the sections in ``data``, which begins at byte ``start`` of the file; without ``filters`` those pass all.
@@ -65,7 +67,8 @@ def decode_meta(
     view = memoryview(data)
 
     def section(offset: int, length: int) -> Buffer:
-        return open_section(view[offset - start : offset - start + length], info.compression, path, offset)
+        stored = view[offset - start : offset - start + length]
+        return open_section(stored, info.compression, path, offset, transformer=transformer)
 
     index = decode_index(
         section(info.index_offset, info.index_len), data_len=info.data_len, path=path, offset=info.index_offset

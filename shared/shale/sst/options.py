@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shale.errors import InvalidRequestError
 from shale.format.block_writer import MERGED_PART_BYTES
 from shale.format.bloom import BloomPolicy
+from shale.format.transform import BlockTransformer
 from shale.types import Compression
 
 BLOCK_SIZE_DEFAULT = 4096
@@ -21,6 +22,7 @@ class SstOptions:
         block_size_bytes: target for a block's image.
         min_filter_keys: filters are written from so many rows on.
         merged_part_bytes: size of the parts that a merge of stored blocks hands out.
+        transformer: applied to every section after compression.
     """
 
     block_size_bytes: int = BLOCK_SIZE_DEFAULT
@@ -28,6 +30,7 @@ class SstOptions:
     min_filter_keys: int = MIN_FILTER_KEYS_DEFAULT
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
     merged_part_bytes: int = MERGED_PART_BYTES
+    transformer: BlockTransformer | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.block_size_bytes <= BLOCK_SIZE_MAX:

@@ -14,6 +14,7 @@ from shale.errors import CorruptionError, SstMissing
 from shale.format.block import StoredBlocks, decode_blocks, open_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
+from shale.format.transform import BlockTransformer
 from shale.kernels.choice import PLAIN_BYTES_MAX
 from shale.kernels.rows import I64, Rows
 from shale.sst.access_counts import AccessCounts
@@ -46,6 +47,7 @@ class SstReader:
         with_filters: bool = True,
         on_read: Callable[[int], None] | None = None,
         disk: DiskCache | None = None,
+        transformer: BlockTransformer | None = None,
     ) -> None:
         """Make no request yet.
 
@@ -58,6 +60,7 @@ class SstReader:
             with_filters: read them; who only reads from end to end has no use for them.
             on_read: told the bytes of every answer of the store.
             disk: where parts of SSTs are kept between store and memory.
+            transformer: the one that SSTs are written with.
         """
         self.cache = cache
         self.env = env
@@ -67,6 +70,7 @@ class SstReader:
         self._paths = paths
         self._with_filters = with_filters
         self._on_read = on_read
+        self._transformer = transformer
         self._parts = None if disk is None else PartReader(disk, store.url, env)
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
@@ -153,7 +157,7 @@ class SstReader:
             data = memoryview(await self._read(slot, offsets[0], offsets[-1]))
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
-                image = bytes(open_section(stored, slot.sst.info.compression, slot.path, start))
+                image = bytes(self._open_section(slot, stored, start))
                 self.cache.put_block(slot, block, image)
                 images.append(image)
         return images
@@ -176,17 +180,23 @@ class SstReader:
             first, last: which blocks.
             keep: put what is read into the cache.  Long scans do not: they would push out what lookups need.
         """
-        compression = slot.sst.info.compression
+        compression, transformer = slot.sst.info.compression, self._transformer
         if keep or _has_blocks(slot, meta, first, last):
             data: Buffer
             data, offsets = _joined(await self.images(slot, meta, first, last))
-            compression = Compression.NONE
+            compression, transformer = Compression.NONE, None
         else:
             offsets = meta.index.offsets[first : last + 1]
             with self._counting_corruption(slot):
                 data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
         decode = partial(
-            decode_blocks, data, offsets, version=slot.sst.format_version, compression=compression, path=slot.path
+            decode_blocks,
+            data,
+            offsets,
+            version=slot.sst.format_version,
+            compression=compression,
+            path=slot.path,
+            transformer=transformer,
         )
         with self._counting_corruption(slot):
             return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
@@ -209,8 +219,10 @@ class SstReader:
                 compression=compression,
                 path=slot.path,
                 visible=visible,
+                transformer=self._transformer,
             )
-            is_cheap = compression is Compression.NONE or len(data) <= _INLINE_BYTES_MAX
+            is_image = compression is Compression.NONE and self._transformer is None
+            is_cheap = is_image or len(data) <= _INLINE_BYTES_MAX
             return unpack() if is_cheap else await self.env.cpu.run(unpack)
 
     @contextlib.contextmanager
@@ -230,12 +242,22 @@ class SstReader:
         if self._corrupt is not None:
             self._corrupt.inc()
 
+    def _open_section(self, slot: SstSlot, stored: Buffer, offset: int) -> Buffer:
+        return open_section(stored, slot.sst.info.compression, slot.path, offset, transformer=self._transformer)
+
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         info = slot.sst.info
         start, end = meta_span(info, slot.path, filters=self._with_filters)
         data = await self._read(slot, start, end)
         decode = partial(
-            decode_meta, info, data, start, filters=self._with_filters, extractors=self._extractors, path=slot.path
+            decode_meta,
+            info,
+            data,
+            start,
+            filters=self._with_filters,
+            extractors=self._extractors,
+            transformer=self._transformer,
+            path=slot.path,
         )
         return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 

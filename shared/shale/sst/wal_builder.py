@@ -4,6 +4,7 @@ from shale.format.block_writer import BlockOptions, BlockWriter
 from shale.format.index import encode_index
 from shale.format.section import seal_section
 from shale.format.sst_info import encode_trailer
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import Rows
 from shale.types import Compression, FilterFormat, SstInfo, SstType
 
@@ -11,20 +12,23 @@ WAL_BLOCK_BYTES = 65535
 """The target of SlateDB 0.17, whatever the block size setting."""
 
 
-def build_wal_sst(rows: Rows, compression: Compression) -> bytes:
+def build_wal_sst(rows: Rows, compression: Compression, transformer: BlockTransformer | None = None) -> bytes:
     """Build a WAL file.
 
     Args:
         rows: at least one, by sequence number, rows of one batch by key.
         compression: codec of blocks and index.
+        transformer: applied to them after compression.
     """
     assert len(rows), "a WAL file without rows is a fence, which has no bytes"
-    blocks = BlockWriter(BlockOptions(target_bytes=WAL_BLOCK_BYTES, compression=compression, by_seq=True))
+    blocks = BlockWriter(
+        BlockOptions(target_bytes=WAL_BLOCK_BYTES, compression=compression, by_seq=True, transformer=transformer)
+    )
     blocks.add(rows)
     blocks.finish()
     parts = blocks.take_parts()
     data_len = blocks.written.data_len
-    index_block = seal_section(encode_index(blocks.written.index()), compression)
+    index_block = seal_section(encode_index(blocks.written.index()), compression, transformer)
     info = SstInfo(
         first_entry=int(rows.seq[0]).to_bytes(8, "big"),
         index_offset=data_len,

@@ -7,6 +7,7 @@ from shale.env import Env
 from shale.format.index import BlockIndex, encode_index
 from shale.format.names import sst_key
 from shale.format.section import seal_section
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.cache import BlockCache
@@ -26,7 +27,7 @@ def delete(key: bytes, seq: int) -> Entry:
     return Entry(key, b"", seq, FLAG_TOMBSTONE)
 
 
-async def write_sst(store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], **options: int) -> Sst:
+async def write_sst(store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], **options: object) -> Sst:
     """Store an SST of entries, which are sorted here."""
     ordered = sorted(entries, key=lambda entry: (entry.key, -entry.seq))
     data, info = build_sst(rows_from_entries(ordered), SstOptions(**options))  # type: ignore[arg-type]
@@ -34,13 +35,17 @@ async def write_sst(store: ObjectStore, root: str, sst_id: Ulid, entries: Sequen
     return Sst(id=sst_id, info=info)
 
 
-async def write_view(store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], **options: int) -> SstView:
+async def write_view(
+    store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], **options: object
+) -> SstView:
     return SstView.identity(await write_sst(store, root, sst_id, entries, **options))
 
 
-async def read_ssts(store: ObjectStore, root: str, env: Env, ssts: Sequence[Sst]) -> list[Entry]:
+async def read_ssts(
+    store: ObjectStore, root: str, env: Env, ssts: Sequence[Sst], transformer: BlockTransformer | None = None
+) -> list[Entry]:
     """All entries of some SSTs, one SST after the other."""
-    reader = SstReader(store, SstPaths(root), BlockCache(), env)
+    reader = SstReader(store, SstPaths(root), BlockCache(), env, transformer=transformer)
     entries: list[Entry] = []
     for sst in ssts:
         block_count = len((await reader.meta(sst)).index)

@@ -13,6 +13,7 @@ import pytest
 
 from shale import CompactionFilter, Decisions
 from shale.compaction.filters import NamedFilter
+from shale.engine.aes_gcm import AesGcm
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import (
     CompactionFilterFailed,
@@ -551,3 +552,28 @@ async def test_huge_blocks_are_looked_into_beside_the_loop():
         (b"b", 9 << 20),
         (b"c", 1),
     ]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+async def test_what_is_encrypted_is_merged_and_encrypted_again(compression):
+    store, transformer = MemoryStore(), AesGcm({"k": bytes(32)})
+    sst = SstOptions(block_size_bytes=1024, compression=compression, transformer=transformer, min_filter_keys=1)
+    views = [
+        await write_view(
+            store,
+            "db",
+            ulid(1 + source),
+            [put(key(i), 2 * i + source + 1, b"secret%d" % source) for i in range(400)],
+            compression=compression,
+            transformer=transformer,
+        )
+        for source in range(2)
+    ]
+    spec = Spec(l0_view_ids=tuple(view.id for view in reversed(views)), sorted_runs=(), destination=RunId(1))
+    job = plan_job(entry(500, spec), Manifest(tree=Tree(l0=tuple(reversed(views)))))
+    options = replace(SMALL, sst=sst, max_sst_size_bytes=64 << 10)
+    outputs = await Executor(store, "db", ENV, options).run(job, JobProgress(retention_min_seq=Seq(2**40)))
+    for output in outputs:
+        assert b"secret" not in bytes((await store.get(sst_key("db", output.id))).data)
+    merged = await read_ssts(store, "db", ENV, outputs, transformer)
+    assert [(row.key, row.value) for row in merged] == [(key(i), b"secret1") for i in range(400)]

@@ -215,3 +215,18 @@ def test_a_file_with_such_a_number_is_refused_with_the_place(
     with pytest.raises(InvalidRequestError, match=message) as raised:
         load(ThingSettings, [*URL, "--config", _file(tmp_path, text, name)])
     assert len(str(raised.value)) < 400
+
+
+def test_keys_are_read_from_their_file_and_shown_nowhere(tmp_path: Path) -> None:
+    secret = bytes(range(32))
+    keys = tmp_path / "keys"
+    given = [*URL, "--set", f"encryption.key_file={keys}"]
+    assert load(ThingSettings, URL).settings.block_transformer() is None
+    with pytest.raises(InvalidRequestError, match="cannot be read: FileNotFoundError"):
+        load(ThingSettings, given).settings.block_transformer()
+    keys.write_text(f"k1 {secret.hex()}\n")
+    settings = load(ThingSettings, given).settings
+    transformer = settings.block_transformer()
+    assert transformer is not None
+    assert transformer.decode(transformer.encode(b"x")) == b"x"
+    assert secret.hex() not in settings.model_dump_json() + repr(settings) + repr(transformer)

@@ -1,10 +1,12 @@
 """A task's plan: small, complete, and the same on the other side."""
 
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from shale.engine.aes_gcm import AesGcm
 from shale.engine.where import Where
 from shale.errors import InvalidRequestError
 from shale.format.bloom import BloomPolicy, FixedPrefix
@@ -125,3 +127,27 @@ def test_filters_over_prefixes_are_refused() -> None:
     options = replace(OPTIONS, sst=SstOptions(filter_policies=(policy,)))
     with pytest.raises(InvalidRequestError, match="prefixes"):
         encode_plan(replace(plan_of(job(), EVERYTHING), options=options))
+
+
+def test_keys_travel_as_the_name_of_their_file(tmp_path: Path) -> None:
+    secret = bytes(range(32))
+    keys = tmp_path / "keys"
+    keys.write_text(f"k1 {secret.hex()}\n")
+    transformer = AesGcm.from_file(keys)
+    plan = plan_of(job(), EVERYTHING)
+    sst = replace(plan.options.sst, transformer=transformer)
+    where = replace(plan.where, block_transformer=transformer)
+    encoded = encode_plan(replace(plan, where=where, options=replace(plan.options, sst=sst)))
+    assert secret not in encoded
+    assert secret.hex().encode() not in encoded
+    there = decode_plan(encoded)
+    assert there.options.sst.transformer is there.where.block_transformer
+    assert isinstance(there.options.sst.transformer, AesGcm)
+    assert there.options.sst.transformer.decode(transformer.encode(b"x")) == b"x"
+
+
+def test_keys_without_a_file_are_refused() -> None:
+    plan = plan_of(job(), EVERYTHING)
+    where = replace(plan.where, block_transformer=AesGcm({"k": bytes(32)}))
+    with pytest.raises(InvalidRequestError, match="from_file"):
+        encode_plan(replace(plan, where=where))

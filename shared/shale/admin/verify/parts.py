@@ -59,13 +59,13 @@ def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iter
 
 
 async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env) -> PartResult:
-    """Read and check every object of a part, one after the other."""
+    """Read and check every object of a part, one after the other; the WAL knows what both kinds are transformed by."""
     findings: list[Finding] = []
     gone: list[str] = []
     seqs: list[WalSeqs] = []
     rows = read_bytes = 0
     for needed in part.ssts:
-        verdict = await verify_sst(store, needed.path, needed.sst, env)
+        verdict = await verify_sst(store, needed.path, needed.sst, env, transformer=wal.transformer)
         findings += verdict.findings
         gone += [needed.path] if verdict.is_gone else []
         rows += verdict.totals.rows
@@ -78,7 +78,7 @@ async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: 
         if data is None:
             gone.append(wal.key(wal_id))
             continue
-        checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id)))
+        checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id), wal.transformer))
         findings += checked.findings
         rows += checked.rows
         read_bytes += len(data)

@@ -10,6 +10,7 @@ from shale.format.block import decode_blocks
 from shale.format.index import decode_index
 from shale.format.section import open_section
 from shale.format.sst_info import TailTooShort, decode_trailer
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import I64
 from shale.protocol.wal_store import WalStore
 from shale.types import SstInfo, SstType
@@ -42,7 +43,7 @@ async def read_seq_span(wal: WalStore, wal_id: int, size: int, env: Env) -> SeqS
     while True:
         tail = await _read(wal, wal_id, start, size)
         try:
-            return await env.cpu.run(partial(_span_of_tail, tail, size, wal.key(wal_id)))
+            return await env.cpu.run(partial(_span_of_tail, tail, size, wal.key(wal_id), wal.transformer))
         except TailTooShort as short:
             start = short.start  # further to the front each time: footer, index, last block
         except _InKeyOrder:
@@ -59,7 +60,7 @@ async def _read_whole(wal: WalStore, wal_id: int, env: Env) -> SeqSpan | None:
     data = await wal.read(wal_id)
     if data is None:
         raise WalTruncated(wal_id)
-    rows = await decode_wal_file(data, wal.key(wal_id), env)
+    rows = await decode_wal_file(data, wal.key(wal_id), env, transformer=wal.transformer)
     return SeqSpan(int(rows.seq[0]), int(rows.seq[-1])) if len(rows) else None
 
 
@@ -70,7 +71,7 @@ async def _read(wal: WalStore, wal_id: int, start: int, end: int) -> memoryview:
     return data
 
 
-def _span_of_tail(tail: memoryview, size: int, path: str) -> SeqSpan:
+def _span_of_tail(tail: memoryview, size: int, path: str, transformer: BlockTransformer | None) -> SeqSpan:
     """The span from the last bytes of a file.
 
     Raises:
@@ -80,23 +81,24 @@ def _span_of_tail(tail: memoryview, size: int, path: str) -> SeqSpan:
     info, version = decode_trailer(tail, object_size=size, path=path)
     if info.sst_type is not SstType.WAL or info.first_entry is None or len(info.first_entry) != _SEQ_BYTES:
         raise _InKeyOrder
-    offsets = _last_block(tail, start, info, path)
+    offsets = _last_block(tail, start, info, path, transformer)
     rows = decode_blocks(
         tail[int(offsets[0]) - start : int(offsets[1]) - start],
         offsets,
         version=version,
         compression=info.compression,
         path=path,
+        transformer=transformer,
     )
     return SeqSpan(int.from_bytes(info.first_entry, "big"), int(rows.seq.max()))
 
 
-def _last_block(tail: memoryview, start: int, info: SstInfo, path: str) -> I64:
+def _last_block(tail: memoryview, start: int, info: SstInfo, path: str, transformer: BlockTransformer | None) -> I64:
     """Where the last block begins and ends."""
     if info.index_offset < start:
         raise TailTooShort(info.index_offset)
     section = tail[info.index_offset - start : info.index_offset - start + info.index_len]
-    image = open_section(section, info.compression, path, info.index_offset)
+    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
     offsets = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset).offsets[-2:]
     if int(offsets[0]) < start:
         raise TailTooShort(int(offsets[0]))

@@ -4,11 +4,13 @@ A block that cannot be read is one finding; the order goes on behind it, and wha
 """
 
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 
 from shale.errors import CorruptionError
 from shale.format.block import decode_blocks, open_blocks
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows, concat_rows
 from shale.sst.builder import hash_rows
 from shale.sst.meta import SstMeta
@@ -16,7 +18,7 @@ from shale.sst.verify.finding import Finding
 from shale.sst.verify.order import first_disorder
 from shale.sst.verify.probe import first_missing
 from shale.sst.verify.restarts import walk_blocks
-from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Sst
+from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Compression, Sst
 
 _FINDINGS_MAX = 100
 """Of one SST; what has more is broken through and through, and the list stays bounded."""
@@ -43,6 +45,13 @@ class RowTotals:
         return self.puts + self.deletes + self.merges
 
 
+class _HowStored(TypedDict):
+    version: int
+    compression: Compression
+    path: str
+    transformer: BlockTransformer | None
+
+
 @dataclass(slots=True)
 class RowsCheck:
     """Takes blocks in order; ``findings`` grows."""
@@ -53,6 +62,7 @@ class RowsCheck:
     findings: list[Finding] = field(default_factory=list)
     totals: RowTotals = field(default_factory=RowTotals)
     is_whole: bool = True
+    transformer: BlockTransformer | None = None
     _last: Rows | None = None
 
     @property
@@ -65,10 +75,15 @@ class RowsCheck:
         if self.is_full:
             return
         offsets = self.meta.index.offsets[first : last + 1]
-        version, compression = self.sst.format_version, self.sst.info.compression
+        how = _HowStored(
+            version=self.sst.format_version,
+            compression=self.sst.info.compression,
+            path=self.path,
+            transformer=self.transformer,
+        )
         try:
-            rows = decode_blocks(data, offsets, version=version, compression=compression, path=self.path)
-            stored = open_blocks(data, offsets, version=version, compression=compression, path=self.path)
+            rows = decode_blocks(data, offsets, **how)
+            stored = open_blocks(data, offsets, **how)
         except CorruptionError as error:
             self._check_apart(error, data, first, last)
             return

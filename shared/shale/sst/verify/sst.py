@@ -17,6 +17,7 @@ from shale.format.index import BlockIndex, decode_index
 from shale.format.section import open_section
 from shale.format.sst_info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.stats import SstStats, decode_stats
+from shale.format.transform import BlockTransformer
 from shale.sst.meta import SstMeta
 from shale.sst.source import READ_AHEAD_BYTES, span_end
 from shale.sst.verify.finding import Finding
@@ -46,7 +47,13 @@ class SstVerdict:
 
 
 async def verify_sst(
-    store: ObjectStore, path: str, sst: Sst, env: Env, *, extractors: Sequence[PrefixExtractor] = ()
+    store: ObjectStore,
+    path: str,
+    sst: Sst,
+    env: Env,
+    *,
+    extractors: Sequence[PrefixExtractor] = (),
+    transformer: BlockTransformer | None = None,
 ) -> SstVerdict:
     """Check everything about one SST that can be checked without another object.
 
@@ -54,6 +61,7 @@ async def verify_sst(
         path: the object.
         sst: what the manifest says of it.  Readers believe that, and so do the checks of blocks.
         extractors: to read filters over prefixes; only filters over whole keys are asked for every row.
+        transformer: the one that SSTs are written with.
     """
     meta = await store.head(path)
     if meta is None:
@@ -65,11 +73,11 @@ async def verify_sst(
     if tail is None:
         return _gone(path)
     findings = await env.cpu.run(partial(_check_tail, tail, size, sst, path))
-    decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path))
+    decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path, transformer))
     findings += problems
     if decoded is None:
         return _without_rows(path, *findings, read_bytes=len(tail))
-    check = RowsCheck(sst, path, decoded, findings)
+    check = RowsCheck(sst, path, decoded, findings, transformer=transformer)
     if not await _check_blocks(store, check, env):
         return _gone(path)
     check.conclude()
@@ -115,7 +123,11 @@ def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Findin
 
 
 def _decode_parts(
-    tail: memoryview, sst: Sst, extractors: Sequence[PrefixExtractor], path: str
+    tail: memoryview,
+    sst: Sst,
+    extractors: Sequence[PrefixExtractor],
+    path: str,
+    transformer: BlockTransformer | None,
 ) -> tuple[SstMeta | None, list[Finding]]:
     """Index, filter and stats, each for itself; ``None`` without an index, because nothing can be read then."""
     info = sst.info
@@ -125,7 +137,7 @@ def _decode_parts(
         start = offset - info.data_len
         if start < 0:
             raise CorruptionError("the manifest places it inside the data", path=path, offset=offset)
-        return open_section(tail[start : start + length], info.compression, path, offset)
+        return open_section(tail[start : start + length], info.compression, path, offset, transformer=transformer)
 
     def part(decode: Callable[[], T], otherwise: T) -> T:
         try:

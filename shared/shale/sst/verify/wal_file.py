@@ -10,6 +10,7 @@ from shale.format.block import decode_blocks, open_blocks
 from shale.format.index import BlockIndex, decode_index
 from shale.format.section import open_section
 from shale.format.sst_info import TRAILER_SIZE, decode_trailer
+from shale.format.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_layout
@@ -30,27 +31,27 @@ class WalVerdict:
     last_seq: int = 0
 
 
-def verify_wal_file(data: memoryview, path: str) -> WalVerdict:
+def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer | None = None) -> WalVerdict:
     """Check everything about one WAL file that can be checked without another object.  A fence is sound."""
     if len(data) <= _EMPTY_BYTES_MAX:
         what = f"it has {len(data)} bytes: too many for a fence, too few for rows"
         return WalVerdict((Finding(path, what),) if len(data) else ())
     try:
-        return _verify(data, path)
+        return _verify(data, path, transformer)
     except CorruptionError as error:
         return WalVerdict((Finding.of(error, path),))
 
 
-def _verify(data: memoryview, path: str) -> WalVerdict:
+def _verify(data: memoryview, path: str, transformer: BlockTransformer | None) -> WalVerdict:
     info, version = decode_trailer(data, object_size=len(data), path=path)
     findings = list(
         check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path)
     )  # fmt: skip
     section = data[info.index_offset : info.index_offset + info.index_len]
-    image = open_section(section, info.compression, path, info.index_offset)
+    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
     index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
     blocks = data[: info.data_len]
-    how = {"version": version, "compression": info.compression, "path": path}
+    how = {"version": version, "compression": info.compression, "path": path, "transformer": transformer}
     rows = decode_blocks(blocks, index.offsets, **how)  # type: ignore[arg-type]
     walk = walk_blocks(open_blocks(blocks, index.offsets, **how))  # type: ignore[arg-type]
     findings += [Finding(path, what, int(index.offsets[block])) for block, what in walk.problems]
