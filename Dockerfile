@@ -1,4 +1,4 @@
-# One image, several commands: `shale writer`, `shale compactor`, `shale worker`, `shale gc`, `shale <noun> <verb>`.
+# One image, several commands: `shale writer`, `shale compactor`, `shale worker`, `shale gc`, `shale reader`, `shale <noun> <verb>`.
 #
 #   docker build -t shale:local .                       the daemons and the command line
 #   docker build --target spark -t shale-spark:local .  the same with PySpark and a Java (docs/spark.md)
@@ -85,14 +85,15 @@ ENV PATH=/opt/venv/bin:$PATH \
     NUMBA_CACHE_DIR=/opt/kernels \
     SHALE_REVISION=${REVISION} \
     SHALE_ADMIN__HOST=0.0.0.0 \
-    SHALE_WRITER__HTTP__HOST=0.0.0.0
+    SHALE_WRITER__HTTP__HOST=0.0.0.0 \
+    SHALE_READER__HTTP__HOST=0.0.0.0
 
 
 # --- the daemons -----------------------------------------------------------------------------------------------------
 FROM base AS daemons
 COPY --from=builder /opt/venv /opt/venv
 # Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
-RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_cli.app; \
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_reader.app, shale_cli.app; \
         from shale.kernels.choice import load_kernels; assert load_kernels()" \
     && chmod -R a+rX /opt/kernels \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale

@@ -41,7 +41,7 @@ demo: install ## the main job on real data: three daemons, a killed and a fenced
 spark-demo: install java ## the data pipeline on real data: load, compact on Spark, query, export, follow changes
 	$(BIN)/python -m shale_spark.demo $(DEMO)
 
-up: install ## writer, compactor and collector on .shale/db, until Ctrl-C
+up: install ## writer, compactor, collector and reader on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
 
 test: install ## the default suite, under ten minutes on two cores

@@ -14,6 +14,7 @@ PROCESSES = {
     "compactor": "shale_compactor",
     "worker": "shale_compactor.worker",
     "gc": "shale_gc",
+    "reader": "shale_reader",
 }
 """Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
 

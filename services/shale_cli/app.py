@@ -20,7 +20,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    epilog="Processes, each with its own --help: writer, compactor, worker, gc.  The main job on real data: demo.",
+    epilog="Processes, each with its own --help: writer, compactor, worker, gc, reader.  The main job on real data: "
+    "demo.",
 )
 app.add_typer(kv.app, name="kv")
 app.add_typer(manifest.app, name="manifest")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Settings of daemons.", no_args_is_help=True, rich_markup_mode=None)
 
-Role = Annotated[str, typer.Argument(help="writer, compactor, worker or gc.")]
+Role = Annotated[str, typer.Argument(help="writer, compactor, worker, gc or reader.")]
 
 
 @app.command()

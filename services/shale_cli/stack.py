@@ -58,13 +58,14 @@ class Child:
 
 def plan_stack(where: Sequence[str], *, port: int, admin_port: int) -> list[Planned]:
     """Give every daemon its ports; 0 asks for free ones."""
-    data = port or _free_ports(1)[0]
-    admin = [admin_port, admin_port + 1, admin_port + 2] if admin_port else _free_ports(3)
+    data = [port, port + 1] if port else _free_ports(2)
+    admin = [admin_port + step for step in range(4)] if admin_port else _free_ports(4)
     return [
-        Planned("writer", (*where, f"--port={data}", f"--admin-port={admin[0]}"), admin[0], data),
+        Planned("writer", (*where, f"--port={data[0]}", f"--admin-port={admin[0]}"), admin[0], data[0]),
         # Stopped and started again within seconds, the compactor would take its own traces for a live coordinator.
         Planned("compactor", (*where, f"--admin-port={admin[1]}", "--take-over"), admin[1]),
         Planned("gc", (*where, f"--admin-port={admin[2]}"), admin[2]),
+        Planned("reader", (*where, f"--port={data[1]}", f"--admin-port={admin[3]}"), admin[3], data[1]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""``shale up``: writer, compactor and gc of one database as child processes, for one's own machine."""
+"""``shale up``: writer, compactor, gc and reader of one database as child processes, for one's own machine."""
 
 from typing import Annotated
 
@@ -9,12 +9,16 @@ from shale_cli.session import GlobalOptions, Session, command_line, run
 
 def up(
     context: typer.Context,
-    port: Annotated[int, typer.Option(help="Port of the writer's network interface; 0 takes a free one.")] = 8080,
+    port: Annotated[
+        int,
+        typer.Option(help="Port of the writer's network interface; the reader takes the next one; 0 takes free ones."),
+    ] = 8080,
     admin_port: Annotated[
-        int, typer.Option(help="Admin port of the writer; compactor and gc take the next two; 0 takes free ones.")
+        int,
+        typer.Option(help="Admin port of the writer; compactor, gc and reader take the next three; 0 takes free ones."),
     ] = 9464,
 ) -> None:
-    """Run the three daemons until Ctrl-C, or until one of them ends, which ends the others.
+    """Run the four daemons until Ctrl-C, or until one of them ends, which ends the others.
 
     What the daemons log goes to stderr.  Settings in the environment and in --config files reach all of them.
     """
@@ -28,7 +32,9 @@ def up(
             raise InvalidRequestError(
                 f"{session.location.url}: processes cannot share memory; use file:///directory/db"
             )
-        session.output.note(f"starting writer, compactor and gc of {session.path} in {session.location.store_url}")
+        session.output.note(
+            f"starting writer, compactor, gc and reader of {session.path} in {session.location.store_url}"
+        )
         return await run_stack(plan_stack(command_line(options), port=port, admin_port=admin_port), session)
 
     run(context, work)

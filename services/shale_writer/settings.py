@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
+from shale.merge_operators import operator_of
 from shale.service.sections import Bytes, DiskCacheSection, PositiveSeconds, Seconds, ShutdownSection
 from shale.service.settings import DaemonSettings
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
@@ -48,6 +49,10 @@ class WriterSettings(DaemonSettings):
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
     min_filter_keys: int = ENGINE.min_filter_keys
     default_ttl_millis: int | None = ENGINE.default_ttl_ms
+    merge_operator: str | None = Field(
+        default=None,
+        description="Built-in or registered name, or module:attribute; every process must use the same one.",
+    )
     block_size_bytes: Bytes = ENGINE.block_size_bytes
     block_cache_bytes: Bytes = DEFAULT_CAPACITY_BYTES
     disk_cache: DiskCacheSection | None = Field(default=None, description="Parts of SSTs on a local disk.")
@@ -66,6 +71,7 @@ class WriterSettings(DaemonSettings):
             raise ValueError("boundary_files_enabled = false needs boundary_files_off_acknowledged = true")
         try:
             self.options()
+            operator_of(self.merge_operator)
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
         return self
@@ -90,6 +96,7 @@ class WriterSettings(DaemonSettings):
             compression=Compression[self.compression_codec.upper()],
             min_filter_keys=self.min_filter_keys,
             default_ttl_ms=self.default_ttl_millis,
+            merge_operator=self.merge_operator,
             block_size_bytes=self.block_size_bytes,
             block_cache_bytes=self.block_cache_bytes,
             disk_cache=self.disk_cache.options() if self.disk_cache is not None else None,

@@ -24,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "shale-check"
-DAEMONS = ("writer", "compactor", "worker", "gc")
+DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
 SERVICES = ("store", *DAEMONS, "prometheus")
 ROWS = 2000
 HEALTHY_S, DOWN_S, SCRAPED_S = 60.0, 15.0, 60.0

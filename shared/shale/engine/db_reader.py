@@ -66,6 +66,7 @@ class DbReader(Warmable):
         self._following: Follower | None = None
         self._read_ahead: ReadAhead | None = None
         self._last_poll_ms = 0
+        self._ended = anyio.Event()
         self._export(metrics)
 
     @classmethod
@@ -146,6 +147,7 @@ class DbReader(Warmable):
         if isinstance(self._error, ClosedError):
             return
         self._error = ClosedError("the reader is closed")
+        self._ended.set()
         if self._read_ahead is not None:
             self._read_ahead.close()
         await self._host.stop()
@@ -186,6 +188,12 @@ class DbReader(Warmable):
     @property
     def problem(self) -> ShaleError | None:
         """Why this reader serves no more; ``None`` while it does."""
+        return self._error
+
+    async def failed(self) -> ShaleError:
+        """Wait until the reader has failed (for instance: lost its lease), or was closed, and return why."""
+        await self._ended.wait()
+        assert self._error is not None
         return self._error
 
     @property
@@ -312,6 +320,7 @@ class DbReader(Warmable):
         """Serve no more: what is at hand may have been collected."""
         if self._error is None:
             self._error = error if isinstance(error, ShaleError) else ShaleError(f"the reader failed: {error!r}")
+            self._ended.set()
         if self._following is not None:
             self._following.fail(self._error)
 

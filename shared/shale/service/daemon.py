@@ -152,6 +152,7 @@ class _Shell(Generic[S]):
             self._metrics,
             role=settings.ROLE,
             needs_update=settings.needs_conditional_update(),
+            writes=settings.writes_to_store(),
         ) as store:
             reachability = Reachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)

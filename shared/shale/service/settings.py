@@ -68,6 +68,10 @@ class DaemonSettings(BaseSettings):
         """Whether the store must prove conditional updates; a daemon that does without boundary files says no."""
         return True
 
+    def writes_to_store(self) -> bool:
+        """Whether the store is proven at start; a daemon that never writes may have no right to."""
+        return True
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -34,12 +34,20 @@ def store_options(section: StoreSection) -> StoreOptions:
 
 @contextlib.asynccontextmanager
 async def open_proven_store(
-    location: Location, section: StoreSection, env: Env, metrics: Metrics, *, role: str, needs_update: bool
+    location: Location,
+    section: StoreSection,
+    env: Env,
+    metrics: Metrics,
+    *,
+    role: str,
+    needs_update: bool,
+    writes: bool,
 ) -> AsyncIterator[RetryingStore]:
     """The store of a daemon; it is closed when the block ends, whatever happened.
 
     Args:
         needs_update: whether conditional updates are needed; not if boundary files are off.
+        writes: whether anything is written; else nothing has to be proven.
 
     Raises:
         UnavailableError: no answer within ``start_timeout``.
@@ -47,7 +55,7 @@ async def open_proven_store(
     """
     store = connect(location.store_url, env, metrics, store_options(section), component=role)
     try:
-        if section.preflight:
+        if section.preflight and writes:
             await require_safe_store(
                 store, env, needs_update=needs_update, metrics=metrics, deadline_s=section.start_timeout
             )

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.cli.test_commands import answer, shale
 
 
-@pytest.mark.parametrize("role", ["writer", "compactor", "gc"])
+@pytest.mark.parametrize("role", ["writer", "compactor", "gc", "reader"])
 def test_settings_can_be_checked_shown_and_described(role: str, tmp_path: Path) -> None:
     assert answer("config", "check", role, "-u", "s3://bucket/db")["role"] == role
     shown = answer(

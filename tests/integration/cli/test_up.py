@@ -1,4 +1,4 @@
-"""``shale up``: three daemons, one command."""
+"""``shale up``: four daemons, one command."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def running(url: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dic
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
         try:
             assert child.stdout is not None
-            lines = [json.loads(child.stdout.readline()) for _ in range(3)]
+            lines = [json.loads(child.stdout.readline()) for _ in range(4)]
             yield child, {line["process"]: line for line in lines}
         finally:
             if child.poll() is None:
@@ -44,10 +44,12 @@ def is_alive(pid: object) -> bool:
 def test_up_and_down(tmp_path: Path, number: signal.Signals) -> None:
     url = f"file://{tmp_path}/db"
     with running(url) as (child, processes):
-        assert list(processes) == ["writer", "compactor", "gc"]
+        assert list(processes) == ["writer", "compactor", "gc", "reader"]
         request = urllib.request.Request(f"{processes['writer']['data']}/v1/kv/a", data=b"1", method="PUT")
         with urllib.request.urlopen(request, timeout=WAIT_S) as reply:
             assert reply.status in (200, 201, 204)
+        with urllib.request.urlopen(f"{processes['reader']['data']}/openapi.json", timeout=WAIT_S) as reply:
+            assert reply.status == 200
         for process in processes.values():
             admin = str(process["admin"]).removeprefix("http://")
             assert shale("healthcheck", "--admin", admin).returncode == 0
@@ -82,7 +84,7 @@ def test_a_healthcheck_of_nobody() -> None:
     assert b"127.0.0.1:1/readyz" in result.stderr
 
 
-@pytest.mark.parametrize("process", ["writer", "compactor", "gc"])
+@pytest.mark.parametrize("process", ["writer", "compactor", "gc", "reader"])
 def test_processes_are_commands(process: str) -> None:
     result = shale(process, "--help")
     assert result.returncode == 0

@@ -46,6 +46,7 @@ def test_all_daemons_end_with_0(kind: str, turns: int, tmp_path: Path) -> None:
                 "shale_compactor": ("--take-over",),
                 "shale_compactor.worker": (),
                 "shale_gc": (),
+                "shale_reader": ("--port", "0"),
             }
             with contextlib.ExitStack() as stack:
                 daemons = {}

@@ -1,0 +1,89 @@
+"""The settings of the reader; ``options()`` is what the engine takes.
+
+Engine settings have SlateDB's names and units, and the defaults of the engine's own options.
+"""
+
+from typing import ClassVar
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from shale.api.settings import HttpSection
+from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.errors import InvalidRequestError
+from shale.merge_operators import operator_of
+from shale.service.sections import Bytes, DiskCacheSection, PositiveSeconds, ReadySection
+from shale.service.settings import DaemonSettings
+
+ENGINE = ReaderOptions()
+
+
+class ReaderReadySection(ReadySection):
+    """When the reader says that it cannot do its job."""
+
+    max_lag: PositiveSeconds = Field(
+        default=60.0, description="How old what is served may be; of a pinned reader it does not count."
+    )
+
+
+class ReaderSettings(DaemonSettings):
+    """The reader: follows a database and serves reads over HTTP."""
+
+    ROLE: ClassVar[str] = "reader"
+
+    http: HttpSection = HttpSection()
+    # Settings are frozen, so a narrower section is safe.
+    ready: ReaderReadySection = ReaderReadySection()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    checkpoint: UUID | None = Field(default=None, description="Serve this checkpoint for ever, instead of following.")
+    follow_latest: bool = Field(
+        default=False, description="Follow without a checkpoint: nothing is written, and nothing is protected."
+    )
+    manifest_poll_interval: PositiveSeconds = ENGINE.manifest_poll_interval_s
+    checkpoint_lifetime: PositiveSeconds = ENGINE.checkpoint_lifetime_s
+    max_memtable_bytes: Bytes = ENGINE.max_memtable_bytes
+    skip_wal_replay: bool = Field(default=False, description="Serve what is in SSTs only.")
+    merge_operator: str | None = Field(
+        default=None, description="Built-in or registered name, or module:attribute; the writer's."
+    )
+    block_cache_bytes: Bytes | None = Field(default=None, description="For blocks, indexes and filters.")
+    disk_cache: DiskCacheSection | None = Field(default=None, description="Parts of SSTs on a local disk.")
+    read_ahead_bytes: Bytes = ENGINE.read_ahead_bytes
+    probe_max_staleness: PositiveSeconds = ENGINE.probe_max_staleness_s
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "ReaderSettings":
+        try:
+            self.options()
+            operator_of(self.merge_operator)
+        except InvalidRequestError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def options(self) -> ReaderOptions:
+        """The options of the engine.
+
+        Raises:
+            InvalidRequestError: they contradict each other.
+        """
+        return ReaderOptions(
+            checkpoint=self.checkpoint,
+            follow_latest=self.follow_latest,
+            manifest_poll_interval_s=self.manifest_poll_interval,
+            checkpoint_lifetime_s=self.checkpoint_lifetime,
+            max_memtable_bytes=self.max_memtable_bytes,
+            skip_wal_replay=self.skip_wal_replay,
+            merge_operator=self.merge_operator,
+            block_cache_bytes=self.block_cache_bytes,
+            disk_cache=self.disk_cache.options() if self.disk_cache is not None else None,
+            read_ahead_bytes=self.read_ahead_bytes,
+            probe_max_staleness_s=self.probe_max_staleness,
+        )
+
+    def needs_conditional_update(self) -> bool:
+        """A reader creates manifests, and updates nothing in place."""
+        return False
+
+    def writes_to_store(self) -> bool:
+        """Only a reader with a checkpoint of its own does."""
+        return self.options().mode is ReaderMode.MANAGED

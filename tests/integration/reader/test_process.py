@@ -1,0 +1,142 @@
+"""The reader as a process, beside a writer: what it serves, how old that is, and what it leaves behind."""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+import shale
+from tests.integration.daemons.running import Daemon, metric, running
+from tests.integration.writer.test_api import Client, kv, problem, writer
+
+WAIT_S = 30.0
+
+
+@contextlib.contextmanager
+def reader(directory: Path, *args: str, log: str = "reader") -> Iterator[Client]:
+    url = f"file://{directory}/store/orders"
+    options = ("--url", url, "--port", "0", "--set", "manifest_poll_interval=100ms", *args)
+    with running("shale_reader", *options, log=directory / log) as daemon:
+        yield Client(daemon)
+
+
+def until_found(client: Client, key: bytes) -> bytes:
+    deadline = time.monotonic() + WAIT_S
+    while (answer := client.get(key))[0] == 404:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert answer[0] == 200, answer
+    return answer[1]
+
+
+def checkpoints(directory: Path) -> int:
+    async def count() -> int:
+        url = f"file://{directory}/store/orders"
+        async with shale.DbReader.open(url, follow_latest=True) as db:
+            return len(db.manifest.checkpoints)
+
+    return anyio.run(count)
+
+
+def status(client: Client) -> dict[str, object]:
+    found: dict[str, object] = json.loads(client.daemon.get("/statusz", port=client.admin_port)[1])
+    return found
+
+
+def test_a_reader_follows_the_writer_and_gives_its_checkpoint_back(tmp_path: Path) -> None:
+    with writer(tmp_path) as source, reader(tmp_path) as client:
+        assert source.put(b"a", b"1")[0] == 204
+        assert until_found(client, b"a") == b"1"
+        *lines, end = client.scan()
+        assert (len(lines), end["rows"]) == (1, 1)
+        assert checkpoints(tmp_path) == 1
+        told = status(client)
+        assert told["checkpoint"] is not None
+        assert told["role"] == "reader"
+        assert isinstance(told["lag_s"], float)
+        assert told["lag_s"] < 30
+        text = client.metrics()
+        assert abs(metric(text, "slatedb_reader_visible_timestamp_seconds") - time.time()) < 30
+        assert 'shale_http_requests_total{db="orders",route="kv",status="2xx"}' in text
+        assert client.daemon.stop() == 0
+        assert checkpoints(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "refusal"), [("PUT", kv(b"a"), 405), ("DELETE", kv(b"a"), 405), ("POST", "/v1/batch", 404)]
+)
+def test_a_reader_takes_no_writes(tmp_path: Path, method: str, path: str, refusal: int) -> None:
+    with writer(tmp_path), reader(tmp_path) as client:
+        problem(client.call(method, path, b"x"), refusal)
+
+
+def test_a_pinned_reader_serves_its_checkpoint_and_leaves_it(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/store/orders"
+
+    async def prepare() -> str:
+        async with shale.Db.open(url) as db:
+            await db.put(b"a", b"old")
+            checkpoint = await db.checkpoint()
+            await db.put(b"a", b"new")
+            return str(checkpoint.id)
+
+    pinned = anyio.run(prepare)
+    with reader(tmp_path, "--set", f"checkpoint={pinned}", "--set", "ready.max_lag=1ms") as client:
+        assert client.get(b"a")[1] == b"old"
+        assert client.daemon.get("/readyz", port=client.admin_port)[0] == 200
+        assert client.daemon.stop() == 0
+    assert checkpoints(tmp_path) == 1
+
+
+def test_a_reader_whose_polls_are_too_rare_is_not_ready(tmp_path: Path) -> None:
+    with writer(tmp_path), reader(tmp_path, "--set", "ready.max_lag=1ms") as client:
+        time.sleep(0.2)
+        codes = {client.daemon.get("/readyz", port=client.admin_port)[0] for _ in range(5)}
+        assert codes == {503}
+        assert client.get(b"a")[0] == 404
+
+
+def test_a_reader_that_follows_without_a_checkpoint_writes_nothing(tmp_path: Path) -> None:
+    with writer(tmp_path) as source:
+        source.put(b"a", b"1")
+        assert source.daemon.stop() == 0
+    before = sorted(tmp_path.joinpath("store").rglob("*"))
+    with reader(tmp_path, "--set", "follow_latest=true") as client:
+        assert client.get(b"a")[1] == b"1"
+        assert client.daemon.stop() == 0
+    assert sorted(tmp_path.joinpath("store").rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "code", "words"),
+    [
+        pytest.param("checkpoint_lifetime=100ms", 78, "checkpoint_lifetime", id="a lease shorter than two polls"),
+        pytest.param("merge_operator=nobody", 78, "nobody", id="an operator that is none"),
+        pytest.param("manifest_pol_interval=1s", 78, "manifest_poll_interval", id="misspelt"),
+        pytest.param("store.start_timeout=100ms", 69, "orders", id="no database"),
+    ],
+)
+def test_what_keeps_a_reader_from_starting(tmp_path: Path, setting: str, code: int, words: str) -> None:
+    (tmp_path / "store").mkdir()
+    args = ("--url", f"file://{tmp_path}/store/orders", "--port", "0", "--set", setting)
+    with running("shale_reader", *args, log=tmp_path / "log") as daemon:
+        assert daemon.process.wait(60) == code
+        assert words in daemon.log.read_text()
+
+
+def test_a_lost_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
+    with writer(tmp_path) as source:
+        assert source.daemon.stop() == 0
+    args = ("--url", f"file://{tmp_path}/store/orders", "--port", "0")
+    missing = ("--set", "checkpoint=01234567-89ab-4def-8123-456789abcdef")
+    with running("shale_reader", *args, *missing, log=tmp_path / "r") as daemon:
+        assert _code(daemon) == 69
+        assert "01234567-89ab-4def-8123-456789abcdef" in daemon.log.read_text()
+
+
+def _code(daemon: Daemon) -> int:
+    return daemon.process.wait(30)
