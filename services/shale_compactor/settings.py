@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.scheduler_section import SchedulerSection
-from shale.service.sections import Bytes, PositiveSeconds, Seconds, Section, Texts
+from shale.service.sections import Bytes, FilterSection, PositiveSeconds, Seconds, Section, Texts
 from shale.service.settings import DaemonSettings
 from shale.service.spark_section import SparkSection
 from shale.sst.options import BLOCK_SIZE_MAX, SstOptions
@@ -100,6 +100,7 @@ class MergingSettings(DaemonSettings):
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
     spark: SparkSection = SparkSection()
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
+    filters: tuple[FilterSection, ...] = Field(default=(FilterSection(),), description="The filters of each SST.")
     block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0, le=BLOCK_SIZE_MAX)
     probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
     missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
@@ -139,6 +140,7 @@ class MergingSettings(DaemonSettings):
                 block_size_bytes=self.block_size_bytes,
                 compression=Compression[self.compression_codec.upper()],
                 min_filter_keys=worker.min_filter_keys,
+                filter_policies=tuple(each.policy() for each in self.filters),
                 transformer=self.block_transformer(),
             ),
             max_sst_size_bytes=worker.max_sst_size,

@@ -11,7 +11,7 @@ from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
 from shale.merge_operators import operator_of
-from shale.service.sections import Bytes, DiskCacheSection, PositiveSeconds, Seconds, ShutdownSection
+from shale.service.sections import Bytes, DiskCacheSection, FilterSection, PositiveSeconds, Seconds, ShutdownSection
 from shale.service.settings import DaemonSettings
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
@@ -48,6 +48,7 @@ class WriterSettings(DaemonSettings):
     wal_enabled: bool = ENGINE.wal_enabled
     compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
     min_filter_keys: int = ENGINE.min_filter_keys
+    filters: tuple[FilterSection, ...] = Field(default=(FilterSection(),), description="The filters of each SST.")
     default_ttl_millis: int | None = ENGINE.default_ttl_ms
     merge_operator: str | None = Field(
         default=None,
@@ -95,6 +96,7 @@ class WriterSettings(DaemonSettings):
             wal_enabled=self.wal_enabled,
             compression=Compression[self.compression_codec.upper()],
             min_filter_keys=self.min_filter_keys,
+            filter_policies=tuple(each.policy() for each in self.filters),
             default_ttl_ms=self.default_ttl_millis,
             merge_operator=self.merge_operator,
             block_size_bytes=self.block_size_bytes,

@@ -33,10 +33,14 @@ if TYPE_CHECKING:
         TransactionConflict,
         UnavailableError,
     )
+    from shale.format.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
     from shale.sst.budget import MemoryBudget
     from shale.types import Row
 
 _HOMES = {
+    "BloomPolicy": "shale.format.bloom",
+    "DelimitedPrefix": "shale.format.bloom",
+    "FixedPrefix": "shale.format.bloom",
     "CacheTarget": "shale.engine.warm",
     "Admin": "shale.admin.admin",
     "AesGcm": "shale.engine.aes_gcm",
@@ -73,6 +77,7 @@ __all__ = [
     "NEVER",
     "Admin",
     "AesGcm",
+    "BloomPolicy",
     "CacheTarget",
     "ClosedError",
     "CompactionFilter",
@@ -82,9 +87,11 @@ __all__ = [
     "DbOptions",
     "DbReader",
     "Decisions",
+    "DelimitedPrefix",
     "Env",
     "FencedError",
     "FilterContext",
+    "FixedPrefix",
     "FlushType",
     "InvalidRequestError",
     "MemoryBudget",

@@ -8,7 +8,7 @@ from typing import Any, Self
 from shale.engine.disk_cache_setting import parse_disk_cache
 from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
-from shale.format.bloom import PrefixExtractor
+from shale.format.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
@@ -57,7 +57,7 @@ class DbOptions:
     compression: Compression = Compression.NONE
     block_size_bytes: int = 4096
     min_filter_keys: int = 1000
-    filter_policies: tuple[Any, ...] | None = None
+    filter_policies: tuple[BloomPolicy, ...] | None = None
     merge_operator: MergeOperator | str | None = None
     segment_extractor: PrefixExtractor | None = None
     default_ttl_ms: int | None = None

@@ -6,13 +6,14 @@ from typing import Protocol
 
 import numpy as np
 
-from shale.errors import CorruptionError
+from shale.errors import CorruptionError, InvalidRequestError
 from shale.format.buffer import Buffer
 from shale.format.siphash import siphash13
 from shale.kernels.choice import use_kernels
 from shale.kernels.rows import U8, U64
 
 _HEADER_SIZE = 2
+BITS_PER_KEY_MAX = 1000
 _PROBES_PER_BIT = np.float32(0.69)
 
 
@@ -53,12 +54,39 @@ class FixedPrefix:
 
 
 @dataclass(frozen=True, slots=True)
+class DelimitedPrefix:
+    """Everything up to the first ``delimiter``, which is included; keys without one have no prefix."""
+
+    name: str
+    delimiter: bytes
+
+    def prefix_len(self, key: bytes) -> int | None:
+        """See ``PrefixExtractor``."""
+        place = key.find(self.delimiter)
+        return None if place < 0 else place + len(self.delimiter)
+
+    def scan_prefix_len(self, prefix: bytes) -> int | None:
+        """See ``PrefixExtractor``."""
+        return self.prefix_len(prefix)
+
+
+@dataclass(frozen=True, slots=True)
 class BloomPolicy:
-    """Which hashes a filter holds, and how many bits each one gets."""
+    """Which hashes a filter holds, and how many bits each one gets.
+
+    Args:
+        bits_per_key: 1 to 1000; 10 let about one in a hundred absent keys pass.
+        prefix_extractor: also holds prefixes, so that scans of a prefix can leave SSTs out.
+        whole_key: holds whole keys; without them lookups ask for the key's prefix.
+    """
 
     bits_per_key: int = 10
     prefix_extractor: PrefixExtractor | None = None
     whole_key: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bits_per_key <= BITS_PER_KEY_MAX:
+            raise InvalidRequestError(f"bits_per_key must be between 1 and {BITS_PER_KEY_MAX}")
 
     @property
     def name(self) -> str:

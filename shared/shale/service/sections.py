@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from shale.engine.aes_gcm import AesGcm
 from shale.engine.settings_values import parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
+from shale.format.bloom import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.format.transform import BlockTransformer
 from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location
@@ -166,6 +167,38 @@ class MetricsSection(Section):
     """What is measured."""
 
     sample_rate: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of requests whose latency is observed.")
+
+
+class FilterSection(Section):
+    """One filter of each SST; everybody who writes a database's SSTs should have the same ones."""
+
+    bits_per_key: int = Field(default=10, ge=1, le=BITS_PER_KEY_MAX)
+    prefix: str | None = Field(default=None, description="The name of prefixes, stored with the filter.")
+    prefix_bytes: int | None = Field(default=None, ge=1, description="A prefix is so many first bytes of a key, or …")
+    prefix_delimiter: str | None = Field(default=None, min_length=1, description="… all up to the first of these.")
+    whole_key: bool = Field(default=True, description="Whether lookups of single keys are in the filter, too.")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "FilterSection":
+        named = self.prefix is not None
+        rules = (self.prefix_bytes is not None) + (self.prefix_delimiter is not None)
+        if rules != named:
+            raise ValueError("prefix needs one of prefix_bytes and prefix_delimiter, and these need a prefix")
+        if not named and not self.whole_key:
+            raise ValueError("whole_key = false needs a prefix, or the filter is empty")
+        return self
+
+    def policy(self) -> BloomPolicy:
+        """What SSTs are written and read with."""
+        return BloomPolicy(self.bits_per_key, self._extractor(), self.whole_key)
+
+    def _extractor(self) -> PrefixExtractor | None:
+        if self.prefix is None:
+            return None
+        if self.prefix_bytes is not None:
+            return FixedPrefix(self.prefix, self.prefix_bytes)
+        assert self.prefix_delimiter is not None
+        return DelimitedPrefix(self.prefix, self.prefix_delimiter.encode())
 
 
 class DiskCacheSection(Section):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.errors import CorruptionError
-from shale.format.bloom import BloomPolicy, FixedPrefix, decode_bloom, encode_bloom, num_probes
+from shale.errors import CorruptionError, InvalidRequestError
+from shale.format.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix, decode_bloom, encode_bloom, num_probes
 from shale.format.filter import decode_filters, encode_filters, hash_keys
 from shale.format.siphash import siphash13
 from shale.types import FilterFormat
@@ -88,3 +88,19 @@ def test_lengths_that_do_not_add_up_are_corrupt(block: bytes) -> None:
     with pytest.raises(CorruptionError) as caught:
         decode_filters(block, FilterFormat.COMPOSITE, path="x.sst", offset=7)
     assert (caught.value.path, caught.value.offset) == ("x.sst", 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "length"), [(b"", None), (b"user", None), (b"user:", 5), (b"user:1:2", 5), (b":", 1), (b"us:er:", 3)]
+)
+def test_prefixes_up_to_a_delimiter(key: bytes, length: int | None) -> None:
+    """A scan of what already has its delimiter is about one prefix; one of less may be about several."""
+    by_colon = DelimitedPrefix("colon", b":")
+    assert by_colon.prefix_len(key) == length
+    assert by_colon.scan_prefix_len(key) == length
+
+
+@pytest.mark.parametrize("bits", [0, -1, 1001])
+def test_impossible_bits(bits: int) -> None:
+    with pytest.raises(InvalidRequestError, match="bits_per_key"):
+        BloomPolicy(bits)

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from pydantic import ValidationError
 
 from shale.errors import InvalidRequestError
-from shale.service.sections import Bytes, Port, Seconds, Section
+from shale.service.sections import Bytes, FilterSection, Port, Seconds, Section
 from shale.service.settings import DaemonSettings, SettingsError, load
 
 
@@ -230,3 +231,30 @@ def test_keys_are_read_from_their_file_and_shown_nowhere(tmp_path: Path) -> None
     assert transformer is not None
     assert transformer.decode(transformer.encode(b"x")) == b"x"
     assert secret.hex() not in settings.model_dump_json() + repr(settings) + repr(transformer)
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        ({}, "_bf"),
+        ({"prefix": "p4", "prefix_bytes": 4}, "_bf:p=p4"),
+        ({"prefix": "tenant", "prefix_delimiter": "/", "whole_key": False}, "_bf:p=tenant:wh=0"),
+    ],
+)
+def test_filters_of_settings(section: dict[str, object], name: str) -> None:
+    assert FilterSection(**section).policy().name == name  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"prefix": "p"},
+        {"prefix_bytes": 4},
+        {"prefix": "p", "prefix_bytes": 4, "prefix_delimiter": "/"},
+        {"whole_key": False},
+        {"bits_per_key": 0},
+    ],
+)
+def test_filters_that_make_no_sense(section: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        FilterSection(**section)  # type: ignore[arg-type]
