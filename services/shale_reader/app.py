@@ -47,6 +47,7 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
         return await DbReader.open(
             process.root,
             store=process.store,
+            block_transformer=process.settings.block_transformer(),
             options=process.settings.options(),
             env=process.env,
             metrics=process.metrics,

@@ -12,7 +12,7 @@ from shale.api.settings import HttpSection
 from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.errors import InvalidRequestError
 from shale.merge_operators import operator_of
-from shale.service.sections import Bytes, DiskCacheSection, PositiveSeconds, ReadySection
+from shale.service.sections import Bytes, DiskCacheSection, FilterSection, PositiveSeconds, ReadySection
 from shale.service.settings import DaemonSettings
 
 ENGINE = ReaderOptions()
@@ -48,6 +48,9 @@ class ReaderSettings(DaemonSettings):
     )
     block_cache_bytes: Bytes | None = Field(default=None, description="For blocks, indexes and filters.")
     disk_cache: DiskCacheSection | None = Field(default=None, description="Parts of SSTs on a local disk.")
+    filters: tuple[FilterSection, ...] = Field(
+        default=(FilterSection(),), description="The writer's: what prefixes are is not stored with filters."
+    )
     read_ahead_bytes: Bytes = ENGINE.read_ahead_bytes
     probe_max_staleness: PositiveSeconds = ENGINE.probe_max_staleness_s
 
@@ -76,6 +79,7 @@ class ReaderSettings(DaemonSettings):
             merge_operator=self.merge_operator,
             block_cache_bytes=self.block_cache_bytes,
             disk_cache=self.disk_cache.options() if self.disk_cache is not None else None,
+            filter_policies=tuple(each.policy() for each in self.filters),
             read_ahead_bytes=self.read_ahead_bytes,
             probe_max_staleness_s=self.probe_max_staleness,
         )
