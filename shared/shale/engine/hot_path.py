@@ -7,24 +7,32 @@ task group of whoever owns the handle.  Without that task lookups stay plain and
 from collections.abc import Callable
 
 import anyio
+import numpy as np
 
 from shale.env import Env
 
 WARM_AFTER = 256
 """Plain lookups in SSTs before the kernel is worth loading."""
 
+_ROOM_BYTES = 4096
+
 Lookup = Callable[[bytes, int, int, int, int], int]
+LookupValue = Callable[[bytes, int], int]
 LookupMany = Callable[[int, int, int, int, int, int, int, int], None]
 
 
 class HotPath:
     """``lookup`` is ``None`` until the kernel is loaded."""
 
-    __slots__ = ("_uses", "_wanted", "lookup", "lookup_many")
+    __slots__ = ("_uses", "_wanted", "lookup", "lookup_many", "lookup_value", "room", "value")
 
     def __init__(self) -> None:
         self.lookup: Lookup | None = None
+        self.lookup_value: LookupValue | None = None
         self.lookup_many: LookupMany | None = None
+        self.room = np.empty(_ROOM_BYTES, np.uint8)
+        self.value = self.room.data
+        """Where ``lookup_value`` puts values, for one call."""
         self._uses = 0
         self._wanted = anyio.Event()
 
@@ -47,4 +55,5 @@ class HotPath:
             from shale.kernels import lookup
 
             self.lookup_many = lookup.lookup_many
+            self.lookup_value = lookup.lookup_value
             self.lookup = lookup.lookup

@@ -7,7 +7,7 @@ frozen memtable makes a new view; whoever still iterates keeps the old one, and 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shale.engine.pin import Pin
 from shale.engine.point_read import read_versions
@@ -19,7 +19,11 @@ from shale.errors import MergeOperatorMissing
 from shale.iter.merge_operator import fold_versions
 from shale.kernels import lookup_layout as layout
 from shale.sst.reader import SstReader
+from shale.sst.slot import address_of
 from shale.types import EVERYTHING, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Manifest, Tree
+
+if TYPE_CHECKING:
+    from shale.engine.hot_path import LookupValue
 
 _NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 _KEYS_AT_ONCE = 4096
@@ -44,8 +48,12 @@ class ReadView:
     __slots__ = (
         "__weakref__",
         "_last_l0_seq",
+        "_lookup_value",
         "_prefixes",
+        "_record",
+        "_record_words",
         "_trees",
+        "_value",
         "manifest",
         "options",
         "own",
@@ -83,6 +91,7 @@ class ReadView:
         self.options = options
         self.pin = pin if pin is not None else Pin()
         self._last_l0_seq = manifest.last_l0_seq
+        self._lookup_value: LookupValue | None = None
         self._prefixes: list[bytes] = []
         self._trees: list[TreeLookup] = []
         if previous is not None and previous.manifest is manifest:
@@ -131,6 +140,20 @@ class ReadView:
             if found != layout.ABSENT:
                 return NEEDS_IO if found != layout.CORRUPT else self._try_versions(key, max_seq)
         return None
+
+    def try_value(self, key: bytes, max_seq: int | None = None) -> bytes | NeedsIo | None:
+        """The value of ``try_get``, at less cost where it is the newest one and lies in an SST."""
+        for table in self.tables:
+            if table.get(key, max_seq):
+                return self._try_value(key, max_seq)
+        lookup_value = self._lookup_value
+        if lookup_value is None or max_seq is not None:
+            self._use_kernel()
+            return self._try_value(key, max_seq)
+        found = lookup_value(key, self._record)
+        if found & layout.VALUE:
+            return self._value[: found >> layout.VALUE_SHIFT].tobytes()
+        return None if found == layout.ABSENT else self._try_value(key, max_seq)
 
     def above(self, own: ReadTable) -> "ReadView":
         """This view with the writes of a transaction on top.
@@ -205,6 +228,15 @@ class ReadView:
             part = key_range.intersect(KeyRange.with_prefix(prefix))
             if not part.is_empty and not lookup.tree.is_empty:
                 yield prefix, part, lookup.tree
+
+    def _use_kernel(self) -> None:
+        """Let ``try_value`` use the kernel, if it is loaded and the view has one tree."""
+        hot_path = self.options.hot_path
+        if hot_path.lookup_value is not None and self._lookup_value is None and len(self._trees) == 1:
+            self._record_words = self._trees[0].record(self._last_l0_seq, hot_path.room)
+            self._record = address_of(self._record_words)
+            self._value = hot_path.value
+            self._lookup_value = hot_path.lookup_value
 
     def _try_values(self, keys: Sequence[bytes], max_seq: int | None) -> list[bytes | NeedsIo | None]:
         """What can be said of many keys without reading, with one call of the kernel where that is possible."""

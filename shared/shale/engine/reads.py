@@ -65,11 +65,9 @@ class Reads(ABC):
             return None if found is None else found.value
         point = self._read_point(durability)
         self.gets += 1
-        entry = point.view.try_get(key, point.max_seq)
-        if entry is None:
-            return None
-        if entry is not NEEDS_IO:
-            return entry.value
+        value = point.view.try_value(key, point.max_seq)
+        if value is not NEEDS_IO:
+            return value
         found = await self._looked_up(key, durability, None)
         return None if found is None else found.value
 

@@ -27,9 +27,19 @@ from shale.kernels.lookup_layout import (
     OUT_FILTER_FALSE_POSITIVES,
     OUT_FILTER_NEGATIVES,
     OUT_FILTER_POSITIVES,
+    OUT_FLAGS,
+    OUT_IMAGE,
     OUT_LEVEL,
+    OUT_VALUE,
+    OUT_VALUE_LEN,
     OUT_VIEW,
     OUT_WORDS,
+    RECORD_INTO,
+    RECORD_INTO_SIZE,
+    RECORD_LEVELS,
+    RECORD_MAX_SEQ,
+    RECORD_OUT,
+    RECORD_TABLE,
     SLOT_BLOCK_TABLE,
     SLOT_BLOCKS,
     SLOT_BLOOM,
@@ -39,6 +49,8 @@ from shale.kernels.lookup_layout import (
     SLOT_INDEX_OFFSETS,
     SLOT_TOUCHED,
     SLOT_VERSION,
+    VALUE,
+    VALUE_SHIFT,
     VIEW_END,
     VIEW_END_INCLUDED,
     VIEW_END_LEN,
@@ -48,8 +60,9 @@ from shale.kernels.lookup_layout import (
     VIEW_START_LEN,
     VIEW_WORDS,
 )
-from shale.kernels.memory import data_of, load_i64, store_i64, store_u8
+from shale.kernels.memory import copy, data_of, load_i64, load_u64, store_i64, store_u8
 from shale.kernels.siphash import siphash13
+from shale.types import FLAG_MERGE, FLAG_TOMBSTONE
 
 _BYTES = types.Bytes(types.uint8, 1, "C", readonly=True)
 
@@ -75,8 +88,8 @@ def _ends_before(view: int, key: int, key_len: int) -> Any:
 
 
 @helper
-def _count_separators(slot: int, blocks: int, key: int, key_len: int, equal: Any) -> int:
-    """How many separators are below the key, or also equal to it."""
+def _count_separators(slot: int, blocks: int, key: int, key_len: int) -> int:
+    """How many separators are at or below the key."""
     index = load_i64(slot + 8 * SLOT_INDEX)
     offsets = load_i64(slot + 8 * SLOT_INDEX_OFFSETS)
     low, high = 0, blocks
@@ -84,8 +97,7 @@ def _count_separators(slot: int, blocks: int, key: int, key_len: int, equal: Any
         middle = (low + high) // 2
         start = load_i64(offsets + 8 * middle)
         size = load_i64(offsets + 8 * middle + 8) - start
-        order = compare_bytes(index + start, size, key, key_len)
-        if order < 0 or (equal and order == 0):
+        if compare_bytes(index + start, size, key, key_len) <= 0:
             low = middle + 1
         else:
             high = middle
@@ -93,10 +105,22 @@ def _count_separators(slot: int, blocks: int, key: int, key_len: int, equal: Any
 
 
 @helper
+def _is_separator(slot: int, block: int, key: int, key_len: int) -> Any:
+    """Whether the separator before a block is the key itself."""
+    at = load_i64(slot + 8 * SLOT_INDEX_OFFSETS) + 8 * block
+    start = load_i64(at)
+    size = load_i64(at + 8) - start
+    return size == key_len and compare_bytes(load_i64(slot + 8 * SLOT_INDEX) + start, size, key, key_len) == 0
+
+
+@helper
 def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     blocks = load_i64(slot + 8 * SLOT_BLOCKS)
-    last = _count_separators(slot, blocks, key, key_len, True)
-    first = max(_count_separators(slot, last, key, key_len, False) - 1, 0)
+    last = _count_separators(slot, blocks, key, key_len)
+    first = last - 1
+    while first > 0 and _is_separator(slot, first, key, key_len):  # the key has versions in the block before
+        first -= 1
+    first = max(first, 0)
     table = load_i64(slot + 8 * SLOT_BLOCK_TABLE)
     touched = load_i64(slot + 8 * SLOT_TOUCHED)
     version = load_i64(slot + 8 * SLOT_VERSION)
@@ -106,6 +130,7 @@ def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> i
         if image == 0:
             return NEED_BLOCK
         store_u8(touched + block, 1)
+        store_i64(out + 8 * OUT_IMAGE, image)
         status = find_in_block(image, load_i64(table + 16 * block + 8), version, key, key_len, max_seq, out)
         if status == IN_BLOCK:
             return FOUND
@@ -179,3 +204,33 @@ def lookup_many(
         size = load_i64(key_offsets + 8 * number + 8) - start
         record = out + 8 * OUT_WORDS * number
         store_i64(statuses + 8 * number, find(keys + start, size, max_seq, level_table, n_levels, record))
+
+
+@kernel(types.int64(_BYTES, types.int64), nogil=False)
+def lookup_value(key: Any, record: int) -> int:
+    """Find the newest value of a key and copy it; see ``lookup_layout``."""
+    out = load_i64(record + 8 * RECORD_OUT)
+    max_seq = load_u64(record + 8 * RECORD_MAX_SEQ)
+    levels = load_i64(record + 8 * RECORD_LEVELS)
+    status = find(data_of(key), len(key), max_seq, load_i64(record + 8 * RECORD_TABLE), levels, out)
+    if status != FOUND:
+        return status
+    flags = load_i64(out + 8 * OUT_FLAGS)
+    if flags & FLAG_TOMBSTONE:
+        return ABSENT
+    size = load_i64(out + 8 * OUT_VALUE_LEN)
+    if flags & FLAG_MERGE or size > load_i64(record + 8 * RECORD_INTO_SIZE):
+        return FOUND
+    copy(load_i64(record + 8 * RECORD_INTO), load_i64(out + 8 * OUT_IMAGE) + load_i64(out + 8 * OUT_VALUE), size)
+    return size << VALUE_SHIFT | VALUE
+
+
+@kernel("void(int64, int64, int64, int64)")
+def gather_values(records: int, offsets: int, count: int, into: int) -> None:
+    """Copy the value of each record to its place, where the offsets leave room for it."""
+    for number in range(count):
+        start = load_i64(offsets + 8 * number)
+        size = load_i64(offsets + 8 * number + 8) - start
+        if size > 0:
+            record = records + 8 * OUT_WORDS * number
+            copy(into + start, load_i64(record + 8 * OUT_IMAGE) + load_i64(record + 8 * OUT_VALUE), size)

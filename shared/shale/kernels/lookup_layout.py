@@ -20,8 +20,11 @@ Kernel signatures (``status`` is one of the constants below)::
     lookup_many(keys: address, key_offsets: address of i64 (n + 1), n, max_seq, level_table, n_levels,
                 out: address of i64 (n, OUT_WORDS), statuses: address of i64 (n,)) -> None
 
-They return the first row of the key with ``seq <= max_seq`` in level order.  If a slot or a block on the way is not
-in memory they stop and say which one, since a lower level must not answer for a higher one.
+    lookup_value(key: bytes, record: address of RECORD_WORDS int64) -> status, or how long the value is (``VALUE``)
+    gather_values(records: address of i64 (n, OUT_WORDS), offsets: address of i64 (n + 1), n, into: address) -> None
+
+``lookup`` and ``lookup_many`` return the first row of the key with ``seq <= max_seq`` in level order.  If a slot or a
+block on the way is not in memory they stop and say which one, since a lower level must not answer for a higher one.
 """
 
 LEVEL_WORDS = 2
@@ -71,6 +74,23 @@ OUT_FILTER_NEGATIVES = 9
 """The kernel adds to this word and the next two; the owner of the table resets them."""
 OUT_FILTER_POSITIVES = 10
 OUT_FILTER_FALSE_POSITIVES = 11
+OUT_IMAGE = 12
+"""Address of the decoded block."""
+
+RECORD_WORDS = 6
+"""What a lookup of values takes besides the key, so that a call passes two numbers."""
+RECORD_TABLE = 0
+RECORD_LEVELS = 1
+RECORD_MAX_SEQ = 2
+RECORD_OUT = 3
+RECORD_INTO = 4
+"""Address of a buffer that takes a copy of the value."""
+RECORD_INTO_SIZE = 5
+
+VALUE = 8
+"""Set in what ``lookup_value`` returns when it has copied a value, whose size the bits from ``VALUE_SHIFT`` on say.
+A deleted key is ``ABSENT``; ``FOUND`` is an operand, or a value that has no room: ask ``lookup``."""
+VALUE_SHIFT = 4
 
 ABSENT = 0
 FOUND = 1

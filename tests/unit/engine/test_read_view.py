@@ -110,6 +110,7 @@ def test_every_key_at_every_time(seed: int, kernel: bool) -> None:
                 for _ in range(2):
                     entry = await view.get(key, max_seq)
                     assert (None if entry is None else entry.value) == expected[key], (key, max_seq)
+                    assert view.try_value(key, max_seq) in (expected[key], NEEDS_IO), (key, max_seq)
             assert await view.get_many(keys, max_seq) == [expected[key] for key in keys]
             live = [(key, value) for key, value in sorted(expected.items()) if value is not None]
             rows = [row async for row in view.scan(max_seq=max_seq)]
@@ -186,6 +187,27 @@ def test_rows_above_the_last_l0_seq_are_invisible_in_ssts() -> None:
             assert found is not None
             assert found.value == b"old"
             assert await view.get(b"b", max_seq) is None
+
+    anyio.run(run)
+
+
+def test_values_of_any_size_by_the_kernel() -> None:
+    """Small ones are copied by it, large ones are not, and it says nothing of what is no value."""
+
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=1 << 20)
+        values = {b"%05d" % size: b"v" * size for size in (0, 1, 100, 4095, 4096, 4097, 20_000)}
+        entries = [Entry(key, value, 1, 0) for key, value in values.items()]
+        entries += [Entry(b"deleted", b"", 2, FLAG_TOMBSTONE), Entry(b"merged", b"x", 3, FLAG_MERGE)]
+        tree = Tree(l0=(await shelf.view(in_order(entries)),))
+        options = ReadOptions(merge_operator=concatenate, hot_path=with_kernel())
+        view = ReadView(Manifest(tree=tree, last_l0_seq=Seq(3)), (), shelf.reader, options)
+        expected = {**values, b"deleted": None, b"merged": b"x", b"absent": None}
+        assert await view.get_many(list(expected)) == list(expected.values())
+        for _ in range(2):
+            assert {key: view.try_value(key) for key in expected} == expected
+        assert await view.get_many(list(expected)) == list(expected.values())
+        assert await view.get_many([b"absent"] * 9) == [None] * 9
 
     anyio.run(run)
 
