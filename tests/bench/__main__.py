@@ -1,6 +1,6 @@
 """``make bench``: the table of docs/architecture.md's promises, every line measured in this run.
 
-python -m tests.bench [codec|compaction|calls|durable]... [--large]
+python -m tests.bench [codec|compaction|calls|durable|ingest]... [--large]
 
 ``--large`` adds the compaction of 10 GB, which takes 20 minutes and up to 42 GB of disk.
 """
@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
     from tests.bench.line import BenchLine
 
-SUITES = {"codec": "codec_lines", "compaction": "compaction_lines", "calls": "call_lines", "durable": "durable_lines"}
+SUITES = {
+    "codec": "codec_lines",
+    "compaction": "compaction_lines",
+    "calls": "call_lines",
+    "durable": "durable_lines",
+    "ingest": "ingest_lines",
+}
 
 
 def main() -> None:
