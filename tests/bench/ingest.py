@@ -25,7 +25,7 @@ from tests.bench.peers import VALUE, Rocks, Shale, Wheel, key_of
 ROUNDS = 5
 ROWS = 200_000
 PEER_ROWS = {"slatedb": 2_000, "rocksdict": 50_000}
-WAL_ROWS = 100_000
+WAL_ROWS = 300_000
 MEMORY_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where there is one, nobody waits for a disk."""
 BATCH = 1_000

@@ -14,6 +14,7 @@ from shale.errors import (
     ObjectVersionExists,
 )
 from shale.format.bloom import PrefixExtractor
+from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
@@ -35,6 +36,8 @@ class Claim:
 
     manifest: WriterManifest
     fence_id: WalId
+    wal_rows: dict[int, Rows]
+    """Of files that were read already, by id."""
 
 
 async def claim_database(
@@ -66,7 +69,7 @@ async def claim_database(
     new = Manifest(segment_extractor_name=None if extractor is None else extractor.name)
     stored = await _load(store, root, manifests, env, new if create_if_missing else None)
     _check(stored.value, root, extractor, separate_wal=separate_wal)
-    last_id = await _checked_wal_end(stored, manifests, wal, env)
+    last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
     only_after = None
     if admit is not None:
         only_after = stored.value.writer_epoch
@@ -74,7 +77,8 @@ async def claim_database(
     fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after)
     fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
     await fenceable.refresh()
-    return Claim(WriterManifest(fenceable, env), fence.id)
+    wal_rows[fence.id] = EMPTY_ROWS
+    return Claim(WriterManifest(fenceable, env), fence.id, wal_rows)
 
 
 async def _load(
@@ -93,10 +97,13 @@ async def _load(
         return await manifests.load()
 
 
-async def _checked_wal_end(stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env) -> WalId:
-    """The last WAL file.  Everything to replay is read once before anything is written.
+async def _checked_wal_end(
+    stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env
+) -> tuple[WalId, dict[int, Rows]]:
+    """The last WAL file, and the rows of the log as ``check_wal`` keeps them.
 
-    A database that cannot be replayed thus stays as it is, whoever tries, and a writer that is alive keeps its epoch.
+    Everything to replay is read before anything is written.  A database that cannot be replayed thus stays as it is,
+    whoever tries, and a writer that is alive keeps its epoch.
 
     Raises:
         CorruptionError: a file that replay needs is damaged.
@@ -107,14 +114,14 @@ async def _checked_wal_end(stored: StoredManifest, manifests: ManifestStore, wal
         last_id = await wal.last_seen_wal_id(replayed_id)
         await require_known_files(wal, manifests, stored.value, last_id)
         try:
-            await check_wal(wal, replayed_id + 1, last_id, env)
+            rows = await check_wal(wal, replayed_id + 1, last_id, env)
         except CorruptionError:
             # A writer that is alive may have brought those rows to L0 meanwhile; then nobody needs the file.
             await stored.refresh()
             if stored.value.replay_after_wal_id == replayed_id:
                 raise
         else:
-            return last_id
+            return last_id, rows
 
 
 def _check(manifest: Manifest, root: str, extractor: PrefixExtractor | None, *, separate_wal: bool) -> None:

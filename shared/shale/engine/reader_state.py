@@ -116,7 +116,7 @@ class StateBuilder:
         )
         try:
             async for piece in replayed:
-                table = Memtable.from_rows(piece.rows)
+                table = Memtable.from_parts(piece.parts)
                 tables = tables.with_newer(table, piece.consumed_wal_id, max_table_bytes=self._max_table_bytes)
         except WalTruncated:
             if must_exist:

@@ -1,8 +1,9 @@
 """Reading rows back from the WAL (docs/protocol.md 4.6 and 5.2): for writers at open, and for readers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from shale.store.gather import gather
 from shale.types import FLAG_CREATE_TS
 
 PRELOAD_FILES = 4
+_KEPT_BYTES_MAX = 64 << 20
+_NOTHING: Mapping[int, Rows] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +29,41 @@ class ReplayedTable:
     newest commit time in milliseconds, ``None`` if no row has one.
     """
 
-    rows: Rows
+    parts: Sequence[Rows]
     consumed_wal_id: int
     size_bytes: int
     last_tick: int | None
 
     @property
+    def row_count(self) -> int:
+        """How many rows there are."""
+        return sum(map(len, self.parts))
+
+    @property
+    def rows(self) -> Rows:
+        """All of them, copied together if they come from several files."""
+        return concat_rows(self.parts)
+
+    @property
     def first_seq(self) -> int:
         """The oldest seq; there must be rows."""
-        return int(self.rows.seq[0])
+        return int(self.parts[0].seq[0])
 
     @property
     def last_seq(self) -> int:
         """The newest seq; there must be rows."""
-        return int(self.rows.seq[-1])
+        return int(self.parts[-1].seq[-1])
 
 
 async def replay_wal(
-    wal: WalStore, first_id: int, last_id: int, *, min_seq: int, max_table_bytes: int, env: Env
+    wal: WalStore,
+    first_id: int,
+    last_id: int,
+    *,
+    min_seq: int,
+    max_table_bytes: int,
+    env: Env,
+    known: Mapping[int, Rows] = _NOTHING,
 ) -> AsyncIterator[ReplayedTable]:
     """Give the rows of WAL files ``first_id`` to ``last_id`` (both included) in tables of bounded size.
 
@@ -52,6 +72,7 @@ async def replay_wal(
 
     Args:
         min_seq: rows up to this sequence number are skipped; they are in L0.
+        known: what was read before, by file.
 
     Raises:
         WalTruncated: a file is missing; what was read before has been given.
@@ -59,7 +80,7 @@ async def replay_wal(
     """
     builder = _TableBuilder(max_table_bytes, consumed=first_id - 1)
     missing_id: int | None = None
-    async for wal_id, rows in wal_rows(wal, first_id, last_id, env):
+    async for wal_id, rows in wal_rows(wal, first_id, last_id, env, known=known):
         if rows is None:
             missing_id = wal_id
             continue
@@ -70,38 +91,54 @@ async def replay_wal(
         raise WalTruncated(missing_id)
 
 
-async def check_wal(wal: WalStore, first_id: int, last_id: int, env: Env) -> None:
-    """Read WAL files ``first_id`` to ``last_id`` (both included) without keeping anything.
+async def check_wal(wal: WalStore, first_id: int, last_id: int, env: Env) -> dict[int, Rows]:
+    """Read WAL files ``first_id`` to ``last_id`` (both included).
 
     Nothing is said about a file that is missing: before a claim, a collector may be right to take it.
+
+    Returns:
+        The rows of the first files, by id, as far as keeping them costs no more memory than a memtable: a file never
+        changes, so replay need not read it again.
 
     Raises:
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
-    async for _ in wal_rows(wal, first_id, last_id, env):
-        pass
+    kept: dict[int, Rows] = {}
+    room = _KEPT_BYTES_MAX
+    async for wal_id, rows in wal_rows(wal, first_id, last_id, env):
+        if rows is not None and room > 0:
+            room -= rows.size_bytes + len(rows) * ROW_OVERHEAD_BYTES
+            kept[wal_id] = rows
+    return kept
 
 
 async def wal_rows(
-    wal: WalStore, first_id: int, last_id: int, env: Env, *, last_seq: int = 0
+    wal: WalStore,
+    first_id: int,
+    last_id: int,
+    env: Env,
+    *,
+    last_seq: int = 0,
+    known: Mapping[int, Rows] = _NOTHING,
 ) -> AsyncIterator[tuple[int, Rows | None]]:
     """Give the rows of each file, up to the first one that is missing, which gives ``None``.
 
     Args:
         last_seq: what the first file with rows has to begin above.
+        known: rows of files that need not be read.
 
     Raises:
         CorruptionError: a file is damaged, or its sequence numbers do not follow the ones before it.
     """
     for start in range(first_id, last_id + 1, PRELOAD_FILES):
         wal_ids = range(start, min(start + PRELOAD_FILES, last_id + 1))
-        contents = await _read_all(wal, wal_ids)
-        for wal_id in wal_ids:
-            data = contents[wal_id]
-            if data is None:
+        contents = await gather([partial(_try_read, wal, wal_id, env, known.get(wal_id)) for wal_id in wal_ids])
+        for wal_id, rows in zip(wal_ids, contents, strict=True):
+            if isinstance(rows, CorruptionError):
+                raise rows
+            if rows is None:
                 yield wal_id, None
                 return
-            rows = await decode_wal_file(data, wal.key(wal_id), env, transformer=wal.transformer)
             if len(rows):
                 if int(rows.seq[0]) <= last_seq:
                     raise CorruptionError(f"begins with seq {rows.seq[0]}, behind {last_seq}", path=wal.key(wal_id))
@@ -109,9 +146,17 @@ async def wal_rows(
             yield wal_id, rows
 
 
-async def _read_all(wal: WalStore, wal_ids: range) -> dict[int, memoryview | None]:
-    contents = await gather([partial(wal.read, wal_id) for wal_id in wal_ids])
-    return dict(zip(wal_ids, contents, strict=True))
+async def _try_read(wal: WalStore, wal_id: int, env: Env, known: Rows | None) -> Rows | CorruptionError | None:
+    """The rows of a file; what is wrong with it counts only if no file before it is missing."""
+    if known is not None:
+        return known
+    data = await wal.read(wal_id)
+    try:
+        if data is None:
+            return None
+        return await decode_wal_file(data, wal.key(wal_id), env, transformer=wal.transformer)
+    except CorruptionError as error:
+        return error
 
 
 class _TableBuilder:
@@ -132,7 +177,8 @@ class _TableBuilder:
             room = self._max_bytes - self._size_bytes
             filled = int(np.searchsorted(sizes, sizes[start] + room, "left"))
             end = _end_of_commit(rows, filled) if filled < len(sizes) else len(rows)
-            self._parts.append(rows.slice(start, end))
+            if start < end:
+                self._parts.append(rows.slice(start, end))
             self._size_bytes += int(sizes[end] - sizes[start])
             start = end
             if start == len(rows):
@@ -144,16 +190,20 @@ class _TableBuilder:
 
     def take(self) -> ReplayedTable:
         """The table as it is; the next one is empty."""
-        rows = concat_rows(self._parts)
-        stamped = rows.create_ts[rows.flags & FLAG_CREATE_TS != 0]
+        ticks = [_last_tick(rows) for rows in self._parts]
         table = ReplayedTable(
-            rows=rows,
+            parts=tuple(self._parts),
             consumed_wal_id=self._consumed,
             size_bytes=self._size_bytes,
-            last_tick=int(stamped.max()) if len(stamped) else None,
+            last_tick=max((tick for tick in ticks if tick is not None), default=None),
         )
         self._parts, self._size_bytes = [], 0
         return table
+
+
+def _last_tick(rows: Rows) -> int | None:
+    stamped = rows.create_ts[rows.flags & FLAG_CREATE_TS != 0]
+    return int(stamped.max()) if len(stamped) else None
 
 
 def _sizes(rows: Rows) -> I64:

@@ -75,6 +75,7 @@ class Writer:
         self.env = env
         self.manifest = manifest
         self.fence_id = claim.fence_id
+        self._read_rows = claim.wal_rows
         self.instruments = WriterInstruments(metrics)
         self.progress = Progress()
         self.progress.durable_seq = self.progress.flushed_seq = state.last_l0_seq
@@ -197,7 +198,7 @@ class Writer:
             tasks.append(("wal", self.wal.run))
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
-        await replay_into(self.parts, self.wal_files, last_id=self.fence_id)
+        await replay_into(self.parts, self.wal_files, last_id=self.fence_id, known=self._read_rows)
 
     async def write_arrow(
         self, rows: Any, *, key: str, value: str, lifetime: Lifetime, rows_per_commit: int | None

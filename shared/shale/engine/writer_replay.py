@@ -10,6 +10,7 @@ from shale.engine.replay import ReplayedTable, replay_wal
 from shale.engine.sorted_part import SortedPart
 from shale.engine.writer_parts import WriterParts
 from shale.errors import WalTruncated
+from shale.kernels.rows import Rows
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -17,13 +18,14 @@ from shale.telemetry.log import get_logger
 log = get_logger("wal")
 
 
-async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int) -> None:
+async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int, known: dict[int, Rows]) -> None:
     """Install the rows of every WAL file behind the manifest's replay point.
 
     Args:
         parts: of a writer that accepts no writes yet, whose tasks run.
         wal: the files.
         last_id: the fence of this writer.
+        known: rows of files that were read before the claim; forgotten when they are installed.
 
     Raises:
         FencedError: a file is gone because a newer writer's collector took it.
@@ -40,11 +42,14 @@ async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int) -> Non
         min_seq=state.last_l0_seq,
         max_table_bytes=parts.options.l0_sst_size_bytes,
         env=parts.env,
+        known=known,
     )
     try:
         async for table in tables:
-            rows += len(table.rows)
+            rows += table.row_count
             await _install(parts, table)
+            for wal_id in [each for each in known if each <= table.consumed_wal_id]:
+                del known[wal_id]
     except WalTruncated:
         # If a newer writer has claimed, being fenced says more.
         await parts.manifest.refresh()
@@ -64,10 +69,10 @@ async def replay_into(parts: WriterParts, wal: WalStore, *, last_id: int) -> Non
 
 async def _install(parts: WriterParts, replayed: ReplayedTable) -> None:
     acceptor = parts.acceptor
-    if not len(replayed.rows):
+    if not replayed.row_count:
         acceptor.consumed(replayed.consumed_wal_id)
         return
-    table = await parts.env.cpu.run(partial(Memtable.from_rows, replayed.rows, writable=True))
+    table = await parts.env.cpu.run(partial(Memtable.from_parts, replayed.parts, writable=True))
     segments = [] if acceptor.route is None else acceptor.route.segments_in(SortedPart(table.rows()))
     parts.progress.check()
     # Before the table is handed on: its rows come from the WAL, so they are durable.

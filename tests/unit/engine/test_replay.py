@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+import shale
 from shale.engine.replay import ReplayedTable, replay_wal
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, WalTruncated
@@ -14,6 +15,7 @@ from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.store.memory import MemoryStore
+from shale.store.port import Got
 from shale.types import FLAG_CREATE_TS, Compression, Entry
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
@@ -132,3 +134,31 @@ def test_damage_names_the_file() -> None:
             else:
                 assert seqs(tables[-1]) in (good, [])
     assert broken > len(whole)
+
+
+def test_what_was_read_before_is_not_read_again() -> None:
+    async def story() -> None:
+        store = CountingReads()
+        async with shale.Db.open("db", store=store, flush_interval=None) as db:
+            for number in range(6):
+                await db.put(b"%d" % number, b"")
+                await db.flush("wal")
+            await db.close("wal")
+        store.reads.clear()
+        async with shale.Db.open("db", store=store, flush_interval=None) as db:
+            assert len([row async for row in db.scan()]) == 6
+        assert sorted(key for key in store.reads if "/wal/" in key) == [f"db/wal/{n:020}.sst" for n in range(1, 8)]
+
+    anyio.run(story)
+
+
+class CountingReads(MemoryStore):
+    """Remembers which objects were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    async def get(self, key: str) -> Got | None:
+        self.reads.append(key)
+        return await super().get(key)
