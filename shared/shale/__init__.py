@@ -111,6 +111,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "sync":
+        return importlib.import_module("shale.sync")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shale' has no attribute {name!r}")

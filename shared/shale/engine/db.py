@@ -254,10 +254,14 @@ class Db(Warmable):
             rows, key=key, value=value, lifetime=lifetime, rows_per_commit=rows_per_commit
         )
 
+    def new_batch(self) -> WriteBatch:
+        """An empty batch with the limits of this database."""
+        return WriteBatch(max_key_bytes=self._writer.options.max_key_bytes)
+
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[WriteBatch]:
         """Collect a batch that is written on leaving the block, or not at all after an error."""
-        batch = WriteBatch(max_key_bytes=self._writer.options.max_key_bytes)
+        batch = self.new_batch()
         yield batch
         if len(batch):
             await self._accept.write(batch)
@@ -306,6 +310,11 @@ class Db(Warmable):
         second = self._writer.seq_times().seq_to_time(seq, round_up=round_up)
         return None if second is None else datetime.fromtimestamp(second, UTC)
 
+    @property
+    def quickest_flush(self) -> FlushType:
+        """The flush that makes writes durable soonest: of the WAL, while that is enabled."""
+        return FlushType.WAL if self._writer.options.wal_enabled else FlushType.MEMTABLE
+
     async def flush(self, kind: FlushType | str | None = None) -> None:
         """Make everything that is written now durable.
 
@@ -317,8 +326,7 @@ class Db(Warmable):
             FencedError: another writer took over; the outcome is unknown.
         """
         self._writer.check_readable()
-        wanted = _flush_type(kind, FlushType.WAL if self._writer.options.wal_enabled else FlushType.MEMTABLE)
-        await self._writer.flush(wanted)
+        await self._writer.flush(_flush_type(kind, self.quickest_flush))
 
     async def checkpoint(
         self, *, name: str | None = None, lifetime: Duration | None = None, flush: bool = True

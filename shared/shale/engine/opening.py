@@ -28,6 +28,10 @@ class Opening(Generic[H]):
     def __await__(self) -> Generator[Any, None, H]:
         return self._opener(*self._args, **self._keywords).__await__()
 
+    async def opened(self) -> H:
+        """The same as awaiting it, for those who need a coroutine."""
+        return await self
+
     async def __aenter__(self) -> H:
         self._handle = await self
         return self._handle

@@ -309,12 +309,13 @@ class Beginning:
         self._is_serializable = serializable
         self._transaction: Transaction | None = None
 
-    async def _begin(self) -> Transaction:
+    async def begun(self) -> Transaction:
+        """The same as awaiting it, for those who need a coroutine."""
         self._writer.check_readable()
         return Transaction(self._writer, serializable=self._is_serializable)
 
     def __await__(self) -> Generator[Any, None, Transaction]:
-        return self._begin().__await__()
+        return self.begun().__await__()
 
     async def __aenter__(self) -> Transaction:
         self._transaction = await self

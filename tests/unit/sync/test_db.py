@@ -1,0 +1,229 @@
+"""The blocking faces do what the asynchronous ones do; the state machine of tests/model compares them at length."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+import shale
+from shale import sync
+from shale.errors import ClosedError, InvalidRequestError, TransactionConflict
+from shale.store.memory import MemoryStore
+from shale.store.port import OVERWRITE, Buffer, ETag, PutMode
+
+
+class HeldStore(MemoryStore):
+    """Puts to the WAL wait while ``held``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = False
+        self.waiting = threading.Event()
+
+    async def put(self, key: str, data: Buffer, *, mode: PutMode = OVERWRITE, attributes: object = None) -> ETag | None:
+        while self.held and "/wal/" in key:
+            self.waiting.set()
+            await anyio.sleep(0.001)
+        return await super().put(key, data, mode=mode)
+
+
+@pytest.fixture
+def store() -> HeldStore:
+    return HeldStore()
+
+
+@pytest.fixture
+def db(store: HeldStore) -> Iterator[sync.Db]:
+    with sync.Db.open("db", store=store) as opened:
+        yield opened
+
+
+def test_what_was_written_is_read_and_survives_a_reopen(store: HeldStore) -> None:
+    with sync.Db.open("db", store=store, merge_operator="concatenate") as db:
+        handle = db.put(b"a", b"1", ttl="1h")
+        handle.durable()
+        assert db.durable_seq >= handle.seq == db.last_seq
+        db.delete(b"b")
+        db.merge(b"c", b"x")
+        with db.batch() as batch:
+            batch.put(b"d", b"4")
+            batch.merge(b"c", b"y")
+        row = db.get_row(b"a")
+        assert row is not None
+        assert (row.value, row.seq, row.expire_ts) == (b"1", handle.seq, handle.create_ts + 3_600_000)
+    with sync.DbReader.open("db", store=store, merge_operator="concatenate") as reader:
+        assert reader.get_many([b"c", b"b", b"a"]) == [b"xy", None, b"1"]
+        assert [row.key for row in reader.scan(reverse=True)] == [b"d", b"c", b"a"]
+
+
+def test_a_snapshot_stays_while_rows_change(db: sync.Db) -> None:
+    db.put(b"k", b"old")
+    with db.snapshot() as snapshot:
+        db.put(b"k", b"new")
+        assert (snapshot.get(b"k"), db.get(b"k")) == (b"old", b"new")
+    with pytest.raises(ClosedError):
+        snapshot.get(b"k")
+
+
+def test_a_transaction_commits_or_conflicts_or_rolls_back(db: sync.Db) -> None:
+    with db.transaction() as tx:
+        tx.put(b"k", b"1")
+        assert (tx.get(b"k"), db.get(b"k")) == (b"1", None)
+    assert db.get(b"k") == b"1"
+    with pytest.raises(TransactionConflict), db.transaction("serializable") as tx:  # noqa: PT012 - the exit raises
+        assert tx.get(b"k") == b"1"
+        db.put(b"k", b"2")
+        tx.put(b"other", b"")
+    with pytest.raises(LookupError), db.transaction() as tx:  # noqa: PT012 - the exit decides
+        tx.put(b"k", b"3")
+        raise LookupError
+    assert (db.get(b"k"), db.get(b"other")) == (b"2", None)
+
+
+def test_inside_a_running_loop_it_refuses_and_says_what_to_use(db: sync.Db) -> None:
+    async def inside() -> None:
+        with pytest.raises(InvalidRequestError, match=r"use shale\.Db"):
+            db.get(b"k")
+        with pytest.raises(InvalidRequestError, match=r"use shale\.Db"):
+            sync.Db.open("other", store=MemoryStore())
+
+    asyncio.run(inside())
+    assert db.get(b"k") is None
+
+
+def test_errors_arrive_as_themselves_without_the_machinery(db: sync.Db) -> None:
+    with pytest.raises(InvalidRequestError, match="key of 0 bytes") as caught:
+        db.put(b"", b"")
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    files = {entry.path.parts[-2] for entry in caught.traceback}
+    assert files == {"sync", "engine"}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_fetch_ahead_and_seek_like_the_asynchronous_one(db: sync.Db, reverse: bool) -> None:
+    with db.batch() as batch:
+        for number in range(0, 1000, 2):
+            batch.put(b"%03d" % number, b"v")
+    order = sorted((b"%03d" % number for number in range(0, 1000, 2)), reverse=reverse)
+    scan = db.scan(reverse=reverse)
+    assert [next(scan).key for _ in range(3)] == order[:3]
+    scan.seek(order[10])  # among what was fetched
+    assert next(scan).key == order[10]
+    with pytest.raises(InvalidRequestError, match="not behind the last row"):
+        scan.seek(order[10])
+    scan.seek(order[300])  # behind it
+    assert [row.key for row in scan.next_batch(2)] == order[300:302]
+    assert [[row.key for row in rows] for rows in scan.batches(150)] == [order[302:452], order[452:]]
+
+
+def test_a_seek_outside_of_the_range_is_refused_and_the_scan_goes_on(db: sync.Db) -> None:
+    with db.batch() as batch:
+        for key in (b"a", b"b", b"c"):
+            batch.put(key, b"")
+    scan = db.scan(start=b"b")
+    for key in (b"a", b"0"):
+        with pytest.raises(InvalidRequestError, match="outside the range"):
+            scan.seek(key)
+    assert [row.key for row in scan] == [b"b", b"c"]
+
+
+def test_the_rest_of_a_scan_can_be_had_as_arrow(db: sync.Db) -> None:
+    with db.batch() as batch:
+        for number in range(10):
+            batch.put(b"%d" % number, b"v", ttl=None if number % 2 else "1h")
+    scan = db.scan()
+    assert next(scan).key == b"0"
+    table = scan.to_arrow()
+    assert table.column("key").to_pylist() == [b"%d" % number for number in range(1, 10)]
+    assert table.column("expire_ts").null_count == 5
+
+
+def test_threads_share_a_handle(db: sync.Db) -> None:
+    def work(name: bytes) -> None:
+        for number in range(50):
+            db.put(b"%b%02d" % (name, number), name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert db.last_seq == 150
+    assert len(list(db.scan())) == 150
+
+
+def interrupt_when(waiting: threading.Event) -> threading.Thread:
+    def send() -> None:
+        assert waiting.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_while_waiting_leaves_a_whole_commit_and_a_working_handle(db: sync.Db, store: HeldStore) -> None:
+    store.held = True
+    sender = interrupt_when(store.waiting)
+    with pytest.raises(KeyboardInterrupt):
+        db.put(b"k", b"v").durable()
+    sender.join()
+    store.held = False
+    assert db.get(b"k") == b"v"
+    db.flush()
+    assert db.durable_seq == db.last_seq == 1
+
+
+def test_ctrl_c_while_opening_leaves_nothing_open(store: HeldStore) -> None:
+    store.held = True
+    sender = interrupt_when(store.waiting)
+    with pytest.raises(KeyboardInterrupt):
+        sync.Db.open("db", store=store)
+    sender.join()
+    store.held = False
+    with sync.Db.open("db", store=store) as db:
+        db.put(b"k", b"v").durable()
+        assert db.problem is None
+
+
+def test_commits_are_whole_or_absent_whenever_ctrl_c_comes(db: sync.Db) -> None:
+    """Batches of two rows, interrupted at many places; each is there with both rows or with none."""
+    stop = threading.Event()
+
+    def disturb() -> None:
+        while not stop.wait(0.002):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    count = 0
+    disturber: threading.Thread | None = threading.Thread(target=disturb)
+    interrupted = 0
+    try:
+        disturber.start()
+        while interrupted < 30 and count < 20_000:
+            try:
+                for _ in range(20_000):
+                    count += 1
+                    batch = shale.WriteBatch()
+                    batch.put(b"a/%06d" % count, b"")
+                    batch.put(b"b/%06d" % count, b"")
+                    db.write(batch)
+            except KeyboardInterrupt:
+                interrupted += 1
+    finally:
+        while disturber is not None:
+            try:
+                stop.set()
+                disturber.join()
+                disturber = None
+            except KeyboardInterrupt:
+                continue
+    left = [row.key[2:] for row in db.scan(prefix=b"a/")]
+    right = [row.key[2:] for row in db.scan(prefix=b"b/")]
+    assert left == right
+    assert interrupted == 30
+    assert db.problem is None
