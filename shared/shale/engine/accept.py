@@ -25,7 +25,7 @@ from shale.engine.write_handle import Durability, WriteHandle
 from shale.errors import InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing, ShaleError
 from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 _YIELD_AFTER_MS = 2
 _TRACK_EVERY_S = 60
@@ -93,7 +93,10 @@ class Acceptor:
         self._stamp = stamp
         self._consumed_wal_id = last_freeze_wal_id
         self._last_freeze_wal_id = last_freeze_wal_id
+        self._admitted_ms = _SLOW
+        """Commits of this millisecond may go on without ``_admit``."""
         self._open_ms = _SLOW
+        """The same, and their keys need no route."""
         self._yielded_ms = 0
         self._max_key_bytes = options.max_key_bytes
         self._default_ttl_ms = options.default_ttl_ms
@@ -126,23 +129,19 @@ class Acceptor:
         """Sequence numbers with the seconds in which they were reached, of rows in memory, oldest first."""
         return [*(point for frozen in self.frozen for point in frozen.tracked), *self._tracked]
 
-    async def put(
-        self, key: BytesLike, value: BytesLike, ttl: Ttl = None, expire_at: Moment | None = None
-    ) -> WriteHandle:
-        """Write one value."""
+    async def put(self, key: BytesLike, value: BytesLike) -> WriteHandle:
+        """Write one value with the database's default lifetime."""
         if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
             key = checked_key(key, self._max_key_bytes)
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = checked_value(value)
-        lifetime: Lifetime = self._default_ttl_ms
-        if ttl is not None or expire_at is not None:
-            lifetime = lifetime_of(ttl, expire_at, self._default_ttl_ms)
         now = self._now_ms()
         if now != self._open_ms:
-            now = await self._admit()
-        # From here to the end nothing waits.
-        if self.route is not None:
-            self._route_key(self.route, key)
+            if now != self._admitted_ms:
+                now = await self._admit()
+            if self.route is not None:
+                self._route_key(self.route, key)
+        # From the end of the wait, if there was one, to the end nothing else runs.
         self.last_seq = seq = self.last_seq + 1
         table = self.table
         log = table.log
@@ -152,31 +151,28 @@ class Acceptor:
         log.values.append(value)
         log.seqs.append(seq)
         log.create_ts.append(now)
-        if lifetime is None:
+        if self._default_ttl_ms is None:
             log.flags.append(FLAG_CREATE_TS)
         else:
             log.flags.append(FLAG_CREATE_TS | FLAG_EXPIRE_TS)
             log.expire_places.append(place)
-            log.expire_ts.append(expire_ts(lifetime, now))
+            log.expire_ts.append(now + self._default_ttl_ms)
         self.write_ops += 1
         table.size_bytes = size = table.size_bytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
         if size >= self._attention_bytes:
             self._attend()
         return WriteHandle(seq, now, self._durability)
 
+    async def put_living(self, key: BytesLike, value: BytesLike, ttl: Ttl, expire_at: Moment | None) -> WriteHandle:
+        """Write one value with a lifetime of its own."""
+        key, value = checked_key(key, self._max_key_bytes), checked_value(value)
+        return await self._append(key, value, 0, lifetime_of(ttl, expire_at, self._default_ttl_ms))
+
     async def delete(self, key: BytesLike) -> WriteHandle:
         """Write one tombstone."""
-        key = checked_key(key, self._max_key_bytes)
-        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
-        if self.route is not None:
-            self._route_key(self.route, key)
-        self.last_seq = seq = self.last_seq + 1
-        self.table.delete(key, seq, now)
-        self.write_ops += 1
+        handle = await self._append(checked_key(key, self._max_key_bytes), b"", FLAG_TOMBSTONE, None)
         self.deletes += 1
-        if self.table.size_bytes >= self._attention_bytes:
-            self._attend()
-        return WriteHandle(seq, now, self._durability)
+        return handle
 
     async def merge(
         self, key: BytesLike, operand: BytesLike, ttl: Ttl = None, expire_at: Moment | None = None
@@ -185,17 +181,22 @@ class Acceptor:
         if self._operator is None:
             raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
         key, operand = checked_key(key, self._max_key_bytes), checked_value(operand)
-        lifetime = lifetime_of(ttl, expire_at, self._default_ttl_ms)
-        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        handle = await self._append(key, operand, FLAG_MERGE, lifetime_of(ttl, expire_at, self._default_ttl_ms))
+        self.merges += 1
+        return handle
+
+    async def _append(self, key: bytes, value: bytes, flags: int, lifetime: Lifetime) -> WriteHandle:
+        """Write one row of any kind."""
+        now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
+        # From here to the end nothing waits.
         if self.route is not None:
             self._route_key(self.route, key)
         self.last_seq = seq = self.last_seq + 1
-        flags, expires = FLAG_CREATE_TS | FLAG_MERGE, 0
+        flags, expires = flags | FLAG_CREATE_TS, 0
         if lifetime is not None:
             flags, expires = flags | FLAG_EXPIRE_TS, expire_ts(lifetime, now)
-        self.table.append(Entry(key, operand, seq, flags, now, expires))
+        self.table.append(Entry(key, value, seq, flags, now, expires))
         self.write_ops += 1
-        self.merges += 1
         if self.table.size_bytes >= self._attention_bytes:
             self._attend()
         return WriteHandle(seq, now, self._durability)
@@ -217,7 +218,7 @@ class Acceptor:
         """
         if not len(batch):
             raise InvalidRequestError("the batch is empty")
-        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
         # From here to the end nothing waits.
         seq = self._next_seq(seq)
         try:
@@ -249,7 +250,7 @@ class Acceptor:
             lifetime: of all of them.
         """
         segments = self.route.segments_in(SortedPart(rows)) if self.route is not None else ()
-        now = await self._admit() if self._now_ms() != self._open_ms else self._open_ms
+        now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
         seq = self._next_seq(None)
         if self.route is not None:
             self._route_all(self.route, segments)
@@ -386,7 +387,7 @@ class Acceptor:
 
     def expect_change(self) -> None:
         """Let the next write look at everything again: the clock, failures, pressure, whether the WAL must wake."""
-        self._open_ms = _SLOW
+        self._admitted_ms = self._open_ms = _SLOW
 
     async def _admit(self) -> int:
         """Wait until a write may happen and return its commit time."""
@@ -398,7 +399,8 @@ class Acceptor:
         await self.room()
         now = await self._clock.tick()
         self.check()
-        self._open_ms = now
+        self._admitted_ms = now
+        self._open_ms = now if self.route is None else _SLOW
         self._track(self.last_seq + 1)
         self.on_rows()
         return now
@@ -412,7 +414,7 @@ class Acceptor:
             self.on_full_wal()
         self._set_attention()
         # Whether there is room for the next write is looked at before it.
-        self._open_ms = _SLOW
+        self._admitted_ms = self._open_ms = _SLOW
 
     def _set_attention(self) -> None:
         limit = self._options.l0_sst_size_bytes

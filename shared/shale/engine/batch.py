@@ -57,13 +57,15 @@ class WriteBatch:
     Keys and values are checked when they are added, against ``max_key_bytes``; nothing is written before the commit.
     """
 
-    __slots__ = ("_lifetimes", "_max_key_bytes", "_operands", "_values", "has_deletes")
+    __slots__ = ("_is_plain", "_lifetimes", "_max_key_bytes", "_operands", "_values", "has_deletes")
 
     def __init__(self, *, max_key_bytes: int = 65_535) -> None:
         self._max_key_bytes = max_key_bytes
         self._values: dict[bytes, bytes | None] = {}
         self._lifetimes: dict[bytes, Lifetime] = {}
         self._operands: dict[bytes, list[Operand]] = {}
+        self._is_plain = True
+        """Whether no key has a lifetime of its own or operands."""
         self.has_deletes = False
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
@@ -76,12 +78,14 @@ class WriteBatch:
             key = checked_key(key, self._max_key_bytes)
         if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
             value = checked_value(value)
-        if ttl is not None or expire_at is not None:
-            self._lifetimes[key] = lifetime_of(ttl, expire_at, None)
-        elif self._lifetimes:
-            self._lifetimes.pop(key, None)
-        if self._operands:
+        is_default = ttl is None and expire_at is None
+        if not (is_default and self._is_plain):
+            lifetime = lifetime_of(ttl, expire_at, None)
             self._operands.pop(key, None)
+            self._lifetimes.pop(key, None)
+            if not is_default:
+                self._lifetimes[key] = lifetime
+                self._is_plain = False
         self._values[key] = value
 
     def delete(self, key: BytesLike) -> None:
@@ -108,12 +112,14 @@ class WriteBatch:
         is_default = ttl is None and expire_at is None
         added = Operand(operand, lifetime_of(ttl, expire_at, None), is_default)
         self._operands.setdefault(key, []).append(added)
+        self._is_plain = False
 
     def clear(self) -> None:
         """Forget everything."""
         self._values.clear()
         self._lifetimes.clear()
         self._operands.clear()
+        self._is_plain = True
         self.has_deletes = False
 
     @property

@@ -184,7 +184,9 @@ class Db(Warmable):
             InvalidClockTick: the clock is far behind the database's.
             FencedError, ClosedError: this writer is none any more.
         """
-        return self._accept.put(key, value, ttl, expire_at)
+        if ttl is None and expire_at is None:
+            return self._accept.put(key, value)
+        return self._accept.put_living(key, value, ttl, expire_at)
 
     def delete(self, key: BytesLike) -> Coroutine[Any, Any, WriteHandle]:
         """Remove a key, whether or not it is there; raises like ``put``."""
