@@ -61,6 +61,61 @@ def test_f2_17_l0_full_and_nobody_compacts(seed: int, close: str, interval: str 
 
 
 @simulated
+@pytest.mark.parametrize("wal", [True, False], ids=["WAL", "no WAL"])
+def test_f2_17_overload_stays_within_memory(seed: int, wal: bool) -> None:
+    """Ten times more callers than there is room for, some of which give up: the limit holds, and nothing is torn.
+
+    Whoever gives up while waiting has written nothing; a compactor brings room; closing ends all waits.
+    """
+    row_bytes = 4 + 60 + 28
+    callers = 10 * TIGHT["max_unflushed_bytes"] // row_bytes
+
+    async def story(process: SimProcess, model: RowModel) -> tuple[int, int, int]:
+        db = await open_db(process, wal_enabled=wal, **TIGHT)
+        rng = process.rng
+        peak = given_up = refused = 0
+
+        async def caller(number: int) -> None:
+            nonlocal peak, given_up, refused
+            for turn in range(1000):
+                attempt = model.attempt(process.name, b"%04d" % number, b"%d/" % turn + bytes(rng.randrange(55)))
+                with anyio.move_on_after(rng.choice((0.5, 5.0, 1000.0))) as patience:
+                    try:
+                        attempt.seq = (await db.put(attempt.key, attempt.value)).seq
+                    except ClosedError:
+                        attempt.told = Told.FAILED
+                        refused += 1
+                        return
+                if patience.cancelled_caught:
+                    attempt.told = Told.FAILED
+                    given_up += 1
+                peak = max(peak, db.unflushed_bytes)
+                await anyio.sleep(rng.uniform(0, 2))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(callers):
+                tasks.start_soon(caller, number)
+            await anyio.sleep(100)
+            process.sim.start(lifter, "compactor", role="compactor", rounds=40)
+            await anyio.sleep(100)
+            await db.close("memtable")
+        model.durable_through(process.name, max(attempt.seq or 0 for attempt in model.attempts))
+        return peak, given_up, refused
+
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseRules(sim, "db"))
+        model = RowModel()
+        process = sim.start(story, "w", role="writer", model=model)
+        sim.run(hours=1)
+        assert process.error is None, process.error
+        peak, given_up, refused = process.result
+        assert peak <= TIGHT["max_unflushed_bytes"] + 2 * row_bytes
+        assert refused == callers
+        assert given_up > callers
+        model.check(final_rows(sim))
+
+
+@simulated
 def test_f2_17_a_compactor_relieves_the_pressure(seed: int) -> None:
     with Simulation(seed) as sim:
         sim.watch(DatabaseRules(sim, "db"))

@@ -419,8 +419,9 @@ class Acceptor:
     def _set_attention(self) -> None:
         limit = self._options.l0_sst_size_bytes
         room = limit if self.wal is None else min(limit, limit - self.wal.pending_bytes + self.table.size_bytes)
-        total_room = self._options.max_unflushed_bytes // 4
-        self._attention_bytes = min(room, self.table.size_bytes + total_room)
+        left = self._options.max_unflushed_bytes - self.unflushed_bytes
+        # A row counts twice, in the memtable and for the WAL.
+        self._attention_bytes = min(room, self.table.size_bytes + max(left, 0) // 2)
 
 
 def _nothing() -> None:

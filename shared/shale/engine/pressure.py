@@ -19,7 +19,7 @@ log = get_logger("writer")
 
 
 class Pressure:
-    """Decides whether a write may go on.
+    """Decides whether a write may go on.  ``waits`` counts how often a write has found too much and waited.
 
     Args:
         limit_bytes: ``max_unflushed_bytes``.
@@ -28,7 +28,17 @@ class Pressure:
         progress: wakes waiters, and tells whether the writer still is one.
     """
 
-    __slots__ = ("_can_shrink", "_env", "_limit_bytes", "_progress", "_unflushed_bytes", "closed", "waits")
+    __slots__ = (
+        "_can_shrink",
+        "_env",
+        "_limit_bytes",
+        "_progress",
+        "_since_s",
+        "_unflushed_bytes",
+        "_waiting",
+        "closed",
+        "waits",
+    )
 
     def __init__(
         self,
@@ -40,6 +50,8 @@ class Pressure:
     ) -> None:
         self.waits = 0
         self.closed: ClosedError | None = None
+        self._waiting = 0
+        self._since_s = 0.0
         self._limit_bytes = limit_bytes
         self._unflushed_bytes = unflushed_bytes
         self._can_shrink = can_shrink
@@ -66,16 +78,34 @@ class Pressure:
         self.check()
         if not self.is_full:
             return
-        self.waits += 1
-        started = self._env.clock.monotonic_s()
-        log.warning(
-            Event.WRITER_BACKPRESSURE_STARTED, unflushed_bytes=self._unflushed_bytes(), limit_bytes=self._limit_bytes
-        )
-        while self._unflushed_bytes() >= self._limit_bytes:
-            if self._can_shrink():
-                await self._progress.changed.wait_for(_LOOK_AGAIN_S)
-            else:
+        self._waiting += 1
+        if self._waiting == 1:
+            self._since_s = self._env.clock.monotonic_s()
+            self._warn()
+        try:
+            await self._until_room()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                log.info(Event.WRITER_BACKPRESSURE_ENDED, duration_ms=self._waited_ms())
+
+    async def _until_room(self) -> None:
+        while self.is_full:
+            self.waits += 1
+            if not self._can_shrink():
                 await anyio.lowlevel.checkpoint()
+            elif not await self._progress.changed.wait_for(_LOOK_AGAIN_S):
+                self._warn()
             self.check()
-        elapsed_ms = round(1000 * (self._env.clock.monotonic_s() - started))
-        log.info(Event.WRITER_BACKPRESSURE_ENDED, duration_ms=elapsed_ms)
+
+    def _warn(self) -> None:
+        log.warning(
+            Event.WRITER_BACKPRESSURE_STARTED,
+            unflushed_bytes=self._unflushed_bytes(),
+            limit_bytes=self._limit_bytes,
+            waiting=self._waiting,
+            duration_ms=self._waited_ms(),
+        )
+
+    def _waited_ms(self) -> int:
+        return round(1000 * (self._env.clock.monotonic_s() - self._since_s))

@@ -63,7 +63,7 @@ _DB = (
     _counter("slatedb_db_requests_total", "Calls of the database by operation.", "op", op=DB_OPS),
     _counter("slatedb_db_write_ops_total", "Rows given to the writer, tombstones included."),
     _counter("slatedb_db_write_batches_total", "Batches given to the writer."),
-    _counter("slatedb_db_backpressure_total", "Writes that had to wait because too much was not flushed."),
+    _counter("slatedb_db_backpressure_total", "How often a write found too much unflushed and waited."),
     _counter("slatedb_db_l0_stalls_total", "Flushes that had to wait because L0 was full.", "type"),
     _counter("slatedb_db_immutable_memtable_flushes_total", "Frozen memtables whose SSTs are in the manifest."),
     _counter("slatedb_db_memtable_write_bytes_total", "Bytes of keys and values put into the memtable."),
