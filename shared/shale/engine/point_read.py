@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from shale.engine.tree_lookup import Window, append_versions, block_span
+from shale.sst.access_counts import AccessCounts
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot
@@ -36,15 +37,23 @@ async def read_versions(
     """
     slots = list(dict.fromkeys(window.slot for _, windows in lookups for window in windows))
     metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
-    spans = [_spans(key, windows, metas) for key, windows in lookups]
+    spans = [_spans(key, windows, metas, reader.counts) for key, windows in lookups]
     images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas)
-    return [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
+    versions = [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
+    for found, of_key in zip(versions, spans, strict=True):
+        if not found:
+            reader.counts.point_false_positives += sum(metas[slot].filters.answers_keys for slot, _, _ in of_key)
+    return versions
 
 
-def _spans(key: bytes, windows: Iterable[Window], metas: Mapping[SstSlot, SstMeta]) -> list[Span]:
+def _spans(key: bytes, windows: Iterable[Window], metas: Mapping[SstSlot, SstMeta], counts: AccessCounts) -> list[Span]:
     spans = []
     for window in windows:
-        span = block_span(metas[window.slot], key)
+        meta = metas[window.slot]
+        span = block_span(meta, key)
+        if meta.filters.answers_keys:
+            counts.point_negatives += span is None
+            counts.point_positives += span is not None
         if span is not None:
             spans.append((window.slot, *span))
     return spans

@@ -58,6 +58,7 @@ class TreeLookup:
     """Every level of a tree, newest first, and the table that the lookup kernel walks."""
 
     __slots__ = (
+        "_counts",
         "_keys",
         "_level_table",
         "_slots",
@@ -72,6 +73,7 @@ class TreeLookup:
 
     def __init__(self, tree: Tree, reader: SstReader) -> None:
         self.tree = tree
+        self._counts = reader.counts.kernel
         runs = [*((view,) for view in tree.l0), *(run.ssts for run in tree.compacted)]
         shown = [views for views in map(_shown, runs) if views]
         levels = [Level([_window(view, reader) for view in views]) for views in shown]
@@ -126,6 +128,8 @@ class TreeLookup:
             address_of(out),
             address_of(statuses),
         )
+        first, end = layout.OUT_COUNTS
+        self._counts[first:end] += out[:, first:end].sum(axis=0)
         flags = out[:, layout.OUT_FLAGS]
         is_found = statuses == layout.FOUND
         has_value = is_found & (flags & _NOT_A_VALUE == 0)
@@ -166,7 +170,7 @@ class TreeLookup:
             row[layout.LEVEL_COUNT] = len(level.windows)
             at += len(level.windows) * layout.VIEW_WORDS * 8
         self.table = address_of(self._level_table)
-        out = np.zeros(layout.OUT_WORDS, np.int64)
+        out = self._counts
         self.out = out[: layout.OUT_EXPIRE_TS + 1].data
         self.out_address = address_of(out)
 

@@ -65,6 +65,15 @@ class Filters:
         """Memory of the bits, for caches."""
         return sum(named.bloom.bits.nbytes for named in self.filters)
 
+    @property
+    def answers_keys(self) -> bool:
+        """Whether there is a filter that could rule keys out."""
+        return any(named.whole_key or named.extractor is not None for named in self.filters)
+
+    def answers_prefix(self, prefix: bytes) -> bool:
+        """Whether there is a filter that could rule this prefix out."""
+        return any(named.extractor and named.extractor.scan_prefix_len(prefix) is not None for named in self.filters)
+
     def may_contain_key(self, key: bytes) -> bool:
         """``False`` only if no row has this key."""
         return all(named.may_contain_key(key) for named in self.filters)

@@ -24,12 +24,14 @@ from shale.kernels.lookup_layout import (
     NEED_BLOCK,
     NEED_META,
     OUT_BLOCK,
+    OUT_BLOCKS,
     OUT_FILTER_FALSE_POSITIVES,
     OUT_FILTER_NEGATIVES,
     OUT_FILTER_POSITIVES,
     OUT_FLAGS,
     OUT_IMAGE,
     OUT_LEVEL,
+    OUT_SSTS,
     OUT_VALUE,
     OUT_VALUE_LEN,
     OUT_VIEW,
@@ -114,6 +116,11 @@ def _is_separator(slot: int, block: int, key: int, key_len: int) -> Any:
 
 
 @helper
+def _count(out: int, word: int) -> None:
+    store_i64(out + 8 * word, load_i64(out + 8 * word) + 1)
+
+
+@helper
 def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     blocks = load_i64(slot + 8 * SLOT_BLOCKS)
     last = _count_separators(slot, blocks, key, key_len)
@@ -131,6 +138,7 @@ def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> i
             return NEED_BLOCK
         store_u8(touched + block, 1)
         store_i64(out + 8 * OUT_IMAGE, image)
+        _count(out, OUT_BLOCKS)
         status = find_in_block(image, load_i64(table + 16 * block + 8), version, key, key_len, max_seq, out)
         if status == IN_BLOCK:
             return FOUND
@@ -142,13 +150,7 @@ def _find_in_sst(slot: int, key: int, key_len: int, max_seq: Any, out: int) -> i
 
 
 @helper
-def _count(out: int, word: int) -> None:
-    store_i64(out + 8 * word, load_i64(out + 8 * word) + 1)
-
-
-@helper
-def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
-    """``lookup`` of a key at an address."""
+def _find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
     hash64 = np.uint64(0)
     has_hash = False
     for level in range(n_levels):
@@ -170,6 +172,7 @@ def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, 
             slot = load_i64(views + 8 * VIEW_WORDS * number + 8 * VIEW_SLOT)
             if load_i64(slot + 8 * SLOT_BLOCKS) == 0:
                 return NEED_META
+            _count(out, OUT_SSTS)
             bits = load_i64(slot + 8 * SLOT_BLOOM)
             if bits != 0:
                 if not has_hash:
@@ -186,6 +189,25 @@ def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, 
             if bits != 0:
                 _count(out, OUT_FILTER_FALSE_POSITIVES)
     return ABSENT
+
+
+@helper
+def find(key: int, key_len: int, max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
+    """``lookup`` of a key at an address."""
+    negatives = load_i64(out + 8 * OUT_FILTER_NEGATIVES)
+    positives = load_i64(out + 8 * OUT_FILTER_POSITIVES)
+    false_positives = load_i64(out + 8 * OUT_FILTER_FALSE_POSITIVES)
+    ssts = load_i64(out + 8 * OUT_SSTS)
+    blocks = load_i64(out + 8 * OUT_BLOCKS)
+    status = _find(key, key_len, max_seq, level_table, n_levels, out)
+    if status != FOUND and status != ABSENT:
+        # Whoever reads what is missing looks at everything again, and counts it then.
+        store_i64(out + 8 * OUT_FILTER_NEGATIVES, negatives)
+        store_i64(out + 8 * OUT_FILTER_POSITIVES, positives)
+        store_i64(out + 8 * OUT_FILTER_FALSE_POSITIVES, false_positives)
+        store_i64(out + 8 * OUT_SSTS, ssts)
+        store_i64(out + 8 * OUT_BLOCKS, blocks)
+    return status
 
 
 @kernel(types.int64(_BYTES, types.uint64, types.int64, types.int64, types.int64), nogil=False)

@@ -71,10 +71,16 @@ OUT_FLAGS = 6
 OUT_CREATE_TS = 7
 OUT_EXPIRE_TS = 8
 OUT_FILTER_NEGATIVES = 9
-"""The kernel adds to this word and the next two; the owner of the table resets them."""
+"""The kernel adds to this word and the next four, unless a lookup has to be repeated; whoever owns them reads them."""
 OUT_FILTER_POSITIVES = 10
 OUT_FILTER_FALSE_POSITIVES = 11
-OUT_IMAGE = 12
+OUT_SSTS = 12
+"""SSTs whose metadata was used."""
+OUT_BLOCKS = 13
+"""Blocks that were used."""
+OUT_COUNTS = (OUT_FILTER_NEGATIVES, OUT_BLOCKS + 1)
+"""The words with counts, ``[first, end)``."""
+OUT_IMAGE = 14
 """Address of the decoded block."""
 
 RECORD_WORDS = 6

@@ -1,22 +1,31 @@
 """Counters of one database's reads of SSTs: plain integers, which metrics read before a scrape."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from shale.kernels import lookup_layout as layout
+from shale.kernels.rows import I64
 from shale.telemetry.metrics import Metrics
 
-_CACHE = {
-    "index_hits": ("index", "hit"),
-    "index_misses": ("index", "miss"),
-    "filter_hits": ("filter", "hit"),
-    "filter_misses": ("filter", "miss"),
-    "block_hits": ("data_block", "hit"),
-    "block_misses": ("data_block", "miss"),
-}
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Counter
 
 
-@dataclass(slots=True)
+def _kernel_words() -> I64:
+    return np.zeros(layout.OUT_WORDS, np.int64)
+
+
+@dataclass(slots=True, eq=False)
 class AccessCounts:
-    """Look-ups in the cache by kind.  Filters come with the index; those of SSTs without any do not count."""
+    """What was looked up in caches and filters.  Filters come with the index; an SST without any does not count.
+
+    ``kernel`` is where lookup kernels put their results, and their counts behind them.  What they cannot decide is not
+    counted there but by who reads what was missing.  Lookups in memory before kernels are loaded are not counted.
+    """
 
     index_hits: int = 0
     index_misses: int = 0
@@ -24,18 +33,50 @@ class AccessCounts:
     filter_misses: int = 0
     block_hits: int = 0
     block_misses: int = 0
+    point_positives: int = 0
+    point_negatives: int = 0
+    point_false_positives: int = 0
+    prefix_positives: int = 0
+    prefix_negatives: int = 0
+    kernel: I64 = field(default_factory=_kernel_words)
+
+    def totals(self) -> tuple[int, ...]:
+        """All counts, in the order of ``_counters``."""
+        negatives, positives, false_positives, ssts, blocks = self.kernel[slice(*layout.OUT_COUNTS)].tolist()
+        return (
+            self.index_hits + ssts,
+            self.index_misses,
+            self.filter_hits + negatives + positives,
+            self.filter_misses,
+            self.block_hits + blocks,
+            self.block_misses,
+            self.point_positives + positives,
+            self.point_negatives + negatives,
+            self.point_false_positives + false_positives,
+            self.prefix_positives,
+            self.prefix_negatives,
+        )
 
     def export(self, metrics: Metrics) -> None:
         """Show the counters in these metrics from now on."""
-        children = {
-            field: metrics.counter("slatedb_db_cache_accesses_total", entry_kind=kind, result=result)
-            for field, (kind, result) in _CACHE.items()
-        }
-        shown = AccessCounts()
+        children = tuple(_counters(metrics))
+        shown = (0,) * len(children)
 
         def refresh() -> None:
-            for field, child in children.items():
-                child.inc(getattr(self, field) - getattr(shown, field))
-                setattr(shown, field, getattr(self, field))
+            nonlocal shown
+            totals = self.totals()
+            for child, now, before in zip(children, totals, shown, strict=True):
+                child.inc(now - before)
+            shown = totals
 
         metrics.before_scrape(refresh)
+
+
+def _counters(metrics: Metrics) -> "Iterator[Counter]":
+    for kind in ("index", "filter", "data_block"):
+        for result in ("hit", "miss"):
+            yield metrics.counter("slatedb_db_cache_accesses_total", entry_kind=kind, result=result)
+    for outcome in ("positives", "negatives", "false_positives"):
+        yield metrics.counter(f"slatedb_db_sst_filter_{outcome}_total", kind="point")
+    for outcome in ("positives", "negatives"):
+        yield metrics.counter(f"slatedb_db_sst_filter_{outcome}_total", kind="prefix")

@@ -225,6 +225,15 @@ class SstReader:
             is_cheap = is_image or len(data) <= _INLINE_BYTES_MAX
             return unpack() if is_cheap else await self.env.cpu.run(unpack)
 
+    def may_contain_prefix(self, meta: SstMeta, prefix: bytes) -> bool:
+        """Ask the filters of an SST about a prefix, and count the answer; without one it may contain it."""
+        if not meta.filters.answers_prefix(prefix):
+            return True
+        may_contain = meta.filters.may_contain_prefix(prefix)
+        self.counts.prefix_positives += may_contain
+        self.counts.prefix_negatives += not may_contain
+        return may_contain
+
     @contextlib.contextmanager
     def _counting_corruption(self, slot: SstSlot) -> Iterator[None]:
         try:

@@ -146,7 +146,7 @@ class _Spans(ABC, Generic[T]):
                 view, visible = self._pending.pop()
                 slot = self._reader.slot(view.sst)
                 meta = await self._reader.load(slot)
-                if self._prefix is None or meta.filters.may_contain_prefix(self._prefix):
+                if self._prefix is None or self._reader.may_contain_prefix(meta, self._prefix):
                     self._window = (_BackwardWindow if self._backward else _Window)(slot, meta, visible)
                     if self._rows_wanted is not None:
                         wanted = max(_SHORT_READ_BYTES, self._rows_wanted * _row_bytes(slot, meta))

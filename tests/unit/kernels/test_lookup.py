@@ -10,6 +10,7 @@ from shale.format.block_plain import encode_block_plain
 from shale.kernels import lookup_layout as layout
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import rows_from_entries
+from shale.sst.access_counts import AccessCounts
 from shale.sst.builder import build_sst
 from shale.sst.meta import decode_meta, meta_span
 from shale.sst.options import SstOptions
@@ -35,6 +36,7 @@ class Slots:
     """SSTs that are wholly in memory."""
 
     def __init__(self) -> None:
+        self.counts = AccessCounts()
         self._slots: dict[Ulid, SstSlot] = {}
 
     def add(self, rows: list[Entry], *, block_size_bytes: int = 512, with_filter: bool = True) -> SstView:
