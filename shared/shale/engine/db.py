@@ -154,6 +154,16 @@ class Db(Warmable):
         return self._writer.progress.durable_seq
 
     @property
+    def segments(self) -> list[bytes]:
+        """The prefixes of all segments, those of rows in memory included; none in a database without segments."""
+        return [] if self._accept.route is None else self._accept.route.known
+
+    @property
+    def rows_written(self) -> int:
+        """Rows that this handle has accepted, tombstones and operands included."""
+        return self._accept.write_ops
+
+    @property
     def unflushed_bytes(self) -> int:
         """Estimated bytes in memtables and WAL buffer; writes wait while it is at ``max_unflushed_bytes``."""
         return self._accept.unflushed_bytes

@@ -142,6 +142,11 @@ class SegmentRouter:
             self._require_room(prefix)
         self._touched = sorted([*self._touched, *new])
 
+    @property
+    def known(self) -> list[bytes]:
+        """Every segment that exists, in memory or in the manifest, ascending."""
+        return sorted({*self._touched, *(prefix for prefixes in self._older() for prefix in prefixes)})
+
     def segments_of(self, keys: Iterable[bytes]) -> set[bytes]:
         """The segments of a batch's keys.
 
