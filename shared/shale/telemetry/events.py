@@ -66,6 +66,7 @@ class Event(StrEnum):
     COMPACTION_FAILED = "compaction.failed", "error"
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"
     COMPACTION_PROGRESS = "compaction.progress", "info"
+    COMPANION_FAILED = "companion.failed", "error"
     EXECUTOR_UNAVAILABLE = "executor.unavailable", "warning"
     COMPACTION_REMOTE_IGNORED = "compaction.remote.ignored", "error"
     CHECKPOINT_CREATED = "checkpoint.created", "info"

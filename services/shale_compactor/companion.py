@@ -1,0 +1,139 @@
+"""A compactor inside another process's event loop: what a writer of SlateDB's interface brings along."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shale.compaction.size_tiered import SizeTiered
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.format.bloom import BloomPolicy
+from shale.iter.merge_operator import MergeOperator
+from shale.sst.options import SstOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Compression
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.execution.options import ExecutorOptions
+from shale_compactor.execution.transforms import Transforms
+from shale_compactor.process import Compactor, CompactorOptions
+from shale_compactor.worker.options import WorkerOptions
+
+
+class Place(Protocol):
+    """The database, and what its writer knows."""
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where it lives."""
+        ...
+
+    @property
+    def root(self) -> str:
+        """Its path there."""
+        ...
+
+    @property
+    def env(self) -> Env:
+        """The outside world."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counts here."""
+        ...
+
+    @property
+    def merge_operator(self) -> MergeOperator | None:
+        """The one of the writer."""
+        ...
+
+    @property
+    def block_size_bytes(self) -> int:
+        """Of the SSTs that are written."""
+        ...
+
+    @property
+    def filter_policies(self) -> tuple[BloomPolicy, ...]:
+        """Of the SSTs that are written."""
+        ...
+
+
+async def run(place: Place, options: Mapping[str, Any]) -> None:
+    """Coordinate and work until cancelled, or until another compactor takes over.
+
+    Args:
+        place: the database.
+        options: SlateDB's ``compactor_options``; durations are seconds.
+
+    Raises:
+        FencedError: another coordinator has taken over.
+        ShaleError: the database cannot be compacted.
+    """
+    compactor = Compactor(
+        place.store,
+        place.root,
+        place.env,
+        _options(place, options),
+        place.metrics,
+        transforms=Transforms(operator=place.merge_operator, operator_name="the writer's"),
+    )
+    await compactor.start()
+    await compactor.run()
+
+
+def _options(place: Place, options: Mapping[str, Any]) -> CompactorOptions:
+    worker = options["worker"]
+    return CompactorOptions(
+        coordinator=CoordinatorOptions(
+            scheduler=_scheduler(options["scheduler_options"]),
+            max_concurrent_compactions=options["max_concurrent_compactions"],
+            poll_interval_s=options["poll_interval"],
+            commit_compacted_interval_s=options["commit_compacted_interval"],
+            worker_heartbeat_timeout_s=options["worker_heartbeat_timeout"],
+            checkpoint_lifetime_s=options["checkpoint_lifetime"],
+            enable_trivial_move=options["enable_trivial_move"],
+        ),
+        worker=WorkerOptions() if worker is None else _worker(worker),
+        executor=ExecutorOptions() if worker is None else _executor(place, worker),
+        embedded_worker=worker is not None,
+        take_over=True,
+    )
+
+
+def _worker(options: Mapping[str, Any]) -> WorkerOptions:
+    return WorkerOptions(
+        max_concurrent_compactions=options["max_concurrent_compactions"],
+        compactions_poll_interval_s=options["compactions_poll_interval"],
+        heartbeat_interval_s=options["heartbeat_interval"],
+    )
+
+
+def _executor(place: Place, options: Mapping[str, Any]) -> ExecutorOptions:
+    codec = options["compression_codec"]
+    return ExecutorOptions(
+        sst=SstOptions(
+            block_size_bytes=place.block_size_bytes,
+            compression=Compression.NONE if codec is None else Compression[codec.upper()],
+            min_filter_keys=options["min_filter_keys"],
+            filter_policies=place.filter_policies,
+        ),
+        max_sst_size_bytes=options["max_sst_size"],
+        max_subcompactions=options["max_subcompactions"],
+    )
+
+
+def _scheduler(options: Mapping[str, str]) -> SizeTiered:
+    """SlateDB's size-tiered policy; its options are text.
+
+    Raises:
+        InvalidRequestError: an option is no number, or out of range.
+    """
+    usual = SizeTiered()
+    try:
+        return SizeTiered(
+            min_compaction_sources=int(options.get("min_compaction_sources", usual.min_compaction_sources)),
+            max_compaction_sources=int(options.get("max_compaction_sources", usual.max_compaction_sources)),
+            include_size_threshold=float(options.get("include_size_threshold", usual.include_size_threshold)),
+        )
+    except ValueError as error:
+        raise InvalidRequestError(f"scheduler_options: {error}") from error
