@@ -11,7 +11,7 @@ SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim soak lint fmt gen check lock archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim soak compat lint fmt gen check lock archive image image-spark compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,10 @@ sim: install ## SEEDS= how many per row, SEED= to replay one
 
 soak: install ## the long runs: ROUNDS= of SIGKILL under load, 1 GiB compacted, start and stop, ten million rows
 	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop $(TESTS)
+
+compat: install ## SlateDB's own tests of its Python binding against shale.compat.slatedb; SLATEDB_SOURCE= a checkout
+	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb || git clone -q --depth 1 https://github.com/slatedb/slatedb .shale/slatedb
+	SLATEDB_SOURCE=$(or $(SLATEDB_SOURCE),$(CURDIR)/.shale/slatedb) $(BIN)/pytest tests/interop/test_compat_suite.py
 
 lint: install ## ruff, layer contracts, mypy strict, pyright
 	$(BIN)/ruff check .

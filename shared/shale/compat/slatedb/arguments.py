@@ -1,0 +1,120 @@
+"""What calls give, checked as the binding checks it and turned into arguments of the engine."""
+
+from typing import Any, TypedDict
+
+from shale.compat.slatedb.choices import DurabilityLevel, IterationOrder, Ttl
+from shale.compat.slatedb.errors import invalid
+from shale.compat.slatedb.options import ReadOptions, ScanOptions
+from shale.compat.slatedb.values import KeyRange, KeyValue
+from shale.engine.batch import BytesLike
+from shale.engine.lifetime import NEVER, Never
+from shale.engine.read_point import Durability
+from shale.types import Row
+
+READ_AHEAD_BYTES_MIN = 64 * 1024
+"""Scans that ask for less read as the engine does by itself: SlateDB's default, one byte, means the same there."""
+
+
+class Lifetime(TypedDict, total=False):
+    """Keyword arguments of writes."""
+
+    ttl: int | Never
+    expire_at: int
+
+
+def checked_key(key: BytesLike) -> bytes:
+    """A key as bytes.
+
+    Raises:
+        TypeError: not bytes.
+        Error: it is empty.
+    """
+    plain = key if type(key) is bytes else bytes(memoryview(key))
+    if not plain:
+        raise invalid("key cannot be empty")
+    return plain
+
+
+def checked_value(value: BytesLike) -> bytes:
+    """A value as bytes.
+
+    Raises:
+        TypeError: not bytes.
+    """
+    return value if type(value) is bytes else bytes(memoryview(value))
+
+
+def checked_range(key_range: KeyRange) -> KeyRange:
+    """A range that may hold a key.
+
+    Raises:
+        Error: it is the wrong way round, or empty.
+    """
+    start, end = key_range.start, key_range.end
+    if start is not None and end is not None:
+        if start > end:
+            raise invalid("range start must not be greater than range end")
+        if start == end and not (key_range.start_inclusive and key_range.end_inclusive):
+            raise invalid("range must be non-empty")
+    return key_range
+
+
+def bounds_of(key_range: KeyRange, prefix: bytes = b"") -> tuple[bytes | None, bytes | None]:
+    """First key and end of a range, whose bounds continue ``prefix``.
+
+    Raises:
+        Error: see ``checked_range``.
+    """
+    checked_range(key_range)
+    start, end = key_range.start, key_range.end
+    first = None if start is None else prefix + start + (b"" if key_range.start_inclusive else b"\0")
+    stop = None if end is None else prefix + end + (b"\0" if key_range.end_inclusive else b"")
+    return first, stop
+
+
+def durability_of(level: DurabilityLevel) -> Durability:
+    """Which rows a read sees."""
+    return "durable" if level is DurabilityLevel.REMOTE else "memory"
+
+
+def scan_arguments(options: ScanOptions | None) -> dict[str, Any]:
+    """Keyword arguments of ``Reads.scan``."""
+    if options is None:
+        return {"cache_blocks": False}
+    read_ahead = options.read_ahead_bytes
+    return {
+        "durability": durability_of(options.durability_filter),
+        "reverse": options.order is IterationOrder.DESCENDING,
+        "read_ahead_bytes": read_ahead if read_ahead >= READ_AHEAD_BYTES_MIN else None,
+        "cache_blocks": options.cache_blocks,
+    }
+
+
+def durability_in(options: ReadOptions) -> Durability:
+    """Which rows a lookup sees."""
+    return durability_of(options.durability_filter)
+
+
+def lifetime(ttl: Ttl) -> Lifetime:
+    """How long a write lives.
+
+    Raises:
+        ValueError: a number that does not fit.
+    """
+    match ttl:
+        case Ttl.NO_EXPIRY():
+            return {"ttl": NEVER}
+        case Ttl.EXPIRE_AFTER_MILLIS():
+            (after_ms,) = ttl._values
+            if not 0 <= after_ms < 1 << 64:
+                raise ValueError(f"u64 requires 0 <= value < {1 << 64}")
+            return {"ttl": after_ms}
+        case Ttl.EXPIRE_AT_MILLIS():
+            return {"expire_at": ttl._values[0]}
+        case _:
+            return {}
+
+
+def key_value(row: Row) -> KeyValue:
+    """A row as programs see it."""
+    return KeyValue(key=row.key, value=row.value, seq=row.seq, create_ts=row.create_ts or 0, expire_ts=row.expire_ts)

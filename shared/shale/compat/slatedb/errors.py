@@ -1,0 +1,165 @@
+"""The errors of the binding, and how ours become them.
+
+``Error.Invalid`` and its siblings are subclasses of ``Error``.  Messages are SlateDB's where programs are known to look
+at them, and ours behind SlateDB's name of the kind everywhere else.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from shale import errors
+from shale.compat.slatedb.choices import CloseReason
+from shale.errors import ErrorKind, ShaleError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class InternalError(Exception):
+    """The binding itself is at fault; ours never raises it."""
+
+
+class Error(Exception):
+    """The base of what every call raises."""
+
+    Transaction: type["TransactionFailed"]
+    Closed: type["Closed"]
+    Unavailable: type["Unavailable"]
+    Invalid: type["Invalid"]
+    Data: type["Data"]
+    Internal: type["Internal"]
+
+    message: str
+
+    def __repr__(self) -> str:
+        return f"Error.{type(self).__name__}({self})"
+
+
+class _Message(Error):
+    def __init__(self, message: str) -> None:
+        super().__init__(f"message={message!r}")
+        self.message = message
+
+
+class TransactionFailed(_Message):
+    """``Error.Transaction``: somebody wrote what the transaction relies on."""
+
+
+class Closed(Error):
+    """``Error.Closed``: the handle is closed; ``reason`` says why."""
+
+    def __init__(self, reason: CloseReason, message: str) -> None:
+        super().__init__(f"reason={reason!r}, message={message!r}")
+        self.reason = reason
+        self.message = message
+
+
+class Unavailable(_Message):
+    """``Error.Unavailable``: the store did not answer."""
+
+
+class Invalid(_Message):
+    """``Error.Invalid``: an impossible call or setting."""
+
+
+class Data(_Message):
+    """``Error.Data``: what is stored is damaged, or something is missing."""
+
+
+class Internal(_Message):
+    """``Error.Internal``: a mistake in the engine."""
+
+
+TransactionFailed.__name__ = "Transaction"
+for _kind in (TransactionFailed, Closed, Unavailable, Invalid, Data, Internal):
+    setattr(Error, _kind.__name__, _kind)
+    _kind.__qualname__ = f"Error.{_kind.__name__}"
+
+
+class MergeOperatorCallbackError(Exception):
+    """The base of what a merge operator may raise."""
+
+    Failed: type["Failed"]
+
+
+class Failed(MergeOperatorCallbackError):
+    """``MergeOperatorCallbackError.Failed``: the operands cannot be merged."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"message={message!r}")
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"MergeOperatorCallbackError.Failed({self})"
+
+
+MergeOperatorCallbackError.Failed = Failed
+Failed.__qualname__ = "MergeOperatorCallbackError.Failed"
+
+_BRANCHES: dict[ErrorKind, type[_Message]] = {
+    ErrorKind.TRANSACTION: TransactionFailed,
+    ErrorKind.UNAVAILABLE: Unavailable,
+    ErrorKind.INVALID: Invalid,
+    ErrorKind.DATA: Data,
+    ErrorKind.INTERNAL: Internal,
+}
+
+_KNOWN_MESSAGES: tuple[tuple[type[ShaleError], str], ...] = (
+    (errors.TransactionConflict, "transaction conflict"),
+    (errors.LatestRecordMissing, "failed to find latest transactional object (e.g. manifest) version"),
+    (errors.MergeOperatorMissing, "merge operator missing"),
+)
+"""Conditions whose message programs look for; ours follows it."""
+
+
+def error_of(error: ShaleError) -> Error:
+    """What SlateDB raises for the same condition."""
+    match error.kind:
+        case ErrorKind.CLOSED_CLEAN:
+            return Closed(CloseReason.CLEAN, "Closed error: db is closed")
+        case ErrorKind.CLOSED_FENCED:
+            return Closed(CloseReason.FENCED, f"Closed error: detected newer DB client ({error})")
+        case kind:
+            pass
+    if isinstance(error, errors.ProtocolPanic):
+        return Closed(CloseReason.PANIC, f"Closed error: background task panicked ({error})")
+    branch = _BRANCHES[kind]
+    return branch(f"{branch.__name__} error: {_message(error)}")
+
+
+def _message(error: ShaleError) -> str:
+    if isinstance(error, errors.CheckpointMissing):
+        return f"checkpoint missing. checkpoint_id=`{error.id}`"
+    for condition, known in _KNOWN_MESSAGES:
+        if isinstance(error, condition):
+            return known if known in str(error) else f"{known} ({error})"
+    return str(error)
+
+
+def invalid(message: str) -> Invalid:
+    """What the binding itself finds wrong with a call; such messages do not begin with the name of the kind."""
+    return Invalid(message)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise SlateDB's errors in place of ours."""
+    try:
+        yield
+    except ShaleError as error:
+        raise error_of(error) from error
+
+
+def translates(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
+    """Let a coroutine function raise SlateDB's errors in place of ours."""
+
+    @wraps(call)
+    async def translating(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return await call(*args, **keywords)
+        except ShaleError as error:
+            raise error_of(error) from error
+
+    return translating

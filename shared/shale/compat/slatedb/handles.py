@@ -1,0 +1,57 @@
+"""What the classes of the binding have in common: most of them are not made by calling them."""
+
+from typing import Self
+from uuid import UUID
+
+from shale.compat.slatedb.errors import invalid
+
+
+class Handle:
+    """An object that only other calls give out."""
+
+    __slots__ = ()
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise ValueError("This class has no default constructor")
+
+    @classmethod
+    def _blank(cls) -> Self:
+        return object.__new__(cls)
+
+
+class Once:
+    """A builder: every call raises once it has built."""
+
+    def __init__(self) -> None:
+        self._is_used = False
+
+    def _require_unused(self) -> None:
+        if self._is_used:
+            raise invalid("builder has already been consumed")
+
+    def _use(self) -> None:
+        self._require_unused()
+        self._is_used = True
+
+
+def lowered(value: int, name: str, bits: int) -> int:
+    """A number that fits into so many bits without a sign.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name} requires 0 <= value < {1 << bits}")
+    return value
+
+
+def checkpoint_id_of(text: str) -> UUID:
+    """The id of a checkpoint.
+
+    Raises:
+        Error: not a UUID.
+    """
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise invalid(f"invalid checkpoint_id UUID: {error}") from error

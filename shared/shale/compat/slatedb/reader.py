@@ -1,0 +1,67 @@
+"""``DbReader``: reads beside a writer."""
+
+from shale.compat.slatedb.background import Background
+from shale.compat.slatedb.choices import CacheTarget
+from shale.compat.slatedb.db import close_reason
+from shale.compat.slatedb.errors import error_of, translates
+from shale.compat.slatedb.reads import ReadCalls
+from shale.compat.slatedb.recording import Recording
+from shale.compat.slatedb.state_values import SsTableId
+from shale.compat.slatedb.values import DbStatus, SegmentPrefix
+from shale.compat.slatedb.warming import sst_id_of, warm
+from shale.engine import db_reader
+from shale.errors import ClosedError
+
+
+class DbReader(ReadCalls):
+    """A database that somebody else writes; made by a ``DbReaderBuilder``."""
+
+    __slots__ = ("_background", "_reader")
+
+    _reader: db_reader.DbReader
+    _background: Background
+
+    def status(self) -> DbStatus:
+        """What it sees, and whether it still does."""
+        return DbStatus(
+            durable_seq=self._reader.visible_seq,
+            close_reason=close_reason(self._reader.problem),
+            segments=[SegmentPrefix(prefix=segment.prefix) for segment in self._reader.manifest.segments],
+        )
+
+    @translates
+    async def shutdown(self) -> None:
+        """Let go of the database.
+
+        Raises:
+            Error: it is closed already.
+        """
+        if isinstance(self._reader.problem, ClosedError):
+            raise error_of(self._reader.problem)
+        await self._background.stop()
+        await self._reader.close()
+        self._recording.publish()
+
+    @translates
+    async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
+        """Bring parts of an SST into the cache; nothing happens if the manifest does not name it."""
+        await warm(self._reader, sst_id, targets)
+
+    @translates
+    async def evict_cached_sst(self, sst_id: SsTableId) -> None:
+        """Let go of what the cache holds of an SST."""
+        await self._reader.evict_sst(sst_id_of(sst_id))
+
+    @translates
+    async def flush_cache_to_disk(self) -> None:
+        """Return at once: a disk cache of ours is written as parts are read."""
+        if self._reader.problem is not None:
+            raise self._reader.problem
+
+
+def reader_of(reader: db_reader.DbReader, background: Background, recording: Recording) -> DbReader:
+    """The front of a reader of the engine."""
+    made = DbReader._blank()
+    made._reader = made._source = reader
+    made._background, made._recording = background, recording
+    return made

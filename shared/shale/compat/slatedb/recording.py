@@ -1,0 +1,141 @@
+"""From our metrics to a recorder under SlateDB's names.
+
+Calls and writes are told at once.  Everything else is read from our registry: before the default recorder is asked, and
+once a second for the others.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+
+from shale.compat.slatedb.metrics import Counter, Gauge, MetricsRecorder, before_reading
+from shale.compat.slatedb.values import MetricLabel
+from shale.telemetry.metrics import Metrics
+
+PUBLISH_INTERVAL_S = 1.0
+
+_COUNTERS: Final = {
+    "slatedb_db_backpressure_total": "slatedb.db.backpressure_count",
+    "slatedb_db_l0_stalls_total": "slatedb.db.l0_stall_count",
+    "slatedb_db_immutable_memtable_flushes_total": "slatedb.db.immutable_memtable_flushes",
+    "slatedb_db_memtable_write_bytes_total": "slatedb.db.memtable_write_bytes",
+    "slatedb_db_l0_flush_bytes_total": "slatedb.db.l0_flush_bytes",
+    "slatedb_db_sst_filter_positives_total": "slatedb.db.sst_filter_positive_count",
+    "slatedb_db_sst_filter_negatives_total": "slatedb.db.sst_filter_negative_count",
+    "slatedb_db_sst_filter_false_positives_total": "slatedb.db.sst_filter_false_positive_count",
+    "slatedb_merge_operator_operands_total": "slatedb.merge_operator_operands",
+    "slatedb_db_cache_accesses_total": "slatedb.db_cache.access_count",
+    "slatedb_db_cache_errors_total": "slatedb.db_cache.error_count",
+    "slatedb_wal_flushes_total": "slatedb.wal.wal_buffer_flushes",
+    "slatedb_wal_flush_requests_total": "slatedb.wal.wal_buffer_flush_requests",
+    "slatedb_wal_flush_bytes_total": "slatedb.wal.wal_flush_bytes",
+    "slatedb_memtable_flush_freezes_total": "slatedb.memtable_flush.memtable_freeze_count",
+    "slatedb_memtable_flush_checkpoint_requests_total": "slatedb.memtable_flush.checkpoint_request_count",
+    "slatedb_memtable_flush_flush_requests_total": "slatedb.memtable_flush.flush_request_count",
+    "slatedb_memtable_flush_l0_uploads_total": "slatedb.memtable_flush.l0_upload_count",
+    "slatedb_memtable_flush_l0_flushes_total": "slatedb.memtable_flush.l0_flush_count",
+    "slatedb_memtable_flush_manifest_refreshes_total": "slatedb.memtable_flush.manifest_refresh_count",
+    "slatedb_object_store_requests_total": "slatedb.object_store.request_count",
+    "slatedb_object_store_errors_total": "slatedb.object_store.error_count",
+    "slatedb_gc_runs_total": "slatedb.gc.count",
+    "slatedb_gc_deleted_objects_total": "slatedb.gc.deleted_count",
+}
+_GAUGES: Final = {
+    "slatedb_db_unflushed_bytes": "slatedb.db.total_mem_size_bytes",
+    "slatedb_db_l0_ssts": "slatedb.db.l0_sst_count",
+    "slatedb_db_segment_max_l0_ssts": "slatedb.db.segment_max_l0_sst_count",
+    "slatedb_db_sorted_runs": "slatedb.db.sorted_run_count",
+    "slatedb_db_sst_views": "slatedb.db.sst_view_count",
+    "slatedb_db_ssts": "slatedb.db.sst_count",
+    "slatedb_db_external_dbs": "slatedb.db.external_db_count",
+    "slatedb_wal_buffer_bytes": "slatedb.wal.wal_buffer_estimated_bytes",
+    "slatedb_gc_versions": "slatedb.gc.version_count",
+}
+_OPS: Final = ("get", "scan", "flush")
+
+
+class Recording:
+    """What one handle tells its recorder; without a recorder nothing."""
+
+    def __init__(self, recorder: MetricsRecorder | None, metrics: Metrics) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+        self._counters: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Counter, float]] = {}
+        self._gauges: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Gauge, float]] = {}
+        self.get, self.scan, self.flush = (self._counted("slatedb.db.request_count", op=op) for op in _OPS)
+        self._batches = self._counted("slatedb.db.write_batch_count")
+        self._ops = self._counted("slatedb.db.write_ops")
+        self._rows_told = 0
+        self._rows_written: Callable[[], int] = _zero
+        if recorder is not None:
+            before_reading(recorder, self.publish)
+
+    def count_rows(self, rows_written: Callable[[], int]) -> None:
+        """Where the number of rows comes from that were ever written."""
+        self._rows_written = rows_written
+
+    def wrote(self) -> None:
+        """A commit was accepted."""
+        if self._recorder is not None:
+            rows = self._rows_written()
+            self._ops(rows - self._rows_told)
+            self._rows_told = rows
+            self._batches(1)
+
+    def tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What has to run for it."""
+        return {} if self._recorder is None else {"metrics": self._run}
+
+    async def _run(self) -> None:
+        while True:
+            await anyio.sleep(PUBLISH_INTERVAL_S)
+            self.publish()
+
+    def publish(self) -> None:
+        """Tell how our own metrics have changed since the last time."""
+        if self._recorder is None:
+            return
+        self._metrics.refresh()
+        for family in self._metrics.registry.collect():
+            for sample in family.samples:
+                labels = {name: value for name, value in sample.labels.items() if name != "db"}
+                if (name := _COUNTERS.get(sample.name)) is not None:
+                    self._grow(self._recorder, name, labels, sample.value)
+                elif (name := _GAUGES.get(sample.name)) is not None:
+                    self._set(self._recorder, name, labels, sample.value)
+
+    def _grow(self, recorder: MetricsRecorder, name: str, labels: Mapping[str, str], value: float) -> None:
+        key = (name, tuple(sorted(labels.items())))
+        if key not in self._counters:
+            self._counters[key] = recorder.register_counter(name, None, _labels(labels)), 0
+        counter, before = self._counters[key]
+        if value > before:
+            counter.increment(int(value - before))
+            self._counters[key] = counter, value
+
+    def _set(self, recorder: MetricsRecorder, name: str, labels: Mapping[str, str], value: float) -> None:
+        key = (name, tuple(sorted(labels.items())))
+        if key not in self._gauges:
+            self._gauges[key] = recorder.register_gauge(name, None, _labels(labels)), -1
+        gauge, before = self._gauges[key]
+        if value != before:
+            gauge.set(int(value))
+            self._gauges[key] = gauge, value
+
+    def _counted(self, name: str, **labels: str) -> Callable[[int], None]:
+        if self._recorder is None:
+            return _ignore
+        return self._recorder.register_counter(name, None, _labels(labels)).increment
+
+
+def _labels(labels: Mapping[str, str]) -> list[MetricLabel]:
+    return [MetricLabel(key=key, value=value) for key, value in labels.items()]
+
+
+def _ignore(_value: int) -> None:
+    """Nobody counts."""
+
+
+def _zero() -> int:
+    return 0

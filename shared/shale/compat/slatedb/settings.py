@@ -1,0 +1,183 @@
+"""``Settings``: SlateDB's options as a mutable object, from files, the environment and JSON."""
+
+import copy
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shale.compat.slatedb.errors import Invalid, invalid
+from shale.compat.slatedb.handles import Handle
+from shale.compat.slatedb.settings_schema import DEFAULTS, check_settings
+
+_LOAD_PREFIX = "SLATEDB_"
+_LOAD_FILES = ("SlateDb.json", "SlateDb.toml", "SlateDb.yaml", "SlateDb.yml")
+
+
+class Settings(Handle):
+    """All settings of a database.  Made by ``default`` and the ``from_…`` methods."""
+
+    _values: dict[str, Any]
+
+    @classmethod
+    def default(cls) -> "Settings":
+        """SlateDB's defaults."""
+        return cls._checked(DEFAULTS)
+
+    @classmethod
+    def from_file(cls, path: str) -> "Settings":
+        """The defaults, and over them what a TOML, JSON or YAML file says; one that is not there says nothing.
+
+        Raises:
+            Error: another kind of file, or one that cannot be understood.
+        """
+        return cls._configured([DEFAULTS, _read_file(Path(path))])
+
+    @classmethod
+    def from_json_string(cls, json: str) -> "Settings":
+        """What a JSON object says, which must hold all that has no default.
+
+        Raises:
+            Error: not such an object.
+        """
+        try:
+            return cls._checked(_loads(json))
+        except ValueError as error:
+            raise invalid(str(error)) from error
+
+    @classmethod
+    def from_env(cls, prefix: str) -> "Settings":
+        """The defaults, and over them the variables ``<prefix>FLUSH_INTERVAL`` and so on; dots lead into tables.
+
+        Raises:
+            Error: a value that cannot be understood.
+        """
+        return cls.from_env_with_default(prefix, cls.default())
+
+    @classmethod
+    def from_env_with_default(cls, prefix: str, default_settings: "Settings") -> "Settings":
+        """The same over other defaults."""
+        return cls._configured([default_settings._values, _read_variables(prefix, os.environ)])
+
+    @classmethod
+    def load(cls) -> "Settings":
+        """The defaults, over them ``SlateDb.json``, ``.toml``, ``.yaml`` and ``.yml`` of the working directory, over
+        them variables that begin with ``SLATEDB_``.
+
+        Raises:
+            Error: one of them cannot be understood.
+        """
+        files = [_read_file(Path(name)) for name in _LOAD_FILES]
+        return cls._configured([DEFAULTS, *files, _read_variables(_LOAD_PREFIX, os.environ)])
+
+    def set(self, key: str, value_json: str) -> None:
+        """Change one field.
+
+        Args:
+            key: its name, with dots into tables, which are made if they are not there.
+            value_json: as JSON.
+
+        Raises:
+            Error: an impossible key or value; nothing has changed.
+        """
+        try:
+            value = _loads(value_json)
+        except ValueError as error:
+            raise invalid(f"value_json is not valid JSON: {error}") from error
+        values = copy.deepcopy(self._values)
+        _put(values, key, value)
+        try:
+            self._values = check_settings(values)
+        except ValueError as error:
+            raise invalid(f"settings update produced invalid settings: {error}") from error
+
+    def to_json_string(self) -> str:
+        """All settings as one JSON object."""
+        return json.dumps(self._values, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def _checked(cls, values: Any) -> "Settings":
+        settings = cls._blank()
+        settings._values = check_settings(values)
+        return settings
+
+    @classmethod
+    def _configured(cls, layers: list[Mapping[str, Any]]) -> "Settings":
+        values: dict[str, Any] = {}
+        for layer in layers:
+            values = _merged(values, layer)
+        try:
+            return cls._checked(values)
+        except ValueError as error:
+            raise Invalid(f"Invalid error: invalid configuration format ({error})") from error
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    if not key:
+        raise invalid("key invalid: key cannot be empty")
+    *tables, last = key.split(".")
+    if not all((*tables, last)):
+        raise invalid("key invalid: key has an empty path segment")
+    for name in tables:
+        if values.get(name) is None:
+            values[name] = {}
+        if not isinstance(values[name], dict):
+            raise invalid(f"key invalid: segment '{name}' is not an object")
+        values = values[name]
+    values[last] = value
+
+
+def _read_file(path: Path) -> Mapping[str, Any]:
+    readers = {".json": _loads, ".toml": tomllib.loads, ".yaml": yaml.safe_load, ".yml": yaml.safe_load}
+    read = readers.get(path.suffix)
+    if read is None:
+        raise Invalid(f"Invalid error: unknown configuration file format. path=`{path}`")
+    try:
+        content = read(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Invalid(f"Invalid error: invalid configuration format ({error} in {path})") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise Invalid(f"Invalid error: invalid configuration format (no table of settings in {path})")
+    return content
+
+
+def _read_variables(prefix: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Variables as a table; values are TOML where they can be, and text everywhere else."""
+    values: dict[str, Any] = {}
+    for name in sorted(environ):
+        if name.upper().startswith(prefix.upper()) and len(name) > len(prefix):
+            key = name[len(prefix) :].lower()
+            if all(key.split(".")):
+                _put(values, key, _variable(environ[name]))
+    return values
+
+
+def _variable(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged

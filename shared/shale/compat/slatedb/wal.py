@@ -1,0 +1,135 @@
+"""The WAL reader: the rows of WAL files in order, as they are written."""
+
+import asyncio
+
+import anyio
+
+from shale.compat.slatedb.choices import RowEntryKind
+from shale.compat.slatedb.errors import invalid, translated, translates
+from shale.compat.slatedb.handles import Handle
+from shale.compat.slatedb.options import SlateDbWalReaderOptions
+from shale.compat.slatedb.store import ObjectStore, adapter_of
+from shale.compat.slatedb.values import RowEntry, WalRows
+from shale.engine.replay import wal_rows
+from shale.env import Env
+from shale.errors import WalTruncated
+from shale.kernels.rows import Rows, entries_from_rows
+from shale.protocol.wal_store import WalStore
+from shale.store.connect import connect
+from shale.store.location import normalize_path
+from shale.telemetry.metrics import Metrics
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
+
+POLL_INTERVAL_S = 0.1
+"""Between two looks for a file that is not there yet."""
+
+
+class SlateDbWalIterator(Handle):
+    """Gives one WAL file after the other, and waits for the next one at the end."""
+
+    __slots__ = ("_env", "_last_seq", "_lock", "_next_id", "_wal")
+
+    _wal: WalStore
+    _env: Env
+    _next_id: int
+    _last_seq: int
+    _lock: asyncio.Lock
+
+    @translates
+    async def next(self) -> WalRows | None:
+        """The rows of the next file, none of a fence.
+
+        Raises:
+            Error: the file is damaged, or gone although later ones are there.
+        """
+        async with self._lock:
+            wal_id = self._next_id
+            while not await self._wal.exists(wal_id):
+                if await self._wal.exists(wal_id + 1) and not await self._wal.exists(wal_id):
+                    raise WalTruncated(wal_id)
+                await anyio.sleep(POLL_INTERVAL_S)
+            rows = await self._read(wal_id)
+            self._next_id = wal_id + 1
+            if len(rows):
+                self._last_seq = int(rows.seq[-1])
+            return WalRows(rows=[_row(entry) for entry in entries_from_rows(rows)], last_consumed_wal_file_id=wal_id)
+
+    async def _read(self, wal_id: int) -> Rows:
+        async for _, rows in wal_rows(self._wal, wal_id, wal_id, self._env, last_seq=self._last_seq):
+            if rows is not None:
+                return rows
+        raise WalTruncated(wal_id)
+
+
+class SlateDbWalReader:
+    """Reads the WAL of a database without opening it."""
+
+    __slots__ = ("_env", "_wal")
+
+    def __init__(self, path: str, object_store: ObjectStore) -> None:
+        self._env = Env.system()
+        with translated():
+            store = connect(adapter_of(object_store), self._env, Metrics(), component="reader")
+            self._wal = WalStore(store, normalize_path(path), self._env)
+
+    @classmethod
+    def with_options(cls, path: str, object_store: ObjectStore, options: SlateDbWalReaderOptions) -> "SlateDbWalReader":
+        """With limits on what is fetched ahead; nothing is here.
+
+        Raises:
+            Error: a limit is 0.
+        """
+        _check(options)
+        return cls(path, object_store)
+
+    @classmethod
+    def with_wal_object_store(
+        cls, path: str, object_store: ObjectStore, wal_object_store: ObjectStore
+    ) -> "SlateDbWalReader":
+        """Of a database whose WAL lives in another store."""
+        adapter_of(object_store)
+        return cls(path, wal_object_store)
+
+    @classmethod
+    def with_wal_object_store_and_options(
+        cls, path: str, object_store: ObjectStore, wal_object_store: ObjectStore, options: SlateDbWalReaderOptions
+    ) -> "SlateDbWalReader":
+        """Both."""
+        _check(options)
+        return cls.with_wal_object_store(path, object_store, wal_object_store)
+
+    @translates
+    async def last_wal_file_id(self, replay_after_wal_id: int) -> int:
+        """The last file without a gap behind a file; that one if there is none."""
+        return await self._wal.last_seen_wal_id(replay_after_wal_id)
+
+    @translates
+    async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:
+        """The files from this one on."""
+        iterator = SlateDbWalIterator._blank()
+        iterator._wal, iterator._env = self._wal, self._env
+        iterator._next_id, iterator._last_seq = start_wal_file_id, 0
+        iterator._lock = asyncio.Lock()
+        return iterator
+
+
+def _check(options: SlateDbWalReaderOptions) -> None:
+    for name in ("max_buffered_bytes", "max_fetch_tasks", "read_ahead_bytes"):
+        if getattr(options, name) == 0:
+            raise invalid(f"{name} must be greater than zero")
+
+
+def _row(entry: Entry) -> RowEntry:
+    kind = RowEntryKind.VALUE
+    if entry.is_tombstone:
+        kind = RowEntryKind.TOMBSTONE
+    elif entry.is_merge:
+        kind = RowEntryKind.MERGE
+    return RowEntry(
+        kind=kind,
+        key=entry.key,
+        value=None if entry.is_tombstone else entry.value,
+        seq=entry.seq,
+        create_ts=entry.create_ts if entry.flags & FLAG_CREATE_TS else None,
+        expire_ts=entry.expire_ts if entry.flags & FLAG_EXPIRE_TS else None,
+    )

@@ -1,0 +1,44 @@
+"""A pytest plugin under which the tests of SlateDB's Python binding run against ``shale.compat.slatedb``.
+
+    pytest -p tests.interop.slatedb_suite CHECKOUT/bindings/python/tests
+
+It answers for ``slatedb`` and ``slatedb.uniffi``, and runs coroutine functions, each on a loop of its own.
+"""
+
+import asyncio
+import inspect
+import sys
+from typing import Any
+
+import pytest
+
+import shale.compat.slatedb
+import shale.compat.slatedb.uniffi
+
+sys.modules["slatedb"] = shale.compat.slatedb
+sys.modules["slatedb.uniffi"] = shale.compat.slatedb.uniffi
+
+EXCLUDED: dict[str, str] = {"test_admin_clone": "Shale makes no clones yet"}
+"""Tests that cannot pass, with the reason that docs/compat.md gives."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker that the tests carry."""
+    config.addinivalue_line("markers", "asyncio: runs on an event loop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is excluded."""
+    for item in items:
+        reason = EXCLUDED.get(item.name)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_pyfunc_call(pyfuncitem: Any) -> bool | None:
+    """Run a coroutine function to its end."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
