@@ -57,9 +57,9 @@ class CompactionsApi:
 
     async def _submit(self, request: Request) -> Response:
         dry_run = _flag(request, "dry_run")
-        if is_msgpack(request):
+        if is_msgpack(request.headers.get("content-type")):
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
-        with await self._budget.read(request) as body:
+        with await self._budget.read(request.receive) as body:
             try:
                 wanted = parse_request(orjson.loads(body.data))
             except orjson.JSONDecodeError as error:

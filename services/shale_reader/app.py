@@ -59,7 +59,7 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
 async def _serve(process: Process[ReaderSettings], db: DbReader, listener: socket.socket) -> None:
     settings = process.settings
     api = read_port(db, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate)
-    async with serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
+    async with api.running(), serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
         process.ready(port=listener.getsockname()[1])
         problem = await _until_end(process, db)
         api.draining = True

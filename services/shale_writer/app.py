@@ -60,7 +60,7 @@ async def _serve(process: Process[WriterSettings], db: Db, listener: socket.sock
         sample_rate=settings.metrics.sample_rate,
     )
     process.admin.add_route(_flush_route(db))
-    async with serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
+    async with api.running(), serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
         process.ready(port=listener.getsockname()[1])
         problem = await _until_end(process, db)
         if isinstance(problem, FencedError):

@@ -3,33 +3,41 @@
 Routing looks at the raw path, because a key may hold any bytes.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import anyio
 import structlog
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from shale.api.call import Answer, Call
 from shale.api.fields import KV_PREFIX
 from shale.api.openapi import document
 from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.service.admin import json_response
 from shale.service.bearer import Bearer
-from shale.service.problems import Problem, bad_request, busy, problem_of, response
+from shale.service.bodies import JSON
+from shale.service.problems import Problem, busy, problem_of, response
 from shale.telemetry.metrics import Metrics
 
 REQUEST_ID_MAX = 128
 _OURS = HTTPStatus.INTERNAL_SERVER_ERROR
+SNAPSHOT_PREFIX = b"/v1/snapshots/"
+_BATCH_OF_IDS = 1 << 20
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Call], Awaitable[Any]]
+"""What answers a call: gives an ASGI application with a ``status_code`` and ``raw_headers``."""
+
+
+Background = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Route(NamedTuple):
-    """The methods of one path: ``kv`` is everything below ``/v1/kv/``, any other name is ``/v1/name``."""
+    """The methods of one path: ``/v1/name``, but ``kv`` and ``snapshot`` are everything below ``/v1/name(s)/``."""
 
     name: str
     methods: Mapping[str, Handler]
@@ -41,45 +49,65 @@ class Api:
     ``draining``: refuse new work.
     """
 
-    def __init__(self, routes: Iterable[Route], http: HttpSection, metrics: Metrics, env: Env) -> None:
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        http: HttpSection,
+        metrics: Metrics,
+        env: Env,
+        *,
+        background: Iterable[Background] = (),
+    ) -> None:
         self.draining = False
-        self._clock = env.clock
-        self._ids = env.ids
+        self._background = tuple(background)
+        self._monotonic_s = env.clock.monotonic_s
+        self._request_ids = _RequestIds(env)
         self._bearer = Bearer(http.bearer_token)
         self._free = http.max_concurrent_requests
-        self._inflight = metrics.gauge("shale_http_requests_inflight")
-        by_name = {"openapi": Route("openapi", {"GET": _serve_openapi})}
-        for route in routes:
+        inflight = metrics.gauge("shale_http_requests_inflight")
+        metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
+        by_name: dict[str, Route] = {}
+        for route in (*routes, Route("openapi", {"GET": self._serve_openapi})):
             known = by_name.get(route.name, Route(route.name, {}))
             by_name[route.name] = Route(route.name, {**known.methods, **route.methods})
-        self._kv = by_name.pop("kv")
-        self._routes = {_path(name): route for name, route in by_name.items()}
+        self._names = frozenset(by_name)
+        self._kv = by_name.get("kv", _NOWHERE)
+        self._snapshot = by_name.get("snapshot", _NOWHERE)
+        self._routes = {_path(name): route for name, route in by_name.items() if name not in ("kv", "snapshot")}
         self._observed = {
-            route.name: (
-                metrics.histogram("shale_http_request_duration_seconds", route=route.name),
+            name: (
+                metrics.histogram("shale_http_request_duration_seconds", route=name),
                 {
-                    status: metrics.counter("shale_http_requests_total", route=route.name, status=status)
-                    for status in ("2xx", "3xx", "4xx", "5xx")
+                    status: metrics.counter("shale_http_requests_total", route=name, status=f"{status}xx")
+                    for status in (2, 3, 4, 5)
                 },
             )
-            for route in (self._kv, *self._routes.values(), _NOWHERE)
+            for name in (*by_name, _NOWHERE.name)
         }
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Does what the calls need besides, until the block ends."""
+        async with anyio.create_task_group() as tasks:
+            for work in self._background:
+                tasks.start_soon(work, name="http.background")
+            yield
+            tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         assert scope["type"] == "http"
-        route = self._kv if scope["raw_path"].startswith(KV_PREFIX) else self._routes.get(scope["raw_path"], _NOWHERE)
+        call = Call(scope, receive)
+        route = self._route(call.path)
         seconds, by_status = self._observed[route.name]
-        start_s = self._clock.monotonic_s()
+        start_s = self._monotonic_s()
         self._free -= 1
-        self._inflight.inc()
         try:
-            request = Request(scope, receive)
-            request_id = _request_id(request) or str(self._ids.ulid())
+            request_id = _given_id(call) or next(self._request_ids)
             structlog.contextvars.bind_contextvars(request_id=request_id)
             failure: Exception | None = None
             try:
-                answer = await self._answer(route, request)
+                answer = await self._answer(route, call)
             except ClientDisconnect:
                 return
             except Exception as error:  # noqa: BLE001 - the edge: a client gets a problem document, the server the error
@@ -87,8 +115,8 @@ class Api:
                     response(Problem(_OURS, "a mistake of the server; see its log", kind="internal")),
                     error,
                 )
-            answer.headers["X-Request-Id"] = request_id
-            by_status[f"{answer.status_code // 100}xx"].inc()
+            answer.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
+            by_status[answer.status_code // 100].inc()
             await answer(scope, receive, send)
             if failure is not None:
                 raise failure
@@ -96,29 +124,31 @@ class Api:
             return
         finally:
             self._free += 1
-            self._inflight.dec()
-            seconds.observe(self._clock.monotonic_s() - start_s)
+            seconds.observe(self._monotonic_s() - start_s)
 
-    async def _answer(self, route: Route, request: Request) -> Response:
+    def _route(self, path: bytes) -> Route:
+        if path.startswith(KV_PREFIX):
+            return self._kv
+        if path.startswith(SNAPSHOT_PREFIX):
+            return self._snapshot
+        return self._routes.get(path, _NOWHERE)
+
+    async def _answer(self, route: Route, call: Call) -> Any:
         try:
-            return await self._admit(route, request)(request)
+            return await self._admit(route, call)(call)
         except Problem as problem:
             return response(problem)
         except ShaleError as error:
             return response(problem_of(error))
 
-    def _admit(self, route: Route, request: Request) -> Handler:
-        self._bearer.require(request)
+    def _admit(self, route: Route, call: Call) -> Handler:
+        self._bearer.require(call.header(b"authorization"))
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no such call; see /openapi.json")
-        handler = route.methods.get(request.method)
+        handler = route.methods.get(call.method)
         if handler is None:
             allowed = {"Allow": ", ".join(route.methods)}
-            raise Problem(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not a method of this call", headers=allowed
-            )
-        if request.scope["query_string"]:
-            raise bad_request("no call takes a query; options are headers or fields of the body, see /openapi.json")
+            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{call.method} is not a method of this call", headers=allowed)
         if self.draining:
             problem = busy("the process is stopping")
             problem.headers["Connection"] = "close"
@@ -127,19 +157,40 @@ class Api:
             raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
         return handler
 
+    async def _serve_openapi(self, call: Call) -> Answer:
+        call.query()
+        return Answer(HTTPStatus.OK, document(self._names), media_type=JSON, headers=[(b"cache-control", b"no-store")])
 
-def _request_id(request: Request) -> str:
+
+class _RequestIds:
+    """Names for requests that came without: a ULID now and then, counted up in between.
+
+    A fresh one for each request would cost more than the request.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self._ids = env.ids
+        self._left = 0
+        self._prefix = ""
+
+    def __next__(self) -> str:
+        if self._left == 0:
+            self._prefix = str(self._ids.ulid())[:-5]
+            self._left = _BATCH_OF_IDS
+        self._left -= 1
+        return f"{self._prefix}{self._left:05X}"
+
+
+def _given_id(call: Call) -> str:
     """What the client calls this request, if it is fit for a log line."""
-    given = request.headers.get("x-request-id", "")
+    given = call.header(b"x-request-id")
+    if given is None:
+        return ""
     return given if len(given) <= REQUEST_ID_MAX and given.isprintable() and given.isascii() else ""
 
 
 def _path(name: str) -> bytes:
     return b"/openapi.json" if name == "openapi" else f"/v1/{name}".encode()
-
-
-async def _serve_openapi(request: Request) -> Response:  # noqa: ARG001 - the signature of a handler
-    return json_response(document())
 
 
 _NOWHERE = Route("none", {})

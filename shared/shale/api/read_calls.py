@@ -1,26 +1,33 @@
-"""The calls that read, on anything that can be read (docs/operations.md 4)."""
+"""The calls that read, on anything that can be read (docs/http.md 2 and 5)."""
 
 from http import HTTPStatus
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from shale.api.answers import table_answer
+from shale.api.answers import accepted, is_packed, table_answer
 from shale.api.app import Route
-from shale.api.fields import binary, key_in_path, known_only, to_base64
+from shale.api.call import OCTETS, Answer, Call, RawHeader
+from shale.api.fields import binary, durability, key_in_path, known_only, to_base64
 from shale.api.limits import Limits
-from shale.api.scan_stream import LineStream, scan_lines, scan_request
+from shale.api.moments import Moment
+from shale.api.scan_formats import FORMATS
+from shale.api.scan_request import ScanRequest, scan_request
+from shale.api.scan_stream import ScanStream, scan_pieces
+from shale.api.scan_token import ScanToken, encode_token
+from shale.api.snapshots import Snapshots
+from shale.engine.read_point import Durability
 from shale.engine.reads import Reads
 from shale.errors import ErrorKind
-from shale.service.bodies import decode, is_msgpack
+from shale.service.bodies import decode
 from shale.service.problems import Problem, bad_request, too_large
+
+SNAPSHOT = "snapshot"
 
 
 class ReadCalls:
     """``get``, ``get-many`` and ``scan``."""
 
-    def __init__(self, db: Reads, limits: Limits) -> None:
+    def __init__(self, db: Reads, snapshots: Snapshots, limits: Limits) -> None:
         self._db = db
+        self._snapshots = snapshots
         self._limits = limits
 
     def routes(self) -> list[Route]:
@@ -31,22 +38,24 @@ class ReadCalls:
             Route("scan", {"POST": self.scan}),
         ]
 
-    async def get(self, request: Request) -> Response:
+    async def get(self, call: Call) -> Answer:
         """One row."""
-        row = await self._limits.timed("get", self._db.get_row(key_in_path(request.scope)))
+        lookup = self._source(call).get_row(key_in_path(call.path), durability=durability(call, default="memory"))
+        row = await self._limits.timed("get", lookup)
         if row is None:
             raise Problem(HTTPStatus.NOT_FOUND, "there is no such key", kind=ErrorKind.DATA.value)
-        headers = {"X-Shale-Seq": str(row.seq)}
+        headers = [(b"x-shale-seq", b"%d" % row.seq)]
         if row.create_ts is not None:
-            headers["X-Shale-Create-Ts"] = str(row.create_ts)
+            headers.append((b"x-shale-create-ts", b"%d" % row.create_ts))
         if row.expire_ts is not None:
-            headers["X-Shale-Expire-Ts"] = str(row.expire_ts)
-        return Response(row.value, headers=headers, media_type="application/octet-stream")
+            headers.append((b"x-shale-expire-ts", b"%d" % row.expire_ts))
+        return Answer(HTTPStatus.OK, row.value, headers=headers, media_type=OCTETS)
 
-    async def get_many(self, request: Request) -> Response:
+    async def get_many(self, call: Call) -> Answer:
         """Many rows in one trip, in the order of the keys."""
-        packed = is_msgpack(request)
-        with await self._limits.body(request) as body:
+        source, wanted_durability = self._source(call), durability(call, default="memory")
+        packed = is_packed(call)
+        with await self._limits.body(call) as body:
             fields = decode(body.data, packed=packed)
         known_only(fields, frozenset({"keys"}))
         wanted = fields.get("keys")
@@ -55,17 +64,74 @@ class ReadCalls:
         if len(wanted) > self._limits.rows_max:
             raise too_large(f"keys: {len(wanted)} keys; at most {self._limits.rows_max} are taken")
         keys = [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
-        values = await self._db.get_many(keys)
+        values = await source.get_many(keys, durability=wanted_durability)
         if packed:
             return table_answer({"values": values}, packed=True)
         texts = [to_base64(value).decode() if value is not None else None for value in values]
         return table_answer({"values": texts}, packed=False)
 
-    async def scan(self, request: Request) -> Response:
+    async def scan(self, call: Call) -> ScanStream:
         """A range of rows, streamed."""
-        with await self._limits.body(request) as body:
-            fields = decode(body.data or bytearray(b"{}"), packed=False)
-        wanted = scan_request(fields)
-        lines = scan_lines(self._db, wanted)
-        first = await self._limits.timed("scan", anext(lines))
-        return LineStream(first, lines)
+        snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
+        wanted_durability = durability(call, default="memory")
+        media_type, packed = accepted(call, FORMATS), is_packed(call)
+        with await self._limits.body(call) as body:
+            fields = decode(body.data, packed=packed) if body.data else {}
+        request = scan_request(fields, packed=packed)
+        resumed = request.resumed
+        if snapshot_id is None and resumed is not None:
+            snapshot_id = resumed.snapshot
+        if snapshot_id is not None:
+            moment = self._snapshots.lease(snapshot_id).moment
+            return await self._stream(moment, request, snapshot_id, wanted_durability, media_type)
+        moment = await self._snapshots.take(wanted_durability)
+        try:
+            return await self._stream(moment, request, None, wanted_durability, media_type)
+        finally:
+            await moment.close()  # the scan has begun, and holds what it needs
+
+    async def _stream(
+        self, moment: Moment, request: ScanRequest, snapshot_id: str | None, wanted: Durability, media_type: str
+    ) -> ScanStream:
+        same_state = _same_state(moment, request)
+        encoder = FORMATS[media_type]()
+        scan = moment.scan(**request.arguments(), durability=wanted)
+        seq = moment.seq
+
+        def token(behind: bytes | None) -> str:
+            return encode_token(ScanToken(scan=request.name, seq=seq, snapshot=snapshot_id, behind=behind))
+
+        pieces = scan_pieces(scan, encoder, limit=request.limit, token=token)
+        first = await self._limits.timed("scan", anext(pieces, None))
+        headers: list[RawHeader] = [
+            (b"x-shale-seq", b"%d" % seq),
+            (b"x-shale-resume", token(request.after).encode()),
+        ]
+        if same_state is not None:
+            headers.append((b"x-shale-same-state", b"true" if same_state else b"false"))
+        return ScanStream(encoder, first, pieces, headers=headers, patience_s=self._limits.time_max_s)
+
+    def _source(self, call: Call) -> Reads:
+        """What is read: now, or the snapshot that the query names."""
+        if not call.scope["query_string"]:
+            return self._db
+        snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
+        return self._db if snapshot_id is None else self._snapshots.lease(snapshot_id).moment
+
+
+def _same_state(moment: Moment, request: ScanRequest) -> bool | None:
+    """Whether a resumed scan goes on in the state in which it began; ``None`` if it begins.
+
+    Raises:
+        Problem: it must, and does not (410).
+    """
+    if request.resumed is None:
+        return None
+    same_state = moment.seq == request.resumed.seq
+    if request.same_state and not same_state:
+        raise Problem(
+            HTTPStatus.GONE,
+            f"the state has moved on from seq {request.resumed.seq} to {moment.seq}; scan under a snapshot to resume",
+            kind=ErrorKind.DATA.value,
+        )
+    return same_state

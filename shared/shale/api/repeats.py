@@ -1,7 +1,7 @@
-"""Batches that a client sends again because it does not know whether they arrived: each is committed once.
+"""Writes that a client sends again because it does not know whether they arrived: each is committed once.
 
-A client names a batch (``Idempotency-Key``).  While the name is remembered, the same batch under it gets the answer of
-the first one.  Names live in the memory of this process, a bounded number of them: after a restart a batch that is
+A client names a write (``Idempotency-Key``).  While the name is remembered, the same write under it gets the answer of
+the first one.  Names live in the memory of this process, a bounded number of them: after a restart a write that is
 repeated is one more commit of the same rows.
 """
 
@@ -12,26 +12,29 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import anyio
-from starlette.requests import Request
 
+from shale.api.call import Call
 from shale.engine.write_handle import WriteHandle
 from shale.service.problems import Problem, bad_request
 
 HEADER = "Idempotency-Key"
 NAME_MAX = 128
+_MEANING = (b"x-shale-ttl-ms", b"x-shale-expire-at", b"content-type")
+"""Headers without which the body does not say what is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A batch that was committed: its handle, and how many rows it has."""
+    """A write that was committed: its handle (none: it only compared, at ``seq``), and how many rows it has."""
 
-    handle: WriteHandle
+    handle: WriteHandle | None
     rows: int
+    seq: int
 
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """``accepted`` is known once ``settled`` is set, unless the batch was refused."""
+    """``accepted`` is known once ``settled`` is set, unless the write was refused."""
 
     checksum: tuple[int, int]
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -39,22 +42,22 @@ class _Known:
 
 
 class Repeats:
-    """The newest ``names_max`` named batches."""
+    """The newest ``names_max`` named writes."""
 
     def __init__(self, names_max: int) -> None:
         self._names_max = names_max
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def once(self, name: str, body: bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
-        """Commit the batch, or wait for what became of the one of this name.
+    async def once(self, name: str, call: Call, body: bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
+        """Commit the write, or wait for what became of the one of this name.
 
         Raises:
-            Problem: the name belongs to another batch (422), or what ``commit`` raises; then the name is free again.
+            Problem: the name belongs to another write (422), or what ``commit`` raises; then the name is free again.
         """
-        checksum = (len(body), zlib.crc32(body))
+        checksum = _checksum(call, body)
         while (known := self._known.get(name)) is not None:
             if known.checksum != checksum:
-                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{HEADER}: {name!r} was the name of another batch")
+                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{HEADER}: {name!r} was the name of another write")
             await known.settled.wait()
             if known.accepted is not None:
                 return known.accepted
@@ -76,15 +79,20 @@ class Repeats:
             del self._known[oldest]
 
 
-def batch_name(request: Request) -> str | None:
-    """What the client calls its batch; ``None``: it has no name.
+def write_name(call: Call) -> str | None:
+    """What the client calls its write; ``None``: it has no name.
 
     Raises:
         Problem: not 1 to 128 printable ASCII characters (400).
     """
-    name = request.headers.get(HEADER)
+    name = call.header(b"idempotency-key")
     if name is None:
         return None
     if not 0 < len(name) <= NAME_MAX or not name.isascii() or not name.isprintable():
         raise bad_request(f"{HEADER}: not 1 to {NAME_MAX} printable ASCII characters")
     return name
+
+
+def _checksum(call: Call, body: bytearray) -> tuple[int, int]:
+    said = "\n".join([call.method, *(call.header(name) or "" for name in _MEANING)])
+    return len(body), zlib.crc32(body, zlib.crc32(call.path, zlib.crc32(said.encode())))

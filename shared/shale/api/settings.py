@@ -19,6 +19,10 @@ class HttpSection(Section):
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
     max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
     max_batch_rows: int = Field(default=100_000, ge=1, description="The most rows or keys in one request.")
+    max_snapshots: int = Field(default=64, ge=1, description="Snapshots of clients at once; further ones get 429.")
+    max_snapshot_lifetime: PositiveSeconds = Field(
+        default=600.0, description="The longest lease of a snapshot, and the usual one; clients renew it."
+    )
     max_concurrent_requests: int = Field(default=1024, ge=1, description="Further requests get 429.")
 
     @model_validator(mode="after")
@@ -32,5 +36,5 @@ class WritesHttpSection(HttpSection):
     """The data port of a daemon that takes writes."""
 
     max_idempotency_keys: int = Field(
-        default=16_384, ge=1, description="So many names of batches are remembered; a repeated batch is one commit."
+        default=16_384, ge=1, description="So many names of writes are remembered; a repeated write is one commit."
     )

@@ -1,35 +1,41 @@
-"""The calls that write, on an open database (docs/operations.md 4)."""
+"""The calls that write, on an open database (docs/http.md 3 and 4)."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from shale.api.answers import table_answer
+from shale.api.answers import is_packed, table_answer
 from shale.api.app import Route
-from shale.api.batch_body import decode_batch
-from shale.api.fields import key_in_path, ttl_s, wants_durable
+from shale.api.call import Answer, Call, RawHeader
+from shale.api.fields import key_in_path, life_in_headers, wants_durable
 from shale.api.limits import Limits
-from shale.api.repeats import Accepted, Repeats, batch_name
+from shale.api.ops_body import decode_batch
+from shale.api.repeats import Accepted, Repeats, write_name
+from shale.api.txn_body import TxnRequest, decode_txn
 from shale.engine.db import Db
 from shale.engine.write_handle import WriteHandle
 from shale.env import Env
-from shale.service.bodies import is_msgpack
+from shale.errors import ErrorKind, TransactionConflict
+from shale.service.problems import Problem
+
+T = TypeVar("T")
 
 LARGE_BODY_BYTES = 128 * 1024
 """Larger bodies are decoded in a thread, so that other requests are not kept waiting."""
+TXN_ATTEMPTS = 8
+"""A transaction that meets a conflict is compared anew: its client would do nothing else."""
 
 
 class WriteCalls:
-    """``put``, ``delete`` and ``batch``.
+    """``put``, ``merge``, ``delete``, ``batch`` and ``txn``.
 
     Args:
         db: what is written.
         limits: of the port.
         env: the outside world.
         max_key_bytes: longer keys are refused.
-        names_max: how many names of batches are remembered.
+        names_max: how many names of writes are remembered.
     """
 
     def __init__(self, db: Db, limits: Limits, env: Env, *, max_key_bytes: int, names_max: int) -> None:
@@ -41,53 +47,147 @@ class WriteCalls:
 
     def routes(self) -> list[Route]:
         """What to serve."""
-        return [Route("kv", {"PUT": self.put, "DELETE": self.delete}), Route("batch", {"POST": self.batch})]
+        return [
+            Route("kv", {"PUT": self.put, "PATCH": self.merge, "DELETE": self.delete}),
+            Route("batch", {"POST": self.batch}),
+            Route("txn", {"POST": self.txn}),
+        ]
 
-    async def put(self, request: Request) -> Response:
+    async def put(self, call: Call) -> Answer:
         """Write one row; the body is the value."""
-        key, durable = key_in_path(request.scope), wants_durable(request)
-        ttl = ttl_s(request.headers.get("x-shale-ttl-ms"), "X-Shale-TTL-Ms")
-        with await self._limits.body(request) as body, self._limits.in_time("accept the write"):
-            handle = await self._limits.timed("put", self._db.put(key, bytes(body.data), ttl=ttl))
-        return await self._written(handle, durable=durable)
+        return await self._value(call, "put")
 
-    async def delete(self, request: Request) -> Response:
+    async def merge(self, call: Call) -> Answer:
+        """Add an operand for the merge operator; the body is the operand."""
+        return await self._value(call, "merge")
+
+    async def delete(self, call: Call) -> Answer:
         """Delete one row; a missing one is deleted as well."""
-        durable = wants_durable(request)
-        with self._limits.in_time("accept the write"):
-            handle = await self._limits.timed("delete", self._db.delete(key_in_path(request.scope)))
+        call.query()
+        key, durable = key_in_path(call.path), wants_durable(call)
+        write = partial(self._write, "delete", partial(self._db.delete, key))
+        handle = await self._named(call, bytearray(), write)
         return await self._written(handle, durable=durable)
 
-    async def batch(self, request: Request) -> Response:
+    async def batch(self, call: Call) -> Answer:
         """Many writes as one."""
-        packed, durable, name = is_msgpack(request), wants_durable(request), batch_name(request)
-        with await self._limits.body(request) as body:
+        call.query()
+        packed, durable = is_packed(call), wants_durable(call)
+        with await self._limits.body(call) as body:
             commit = partial(self._commit, body.data, packed=packed)
-            accepted = await (commit() if name is None else self._repeats.once(name, body.data, commit))
-        handle = accepted.handle
-        if durable:
-            await self._durable(handle)
-        fields = {"seq": handle.seq, "create_ts": handle.create_ts, "rows": accepted.rows}
-        return table_answer(fields, packed=packed, headers=_headers(handle))
+            accepted = await self._once(call, body.data, commit)
+        return await self._accepted(accepted, durable=durable, packed=packed)
+
+    async def txn(self, call: Call) -> Answer:
+        """Writes that happen if what the client expects is so, all or nothing."""
+        call.query()
+        packed, durable = is_packed(call), wants_durable(call)
+        with await self._limits.body(call) as body:
+            decode = partial(
+                decode_txn, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max
+            )
+            request = await self._decoded(decode, body.data)
+            accepted = await self._once(call, body.data, partial(self._transact, request))
+        return await self._accepted(accepted, durable=durable, packed=packed)
+
+    async def _value(self, call: Call, op: str) -> Answer:
+        if call.scope["query_string"]:
+            call.query()
+        key, durable, (ttl, expire_at) = key_in_path(call.path), wants_durable(call), life_in_headers(call)
+        with await self._limits.body(call) as body:
+            method = self._db.put if op == "put" else self._db.merge
+            write = partial(self._write, op, partial(method, key, bytes(body.data), ttl=ttl, expire_at=expire_at))
+            handle = await self._named(call, body.data, write)
+        return await self._written(handle, durable=durable)
+
+    async def _write(self, op: str, write: Callable[[], Awaitable[WriteHandle]]) -> WriteHandle:
+        """Do it now, or wait for room in memory first, for a while."""
+        if not self._db.is_full:
+            return await self._limits.timed(op, write())
+        with self._limits.in_time("accept the write"):
+            return await self._limits.timed(op, write())
+
+    async def _named(self, call: Call, body: bytearray, write: Callable[[], Awaitable[WriteHandle]]) -> WriteHandle:
+        """Write one row, once under its name."""
+        name = write_name(call)
+        if name is None:
+            return await write()
+
+        async def commit() -> Accepted:
+            handle = await write()
+            return Accepted(handle, 1, handle.seq)
+
+        handle = (await self._repeats.once(name, call, body, commit)).handle
+        assert handle is not None
+        return handle
+
+    async def _once(self, call: Call, body: bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
+        name = write_name(call)
+        return await (commit() if name is None else self._repeats.once(name, call, body, commit))
 
     async def _commit(self, body: bytearray, *, packed: bool) -> Accepted:
-        work = partial(
-            decode_batch, body, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max
-        )
-        batch = await self._env.cpu.run(work) if len(body) > LARGE_BODY_BYTES else work()
-        with self._limits.in_time("accept the batch"):
-            handle = await self._limits.timed("write", self._db.write(batch))
-        return Accepted(handle, len(batch))
+        decode = partial(decode_batch, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max)
+        batch = await self._decoded(decode, body)
+        handle = await self._write("write", partial(self._db.write, batch))
+        return Accepted(handle, len(batch), handle.seq)
 
-    async def _written(self, handle: WriteHandle, *, durable: bool) -> Response:
+    async def _decoded(self, decode: Callable[[bytearray], T], body: bytearray) -> T:
+        return await self._env.cpu.run(partial(decode, body)) if len(body) > LARGE_BODY_BYTES else decode(body)
+
+    async def _transact(self, request: TxnRequest) -> Accepted:
+        with self._limits.in_time("commit the transaction"):
+            for attempt in range(TXN_ATTEMPTS):
+                try:
+                    return await self._limits.timed("write", self._attempt(request))
+                except TransactionConflict:
+                    if attempt == TXN_ATTEMPTS - 1:
+                        raise
+        raise AssertionError("every attempt returns or raises")
+
+    async def _attempt(self, request: TxnRequest) -> Accepted:
+        async with self._db.transaction("serializable") as transaction:
+            failed = [
+                place
+                for place, compare in enumerate(request.compare)
+                if not compare.holds(await transaction.get_row(compare.key))
+            ]
+            if failed:
+                raise _compare_failed(failed)
+            request.write(transaction)
+            handle = await transaction.commit()
+            return Accepted(handle, request.rows, transaction.seq if handle is None else handle.seq)
+
+    async def _accepted(self, accepted: Accepted, *, durable: bool, packed: bool) -> Answer:
+        handle = accepted.handle
+        fields: dict[str, int] = {"seq": accepted.seq, "rows": accepted.rows}
+        if handle is None:
+            return table_answer(fields, packed=packed, headers=[(b"x-shale-seq", b"%d" % accepted.seq)])
         if durable:
             await self._durable(handle)
-        return Response(status_code=HTTPStatus.NO_CONTENT, headers=_headers(handle))
+        fields["create_ts"] = handle.create_ts
+        return table_answer(fields, packed=packed, headers=_headers(handle))
+
+    async def _written(self, handle: WriteHandle, *, durable: bool) -> Answer:
+        if durable:
+            await self._durable(handle)
+        return Answer(HTTPStatus.NO_CONTENT, headers=_headers(handle))
 
     async def _durable(self, handle: WriteHandle) -> None:
+        if self._db.durable_seq >= handle.seq:
+            return
         with self._limits.in_time(f"make seq {handle.seq} durable; its outcome is unknown"):
             await handle.durable()
 
 
-def _headers(handle: WriteHandle) -> dict[str, str]:
-    return {"X-Shale-Seq": str(handle.seq), "X-Shale-Create-Ts": str(handle.create_ts)}
+def _compare_failed(places: list[int]) -> Problem:
+    first = f"compare[{places[0]}]" + (f" and {len(places) - 1} more" if len(places) > 1 else "")
+    return Problem(
+        HTTPStatus.PRECONDITION_FAILED,
+        f"{first} does not hold; nothing was written",
+        kind=ErrorKind.TRANSACTION.value,
+        fields={"failed": places},
+    )
+
+
+def _headers(handle: WriteHandle) -> tuple[RawHeader, RawHeader]:
+    return (b"x-shale-seq", b"%d" % handle.seq), (b"x-shale-create-ts", b"%d" % handle.create_ts)

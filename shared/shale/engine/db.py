@@ -169,6 +169,11 @@ class Db(Warmable):
         return self._accept.unflushed_bytes
 
     @property
+    def is_full(self) -> bool:
+        """Whether writes wait, because ``unflushed_bytes`` is at its limit."""
+        return self._writer.pressure.is_full
+
+    @property
     def problem(self) -> ShaleError | None:
         """Why this writer is none any more; ``None`` while it is."""
         return self._writer.progress.problem

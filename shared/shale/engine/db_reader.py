@@ -14,6 +14,7 @@ from shale.engine.read_point import Durability, ReadPoint, names_sst
 from shale.engine.read_view import ReadView
 from shale.engine.reader_follow import Follower
 from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.engine.reader_snapshot import ReaderSnapshot
 from shale.engine.reader_state import ReaderState, StateBuilder
 from shale.engine.reads import checked_durability
 from shale.engine.task_host import TaskHost, first_error
@@ -136,6 +137,18 @@ class DbReader(Warmable):
             await reader.close()
             raise
         return reader
+
+    def snapshot(self) -> Opening[ReaderSnapshot]:
+        """What is served when this is awaited or entered with ``async with``, to be read later.
+
+        A reader that follows without a checkpoint cannot keep it: reads fail when the collector has been there.
+        """
+        return Opening(self._snapshot)
+
+    async def _snapshot(self) -> ReaderSnapshot:
+        await self._settled_point()
+        state = self._state
+        return ReaderSnapshot(state, state.pin.use(), self._clock_ms)
 
     async def refresh(self) -> None:
         """Look for newer data now instead of at the next poll."""

@@ -1,12 +1,12 @@
 """Request bodies: bounded one by one and all together, read as they come."""
 
-from collections.abc import AsyncGenerator
 from http import HTTPStatus
 
 import anyio
 import msgpack
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from shale.service.problems import Problem, bad_request, busy, too_large
 
@@ -27,8 +27,8 @@ class BodyBudget:
         self._body_max_bytes = body_max_bytes
         self._silence_max_s = silence_max_s
 
-    async def read(self, request: Request) -> "Body":
-        """Read the whole body.
+    async def read(self, receive: Receive) -> "Body":
+        """Read the whole body of a request.
 
         Raises:
             Problem: it is over the limit (413), too much is being read already (503), or the client has fallen silent
@@ -38,8 +38,9 @@ class BodyBudget:
         body = Body(self)
         received = 0
         try:
-            chunks = request.stream()
-            while (chunk := await self._next(chunks)) is not None:
+            more = True
+            while more:
+                chunk, more = await self._next(receive)
                 received += len(chunk)
                 if received <= self._body_max_bytes:
                     body.take(len(chunk))
@@ -54,17 +55,19 @@ class BodyBudget:
             raise too_large(f"the body has more than {self._body_max_bytes} bytes")
         return body
 
-    async def _next(self, chunks: AsyncGenerator[bytes, None]) -> bytes | None:
-        """The next part; ``None`` at the end."""
-        try:
-            with anyio.fail_after(self._silence_max_s):
-                return await anext(chunks, None)
-        except TimeoutError as error:
+    async def _next(self, receive: Receive) -> tuple[bytes, bool]:
+        """The next part, and whether there may be more."""
+        with anyio.move_on_after(self._silence_max_s) as patience:
+            message = await receive()
+        if patience.cancelled_caught:
             raise Problem(
                 HTTPStatus.REQUEST_TIMEOUT,
                 f"no more of the body came for {self._silence_max_s:g} s",
                 headers={"Connection": "close"},
-            ) from error
+            )
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        return message.get("body", b""), message.get("more_body", False)
 
     def take(self, size_bytes: int) -> None:
         """Reserve memory."""
@@ -105,13 +108,13 @@ class Body:
         self.release()
 
 
-def is_msgpack(request: Request) -> bool:
-    """Whether the body is msgpack; JSON otherwise.
+def is_msgpack(content_type: str | None) -> bool:
+    """Whether a body of this type is msgpack; JSON otherwise, also where nothing is said.
 
     Raises:
         Problem: neither (415).
     """
-    content_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    content_type = (content_type or JSON).partition(";")[0].strip().lower()
     if content_type in _MSGPACK_NAMES:
         return True
     if content_type == JSON or content_type.endswith("+json"):

@@ -126,7 +126,9 @@ def test_a_lifetime_is_answered_as_a_time(client: Client) -> None:
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "\xb2"}, 400, id="a digit that is no number"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "9" * 5000}, 400, id="endless lifetime"),
         pytest.param("PUT", "/v1/kv/a?ttl=1h", {}, 400, id="a lifetime where nobody looks for it"),
-        pytest.param("PATCH", "/v1/kv/a", {}, 405, id="wrong method"),
+        pytest.param("PATCH", "/v1/kv/a", {}, 400, id="a merge where no operator is"),
+        pytest.param("OPTIONS", "/v1/kv/a", {}, 405, id="wrong method"),
+        pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "1", "X-Shale-Expire-At": "1"}, 400, id="two lifetimes"),
         pytest.param("GET", "/v1/batch", {}, 405, id="a call that needs POST"),
         pytest.param("GET", "/v2/kv/a", {}, 404, id="no such call"),
         pytest.param("POST", "/v1/batch", {"Content-Type": "text/plain"}, 415, id="unknown media type"),
@@ -177,7 +179,7 @@ def test_a_batch_is_one_commit(client: Client, packed: bool) -> None:
         pytest.param({"ops": []}, "empty", id="empty"),
         pytest.param({"ops": 3}, "a list of operations", id="no list"),
         pytest.param({"opps": []}, "opps: no such field", id="misspelt"),
-        pytest.param({"ops": [["put", "YQ==", "YQ=="], ["merge", "YQ==", "YQ=="]]}, "ops[1]", id="unknown operation"),
+        pytest.param({"ops": [["put", "YQ==", "YQ=="], ["increase", "YQ==", "YQ=="]]}, "ops[1]", id="unknown"),
         pytest.param({"ops": [["put", "%%", "YQ=="]]}, "ops[0] key: not base64", id="not base64"),
         pytest.param({"ops": [["put", "YQ==", "YQ==", "soon"]]}, "ops[0] ttl_ms", id="bad lifetime"),
         pytest.param({"ops": [["put", "", "YQ=="]]}, "key of 0 bytes", id="empty key"),
@@ -260,7 +262,7 @@ def test_a_scan_resumes_where_it_stopped(client: Client) -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"limit": -1}, {"limit": "3"}, {"start": 3}, {"prefx": "YQ=="}, {"resume": "xx"}, {"reverse": True}],
+    [{"limit": -1}, {"limit": "3"}, {"start": 3}, {"prefx": "YQ=="}, {"resume": "xx"}, {"reverse": 1}, {"after": ""}],
     ids=str,
 )
 def test_a_bad_scan_is_refused(client: Client, fields: dict[str, Any]) -> None:
@@ -298,7 +300,8 @@ def test_the_description_is_valid_and_names_every_call(client: Client) -> None:
     document = json.loads(client.call("GET", "/openapi.json")[1])
     spec_validator.validate(document)
     assert document["openapi"].startswith("3.1")
-    assert set(document["paths"]) == {"/v1/kv/{key}", "/v1/batch", "/v1/get-many", "/v1/scan"}
+    calls = {"batch", "get-many", "scan", "txn", "snapshots", "snapshots/{id}", "kv/{key}"}
+    assert set(document["paths"]) == {f"/v1/{call}" for call in calls}
 
 
 def test_status_and_metrics(client: Client) -> None:

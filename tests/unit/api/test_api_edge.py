@@ -4,21 +4,20 @@ import asyncio
 import random
 
 import httpx
-from starlette.requests import Request
-from starlette.responses import Response
 
 from shale.api.app import Api, Route
+from shale.api.call import Answer, Call
 from shale.api.settings import HttpSection
 from shale.env import Env, InlineCpu, SystemClock
 from shale.telemetry.metrics import Metrics
 
 
-async def broken(request: Request) -> Response:
+async def broken(call: Call) -> Answer:
     raise RuntimeError("a bug")
 
 
-async def fine(request: Request) -> Response:
-    return Response(b"fine")
+async def fine(call: Call) -> Answer:
+    return Answer(200, b"fine")
 
 
 async def ask(metrics: Metrics) -> tuple[httpx.Response, httpx.Response]:

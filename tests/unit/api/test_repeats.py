@@ -69,7 +69,7 @@ def test_another_batch_under_the_name_is_refused() -> None:
         await post(b"k", b"n1")
         answer = await post(b"other", b"n1")
         assert answer.status_code == 422
-        assert "'n1' was the name of another batch" in answer.json()["detail"]
+        assert "'n1' was the name of another write" in answer.json()["detail"]
         assert await db.get(b"other") is None
 
     run(story)

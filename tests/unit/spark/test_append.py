@@ -172,7 +172,7 @@ def test_patience_ends_with_the_last_problem() -> None:
 
 def test_a_refusal_is_final_and_says_why() -> None:
     async def story(db: shale.Db, sender: BatchSender, wire: Wire, env: Env) -> None:
-        with pytest.raises(InvalidRequestError, match="begins with key '00000': 413 ops: the batch has 6 operations"):
+        with pytest.raises(InvalidRequestError, match="begins with key '00000': 413 ops: there are 6 operations"):
             await append_rows(batches(6), request(), sender, env)
         assert len(wire.times_s) == 1
 
