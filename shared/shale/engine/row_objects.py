@@ -23,6 +23,14 @@ def rows_to_list(rows: Rows) -> list[Row]:
     return list(map(tuple.__new__, repeat(Row), zip(*columns, strict=False)))
 
 
+def rows_to_items(rows: Rows) -> list[tuple[bytes, bytes]]:
+    """Keys and values as objects."""
+    if not len(rows):
+        return []
+    keys, values = byte_strings(rows.key_bytes, rows.key_offsets), byte_strings(rows.val_bytes, rows.val_offsets)
+    return list(zip(keys, values, strict=True))
+
+
 def byte_strings(data: U8, offsets: I64) -> list[bytes]:
     """The strings between offsets.  Where all have one length numpy cuts them, several times as fast."""
     first, last = int(offsets[0]), int(offsets[-1])

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shale.engine.memtable import Memtable
 from shale.engine.progress import raise_again
-from shale.engine.row_objects import rows_to_list
+from shale.engine.row_objects import rows_to_items, rows_to_list
 from shale.engine.row_order import reversed_rows
 from shale.engine.scan_sources import ScanPlan, visible_source
 from shale.errors import InvalidRequestError, ShaleError, SstMissing
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shale.engine.read_point import Claim, ReadPoint
     from shale.iter.source import RowSource
 
+T = TypeVar("T")
 _ROWS_AT_ONCE = 512
 """Rows that become objects together: more of them push each other out of the CPU's caches."""
 _ROWS_AFTER_SEEK = 64
@@ -153,6 +154,24 @@ class Scan:
             batch += rows
         return batch
 
+    async def items(self, size: int) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        """Keys and values in lists of ``size``, the last perhaps shorter: several times as fast as whole rows.
+
+        Raises:
+            InvalidRequestError: ``size`` is not positive.
+        """
+        if size < 1:
+            raise InvalidRequestError(f"lists of {size} items: must be at least 1")
+        self._unmake_rows()
+        items: list[tuple[bytes, bytes]] = []
+        while rows := self._in_order(rows_to_items(await self._next_slice(size - len(items)))):
+            items += rows
+            if len(items) == size:
+                yield items
+                items = []
+        if items:
+            yield items
+
     async def columns(self) -> Rows | None:
         """The next rows as columns, all of them values; ``None`` at the end.
 
@@ -225,14 +244,21 @@ class Scan:
 
     async def _next_rows(self, rows_max: int) -> list[Row]:
         """Some rows as objects; none at the end."""
+        return self._in_order(rows_to_list(await self._next_slice(rows_max)))
+
+    async def _next_slice(self, rows_max: int) -> Rows:
+        """Some rows, ascending; none at the end."""
         if self._start == self._end and not await self._next_chunk():
-            return []
+            return EMPTY_ROWS
         count = min(rows_max, _ROWS_AT_ONCE)
         if self._plan.backward:
             end, self._end = self._end, max(self._start, self._end - count)
-            return rows_to_list(self._chunk.slice(self._end, end))[::-1]
+            return self._chunk.slice(self._end, end)
         start, self._start = self._start, min(self._end, self._start + count)
-        return rows_to_list(self._chunk.slice(start, self._start))
+        return self._chunk.slice(start, self._start)
+
+    def _in_order(self, rows: list[T]) -> list[T]:
+        return rows[::-1] if self._plan.backward else rows
 
     async def _next_chunk(self) -> bool:
         """Read on; false at the end."""

@@ -81,6 +81,9 @@ def test_every_way_to_take_rows_gives_the_same(seed: int, reverse: bool) -> None
         assert [row for batch in batches for row in batch] == rows
         assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
         assert [(entry.key, entry.value, entry.seq) for entry in await columns(scan())] == [row[:3] for row in rows]
+        lists = [items async for items in scan().items(size)]
+        assert [item for items in lists for item in items] == [(row.key, row.value) for row in rows]
+        assert [len(items) for items in lists[:-1]] == [size] * (len(lists) - 1)
         mixed, one = scan(), []
         async for row in mixed:
             one.append(row)
