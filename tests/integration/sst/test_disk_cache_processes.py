@@ -1,0 +1,78 @@
+"""Processes that share a directory and are killed in the middle of writes never see a wrong byte."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.sst.disk_reader import MAX_BYTES
+
+ROOT = Path(__file__).parents[3]
+READS = 600
+
+
+class Reader:
+    """One process, which tells how far it is."""
+
+    def __init__(self, directory: Path, seed: int, *, limit: int = 0) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.sst.disk_reader", str(directory), str(seed), str(limit)],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, reads: int) -> tuple[int, int, int]:
+        """Reads, hits and errors once there were so many reads; the process must not have stopped before."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            done, hits, errors = map(int, line.split())
+            if done >= reads:
+                return done, hits, errors
+        raise AssertionError(f"it stopped with {self.process.wait()}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def files_of(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+def test_processes_that_are_killed(tmp_path: Path) -> None:
+    steady = Reader(tmp_path, 1)
+    try:
+        for seed in range(2, 6):
+            victim = Reader(tmp_path, seed)
+            victim.until(50 * seed)
+            victim.kill()
+        _, hits, errors = steady.until(READS)
+    finally:
+        steady.kill()
+    assert hits > 0
+    assert errors == 0
+    parts = [path for path in files_of(tmp_path) if path.suffix != ".new"]
+    assert sum(path.stat().st_size for path in parts) < MAX_BYTES * (1 + 2 / 32) + (1 << 17)
+    for path in parts[::5]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    last = Reader(tmp_path, 9)
+    try:
+        assert last.until(READS)[1] > 0
+    finally:
+        last.kill()
+
+
+def test_writes_that_the_system_refuses(tmp_path: Path) -> None:
+    """No file may grow beyond 20 KB, so no part can be written; nobody who reads hears of it."""
+    reader = Reader(tmp_path, 1, limit=20_000)
+    try:
+        _, hits, errors = reader.until(READS)
+    finally:
+        reader.kill()
+    assert hits == 0
+    assert errors >= 1
+    assert files_of(tmp_path) == []
