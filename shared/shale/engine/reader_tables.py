@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shale.engine.memtable import Memtable
-from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
+from shale.engine.row_order import take_rows
+from shale.kernels.rows import Rows, concat_rows
 from shale.types import Manifest
 
 
@@ -85,9 +86,8 @@ def _should_join(older: Memtable, newer: Memtable, max_table_bytes: int) -> bool
 
 
 def _rows_above(rows: Rows, barrier: int) -> Rows:
-    if not bool(np.any(rows.seq <= np.uint64(barrier))):
-        return rows
-    return rows_from_entries([entry for entry in entries_from_rows(rows) if entry.seq > barrier])
+    above = np.flatnonzero(rows.seq > np.uint64(barrier))
+    return rows if len(above) == len(rows) else take_rows(rows, above)
 
 
 def total_rows(tables: Sequence[Memtable]) -> int:

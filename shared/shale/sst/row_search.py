@@ -1,5 +1,8 @@
 """Cutting sorted columns: the rows in a range of keys, and those up to a sequence number."""
 
+import numpy as np
+
+from shale.kernels.choice import use_kernels
 from shale.kernels.rows import Rows, entries_from_rows, rows_from_entries
 from shale.types import U64_MAX, KeyRange
 
@@ -32,4 +35,8 @@ def rows_up_to(rows: Rows, max_seq: int) -> Rows:
     """The rows with ``seq <= max_seq``.  Usually all of them, and then nothing is copied."""
     if max_seq == U64_MAX or not len(rows) or int(rows.seq.max()) <= max_seq:
         return rows
+    if use_kernels(rows.size_bytes):
+        from shale.kernels import sort
+
+        return sort.take_rows(rows, np.flatnonzero(rows.seq <= np.uint64(max_seq)))
     return rows_from_entries([entry for entry in entries_from_rows(rows) if entry.seq <= max_seq])

@@ -1,6 +1,8 @@
 """``DbReader`` on a store in memory: options, modes, leases, tables, and what it refuses."""
 
+import gc
 import pickle
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from random import Random
@@ -206,6 +208,9 @@ def test_a_lost_lease_is_established_again() -> None:
                 assert reader.checkpoint_id != lost
                 assert [entry.id for entry in (await world.latest()).checkpoints] == [reader.checkpoint_id]
                 assert len([row async for row in reader.scan()]) == 3
+                at_hand = await scan.columns()
+                assert at_hand is not None
+                assert len(at_hand) == 2
                 with pytest.raises(CheckpointMissing):
                     await scan.columns()
         assert (await world.latest()).checkpoints == ()
@@ -395,5 +400,33 @@ def test_manifests_that_were_read_are_those_that_are_served() -> None:
             got = await world.store.get(manifest_key("db", reader.manifest_id))
             assert got is not None
             assert decode_manifest(got.data) == reader.manifest
+
+    run(test)
+
+
+def test_replay_needs_little_more_than_the_rows() -> None:
+    """Beside the rows themselves a few tables of the given size, however long the WAL is."""
+
+    async def test(world: World) -> None:
+        files, file_bytes, table_bytes = 60, 100_000, 200_000
+        async with world.db(flush_interval=None) as db:
+            for number in range(files):
+                async with db.batch() as batch:
+                    for row in range(100):
+                        batch.put(b"%d/%d" % (number, row), bytes(file_bytes // 100))
+                await db.flush("wal")
+            await db.close("wal")
+        async with world.reader():
+            pass  # what is imported and compiled with the first use does not count
+        gc.collect()
+        tracemalloc.start()
+        try:
+            async with world.reader(max_memtable_bytes=table_bytes) as reader:
+                assert reader.memtable_count >= 20
+                kept_bytes, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept_bytes < 1.2 * files * file_bytes
+        assert peak_bytes - kept_bytes < 4 * table_bytes + 8 * file_bytes
 
     run(test)
