@@ -1,6 +1,6 @@
 """``make bench``: the table of docs/architecture.md's promises, every line measured in this run.
 
-python -m tests.bench [codec|compaction|calls|durable|ingest]... [--large]
+python -m tests.bench [codec|compaction|calls|durable|ingest|caching]... [--large]
 
 ``--large`` adds the compaction of 10 GB, which takes 20 minutes and up to 42 GB of disk.
 """
@@ -20,6 +20,7 @@ SUITES = {
     "calls": "call_lines",
     "durable": "durable_lines",
     "ingest": "ingest_lines",
+    "caching": "caching_lines",
 }
 
 
