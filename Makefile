@@ -57,7 +57,7 @@ sim: install ## SEEDS= how many per row, SEED= to replay one
 	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
 
 soak: install ## the long runs: ROUNDS= of SIGKILL under load, 1 GiB compacted, start and stop, ten million rows
-	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop $(TESTS)
+	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop tests/model $(TESTS)
 
 compat: install ## SlateDB's own tests of its Python binding against shale.compat.slatedb; SLATEDB_SOURCE= a checkout
 	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb || git clone -q --depth 1 https://github.com/slatedb/slatedb .shale/slatedb

@@ -1,0 +1,210 @@
+"""The ways into a database, each with the same few methods, so that one set of rules runs on all of them.
+
+What a face does not have (HTTP has no merge, for instance) is done by the library below it.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import shale
+from shale import sync
+from shale.testing.model import Op, Span
+from shale.types import Row
+
+if TYPE_CHECKING:
+    from shale.sync.background import Background
+
+T = TypeVar("T")
+Run = Callable[[Callable[[], Coroutine[Any, Any, T]]], T]
+Pairs = list[tuple[bytes, bytes]]
+
+
+class Face(Protocol):
+    """What the rules call.  Times to live are milliseconds; writes return (seq, create_ts), reads what was shown."""
+
+    def put(self, key: bytes, value: bytes, ttl_ms: int | None, durable: bool) -> tuple[int, int]: ...
+
+    def delete(self, key: bytes) -> tuple[int, int]: ...
+
+    def merge(self, key: bytes, operand: bytes) -> tuple[int, int]: ...
+
+    def write(self, ops: Sequence[Op], seq: int | None) -> tuple[int, int]: ...
+
+    def get(self, key: bytes, **options: Any) -> bytes | None: ...
+
+    def get_row(self, key: bytes) -> Row | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, span: Span, *, reverse: bool, limit: int | None, **options: Any) -> Pairs: ...
+
+    def snapshot(self, *, durable: bool) -> Any: ...
+
+    def transaction(self, isolation: str) -> Any: ...
+
+
+def batch_of(ops: Sequence[Op]) -> shale.WriteBatch:
+    batch = shale.WriteBatch()
+    for op in ops:
+        add(batch, op)
+    return batch
+
+
+def add(target: Any, op: Op) -> None:
+    """Add a write to a batch or a transaction."""
+    if op.kind == "put":
+        target.put(op.key, op.value, ttl=None if op.ttl_ms is None else f"{op.ttl_ms}ms")
+    elif op.kind == "merge":
+        target.merge(op.key, op.value)
+    else:
+        target.delete(op.key)
+
+
+class SyncFace:
+    """``shale.sync`` on a loop that the test drives; the thread has tests of its own.
+
+    ``inner`` may be a database, a snapshot or a transaction.
+    """
+
+    def __init__(self, db: Any) -> None:
+        self.db = db
+
+    @classmethod
+    def on(cls, db: shale.Db, run: "Run[Any]") -> "SyncFace":
+        """The face of a database that is open."""
+        return cls(sync.Db(db, cast("Background", _Driven(run))))
+
+    def put(self, key: bytes, value: bytes, ttl_ms: int | None, durable: bool) -> tuple[int, int]:
+        handle = self.db.put(key, value, ttl=None if ttl_ms is None else f"{ttl_ms}ms")
+        if durable:
+            handle.durable()
+        return handle.seq, handle.create_ts
+
+    def delete(self, key: bytes) -> tuple[int, int]:
+        handle = self.db.delete(key)
+        return handle.seq, handle.create_ts
+
+    def merge(self, key: bytes, operand: bytes) -> tuple[int, int]:
+        handle = self.db.merge(key, operand)
+        return handle.seq, handle.create_ts
+
+    def write(self, ops: Sequence[Op], seq: int | None) -> tuple[int, int]:
+        handle = self.db.write(batch_of(ops), seq=seq)
+        return handle.seq, handle.create_ts
+
+    def get(self, key: bytes, **options: Any) -> bytes | None:
+        return cast("bytes | None", self.db.get(key, **options))
+
+    def get_row(self, key: bytes) -> Row | None:
+        return cast("Row | None", self.db.get_row(key))
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return cast("list[bytes | None]", self.db.get_many(keys))
+
+    def scan(self, span: Span, *, reverse: bool, limit: int | None, **options: Any) -> Pairs:
+        rows = self.begin_scan(span, reverse=reverse, limit=limit, **options)
+        return [(row.key, row.value) for row in rows]
+
+    def begin_scan(self, span: Span, **options: Any) -> Any:
+        return self.db.scan(start=span.start, stop=span.stop, prefix=span.prefix, **options)
+
+    def snapshot(self, *, durable: bool) -> "SyncFace":
+        return SyncFace(self.db.snapshot(durable=durable))
+
+    def transaction(self, isolation: str) -> "SyncFace":
+        return SyncFace(self.db.transaction(isolation))
+
+    def stage(self, op: Op) -> None:
+        """A write of a transaction."""
+        add(self.db, op)
+
+    def commit(self, *, durable: bool) -> tuple[int, int] | None:
+        handle = self.db.commit(durable=durable)
+        return None if handle is None else (handle.seq, handle.create_ts)
+
+    def rollback(self) -> None:
+        self.db.rollback()
+
+    def close(self) -> None:
+        self.db.close()
+
+    @property
+    def seq(self) -> int:
+        return int(self.db.seq)
+
+
+class AsyncFace(SyncFace):
+    """The library itself: everything is awaited."""
+
+    def __init__(self, db: Any, run: "Run[Any]") -> None:
+        super().__init__(db if isinstance(db, _Awaited) else _Awaited(db, run))
+        self._run = run
+
+    def scan(self, span: Span, *, reverse: bool, limit: int | None, **options: Any) -> Pairs:
+        scan = super().begin_scan(span, reverse=reverse, limit=limit, **options)
+
+        async def rows() -> Pairs:
+            return [(row.key, row.value) async for row in scan]
+
+        return cast("Pairs", self._run(rows))
+
+    def begin_scan(self, span: Span, **options: Any) -> Any:
+        return _Awaited(super().begin_scan(span, **options), self._run)
+
+    def snapshot(self, *, durable: bool) -> "AsyncFace":
+        return AsyncFace(self.db.snapshot(durable=durable), self._run)
+
+    def transaction(self, isolation: str) -> "AsyncFace":
+        return AsyncFace(self.db.transaction(isolation), self._run)
+
+
+class _Awaited:
+    """Awaits whatever a method of the inner object returns, if it can be awaited."""
+
+    def __init__(self, inner: Any, run: "Run[Any]") -> None:
+        self._inner = inner
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            async def work() -> Any:
+                made = found(*args, **options)
+                return await made if hasattr(made, "__await__") else made
+
+            made = self._run(work)
+            return _Awaited(made, self._run) if hasattr(made, "durable") or hasattr(made, "get_many") else made
+
+        return call
+
+
+class _Driven:
+    """What ``shale.sync`` needs of its background, on the loop of a simulation."""
+
+    is_over = False
+
+    def __init__(self, run: "Run[Any]") -> None:
+        self._run = run
+
+    def call(self, work: Coroutine[Any, Any, T], *, undo: object = None) -> T:
+        async def begun() -> T:
+            return await work
+
+        return cast("T", self._run(begun))
+
+    def at_once(self, work: Callable[[], T]) -> T:
+        async def plain() -> T:
+            return work()
+
+        return cast("T", self._run(plain))
+
+    def soon(self, work: Callable[[], object]) -> None:
+        work()
+
+    def keep(self, *_: object) -> None:
+        """Nothing is left open."""
+
+    forget = keep

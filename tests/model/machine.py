@@ -1,0 +1,398 @@
+"""The rules: what may be done to a database, and what must come of it, whichever face it is done through.
+
+Keys come in families, so that the plain model can tell exactly what a read may show: of those that begin with ``m``
+some are merged, of those that begin with ``t`` some expire.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+import shale
+from shale.errors import InvalidSequenceNumber, TransactionConflict
+from shale.merge_operators import concatenate
+from shale.testing.model import Model, Op, Span, TransactionModel
+from tests.model.faces import Face, SyncFace
+from tests.model.house import House
+
+PLAIN = [b"a", b"b", b"ba", b"b\x00", b"c", b"\xff\xff"]
+MERGED = [b"m", b"ma"]
+EXPIRING = [b"t", b"ta"]
+KEYS = st.sampled_from(PLAIN + MERGED + EXPIRING)
+BOUNDS = st.none() | st.sampled_from([*PLAIN, b"m", b"n", b"t", b"u"])
+VALUES = st.binary(max_size=12) | st.just(b"x" * 40)
+TTLS_MS = st.sampled_from([1, 1_000, 40_000, 10_000_000])
+SPANS = st.builds(
+    Span,
+    start=BOUNDS,
+    stop=BOUNDS,
+    prefix=st.sampled_from([None, None, b"b", b"m", b"t"]),
+    last=st.none(),
+    first=st.none(),
+)
+LIMITS = st.none() | st.sampled_from([0, 1, 2, 5])
+PLACES = st.integers(0, 7)
+
+
+@st.composite
+def _ops(draw: st.DrawFn) -> Op:
+    key = draw(KEYS)
+    if key in MERGED and draw(st.booleans()):
+        return Op("merge", key, draw(VALUES))
+    if draw(st.integers(0, 3)) == 0:
+        return Op("delete", key)
+    return Op("put", key, draw(VALUES), draw(TTLS_MS) if key in EXPIRING and draw(st.booleans()) else None)
+
+
+OPS = _ops()
+
+
+class OpenSnapshot:
+    def __init__(self, face: Any, seq: int) -> None:
+        self.face = face
+        self.seq = seq
+
+
+class OpenTransaction:
+    def __init__(self, face: Any, model: TransactionModel) -> None:
+        self.face = face
+        self.model = model
+
+
+class OpenScan:
+    def __init__(self, scan: Any, span: Span, seq: int, reverse: bool) -> None:
+        self.scan = scan
+        self.span = span
+        self.seq = seq
+        self.reverse = reverse
+        self.rows: list[tuple[bytes, bytes]] = []
+
+
+class DatabaseMachine(RuleBasedStateMachine):
+    """Give it a face: ``face_of`` is called whenever the database was opened."""
+
+    hides_expired = False
+    faults = True
+
+    def face_of(self, db: shale.Db) -> Face:
+        raise NotImplementedError
+
+    @initialize(
+        seed=st.integers(0, 1 << 16),
+        table_bytes=st.sampled_from([80, 400, 10_000]),
+        interval=st.sampled_from([0, "50ms", None]),
+        faults=st.booleans(),
+    )
+    def begin(self, seed: int, table_bytes: int, interval: Any, faults: bool) -> None:
+        settings = {
+            "l0_sst_size_bytes": table_bytes,
+            "l0_max_ssts": 1000,
+            "l0_max_ssts_per_key": 1000,
+            "flush_interval": interval,
+            "min_filter_keys": 2,
+            "block_size_bytes": 64,
+            "merge_operator": "concatenate",
+        }
+        self.house = House(seed, faults=faults and self.faults, settings=settings)
+        self.model = Model(concatenate)
+        self.flushes_itself = interval is not None
+        self.refusals = 0
+        self.open()
+
+    def open(self) -> None:
+        self.snapshots: list[OpenSnapshot] = []
+        self.transactions: list[OpenTransaction] = []
+        self.scans: list[OpenScan] = []
+        self.db = self.house.open()
+        self.face = self.face_of(self.db)
+
+    def note(self, written: tuple[int, int], ops: Sequence[Op], hidden: Sequence[bytes] = ()) -> None:
+        self.model.commit(ops, *written, hidden=hidden)
+        self.refusals = 0
+
+    @property
+    def moment(self) -> Iterator[int]:
+        """The clock, asked before and after something."""
+        while True:
+            yield self.house.now_ms()
+
+    # Writes
+
+    @rule(op=OPS, durable=st.booleans())
+    def write_one(self, op: Op, durable: bool) -> None:
+        durable = durable and self.flushes_itself
+        if op.kind == "put":
+            written = self.face.put(op.key, op.value, op.ttl_ms, durable)
+            if durable:
+                assert self.db.durable_seq >= written[0]
+        elif op.kind == "delete":
+            written = self.face.delete(op.key)
+        else:
+            written = self.face.merge(op.key, op.value)
+        self.note(written, [op])
+
+    @rule(ops=st.lists(OPS, min_size=1, max_size=6), ahead=st.none() | st.integers(1, 5))
+    def write_batch(self, ops: list[Op], ahead: int | None) -> None:
+        ops = same_lifetimes(ops)
+        seq = None if ahead is None else self.db.last_seq + ahead
+        try:
+            written = self.face.write(ops, seq)
+        except InvalidSequenceNumber:
+            assert ahead is not None
+            assert ahead <= self.refusals
+            return
+        assert seq is None or written[0] == seq
+        self.note(written, ops)
+
+    @rule(back=st.integers(0, 3))
+    def a_sequence_number_that_is_taken_is_refused(self, back: int) -> None:
+        seq = self.db.last_seq - back
+        if seq > 0:
+            try:
+                self.house.run(lambda: self.db.write(one_put(), seq=seq))
+            except InvalidSequenceNumber:
+                return
+            raise AssertionError(f"seq {seq} was taken again")
+
+    # Reads
+
+    @rule(key=KEYS, durable=st.booleans())
+    def get(self, key: bytes, durable: bool) -> None:
+        before = self.house.now_ms()
+        if durable:
+            seq, shown = self.db.durable_seq, self.face.get(key, durability="durable")
+            hides = False
+        else:
+            seq, shown = self.model.last_seq, self.face.get(key)
+            hides = self.hides_expired
+        if not durable or seq == self.db.durable_seq:
+            self.model.check_get(shown, key, seq, (before, self.house.now_ms()), hide_expired=hides)
+
+    @rule(key=KEYS)
+    def get_row(self, key: bytes) -> None:
+        before = self.house.now_ms()
+        row = self.face.get_row(key)
+        self.model.check_row(row, key, self.model.last_seq, (before, self.house.now_ms()))
+
+    @rule(keys=st.lists(KEYS, max_size=6))
+    def get_many(self, keys: list[bytes]) -> None:
+        before = self.house.now_ms()
+        shown = self.face.get_many(keys)
+        now = (before, self.house.now_ms())
+        assert len(shown) == len(keys)
+        for key, value in zip(keys, shown, strict=True):
+            self.model.check_get(value, key, self.model.last_seq, now, hide_expired=self.hides_expired)
+
+    @rule(span=SPANS, reverse=st.booleans(), limit=LIMITS, hide=st.booleans())
+    def scan(self, span: Span, reverse: bool, limit: int | None, hide: bool) -> None:
+        before = self.house.now_ms()
+        options = {"now_ms": before} if hide and not self.hides_expired else {}
+        shown = self.face.scan(span, reverse=reverse, limit=limit, **options)
+        now = (before, self.house.now_ms())
+        hides = hide or self.hides_expired
+        self.model.check_scan(shown, span, self.model.last_seq, now, reverse=reverse, limit=limit, hide_expired=hides)
+
+    @rule(key=KEYS)
+    def a_reader_sees_what_is_durable(self, key: bytes) -> None:
+        durable_seq = self.db.durable_seq
+        seq, value, rows = self.house.read(key)
+        assert seq >= durable_seq
+        now = (0, self.house.now_ms())
+        self.model.check_get(value, key, seq, now, lenient=True)
+        self.model.check_scan(rows, Span(), seq, now, lenient=True)
+
+    # Snapshots
+
+    @precondition(lambda self: len(self.snapshots) < 3)
+    @rule(durable=st.booleans())
+    def take_snapshot(self, durable: bool) -> None:
+        face = self.face.snapshot(durable=durable)
+        if durable:
+            assert face.seq <= self.db.durable_seq
+        else:
+            assert face.seq == self.model.last_seq
+        self.snapshots.append(OpenSnapshot(face, face.seq))
+
+    @precondition(lambda self: self.snapshots)
+    @rule(place=PLACES, key=KEYS, span=SPANS, reverse=st.booleans(), limit=LIMITS)
+    def read_snapshot(self, place: int, key: bytes, span: Span, reverse: bool, limit: int | None) -> None:
+        snapshot = self.snapshots[place % len(self.snapshots)]
+        before = self.house.now_ms()
+        value = snapshot.face.get(key)
+        rows = snapshot.face.scan(span, reverse=reverse, limit=limit)
+        now = (before, self.house.now_ms())
+        hides = self.hides_expired
+        self.model.check_get(value, key, snapshot.seq, now, hide_expired=hides)
+        self.model.check_scan(rows, span, snapshot.seq, now, reverse=reverse, limit=limit, hide_expired=hides)
+
+    @precondition(lambda self: self.snapshots)
+    @rule(place=PLACES)
+    def close_snapshot(self, place: int) -> None:
+        self.snapshots.pop(place % len(self.snapshots)).face.close()
+
+    # Transactions
+
+    @precondition(lambda self: len(self.transactions) < 3)
+    @rule(serializable=st.booleans())
+    def begin_transaction(self, serializable: bool) -> None:
+        face = self.face.transaction("serializable" if serializable else "snapshot")
+        assert face.seq == self.model.last_seq
+        self.transactions.append(OpenTransaction(face, TransactionModel(face.seq, serializable)))
+
+    @precondition(lambda self: self.transactions)
+    @rule(place=PLACES, op=OPS)
+    def write_in_transaction(self, place: int, op: Op) -> None:
+        open_one = self.transactions[place % len(self.transactions)]
+        if op.ttl_ms is None:
+            open_one.face.stage(op)
+            open_one.model.ops.append(op)
+
+    @precondition(lambda self: self.transactions)
+    @rule(place=PLACES, keys=st.lists(KEYS, min_size=1, max_size=3))
+    def get_in_transaction(self, place: int, keys: list[bytes]) -> None:
+        open_one = self.transactions[place % len(self.transactions)]
+        shown = [open_one.face.get(keys[0])] if len(keys) == 1 else open_one.face.get_many(keys)
+        open_one.model.read(*keys)
+        now = (0, self.house.now_ms())
+        for key, value in zip(keys, shown, strict=True):
+            self.model.check_get(value, key, open_one.model.seq, now, open_one.model)
+
+    @precondition(lambda self: self.transactions)
+    @rule(place=PLACES, span=SPANS, reverse=st.booleans(), limit=LIMITS)
+    def scan_in_transaction(self, place: int, span: Span, reverse: bool, limit: int | None) -> None:
+        open_one = self.transactions[place % len(self.transactions)]
+        shown = open_one.face.scan(span, reverse=reverse, limit=limit)
+        now = (0, self.house.now_ms())
+        self.model.check_scan(shown, span, open_one.model.seq, now, open_one.model, reverse=reverse, limit=limit)
+        if limit and len(shown) == limit:
+            end = shown[-1][0]
+            span = span._replace(first=end) if reverse else span._replace(last=end)
+        open_one.model.scanned(span)
+
+    @precondition(lambda self: self.transactions)
+    @rule(place=PLACES, keys=st.lists(KEYS, min_size=1, max_size=2), read=st.booleans())
+    def mark(self, place: int, keys: list[bytes], read: bool) -> None:
+        open_one = self.transactions[place % len(self.transactions)]
+        if read:
+            open_one.face.db.mark_read(keys)
+            open_one.model.marked.update(keys)
+        else:
+            open_one.face.db.unmark_write(keys)
+            open_one.model.unmarked.update(keys)
+
+    @precondition(lambda self: self.transactions)
+    @rule(place=PLACES, durable=st.booleans(), commits=st.booleans() | st.just(True))
+    def end_transaction(self, place: int, durable: bool, commits: bool) -> None:
+        open_one = self.transactions.pop(place % len(self.transactions))
+        if not commits:
+            open_one.face.rollback()
+            return
+        tx = open_one.model
+        must_fail = self.model.conflicts(tx)
+        try:
+            written = open_one.face.commit(durable=durable and self.flushes_itself)
+        except TransactionConflict:
+            assert must_fail, f"nobody wrote what {tx} relies on"
+            self.refusals += 1
+            return
+        assert not must_fail, f"somebody wrote what {tx} relies on"
+        if written is None:
+            assert not tx.ops
+        else:
+            self.note(written, tx.ops, [op.key for op in tx.ops if op.key in tx.unmarked])
+
+    # Scans that stay open
+
+    @precondition(lambda self: len(self.scans) < 3 and isinstance(self.face, SyncFace))
+    @rule(span=SPANS, reverse=st.booleans())
+    def begin_scan(self, span: Span, reverse: bool) -> None:
+        scan = self.face.begin_scan(span, reverse=reverse)
+        self.scans.append(OpenScan(scan, span, self.model.last_seq, reverse))
+
+    @precondition(lambda self: self.scans)
+    @rule(place=PLACES, count=st.integers(1, 3))
+    def go_on_with_scan(self, place: int, count: int) -> None:
+        open_one = self.scans[place % len(self.scans)]
+        rows = open_one.scan.next_batch(count)
+        open_one.rows += [(row.key, row.value) for row in rows]
+        if len(rows) < count:
+            self.scans.remove(open_one)
+            self.model.check_scan(
+                open_one.rows,
+                open_one.span,
+                open_one.seq,
+                (0, self.house.now_ms()),
+                reverse=open_one.reverse,
+                lenient=True,
+            )
+
+    # What happens to the database meanwhile
+
+    @rule(kind=st.sampled_from(["wal", "memtable"]))
+    def flush(self, kind: str) -> None:
+        self.house.run(lambda: self.db.flush(kind))
+        assert self.db.durable_seq == self.model.last_seq
+
+    @rule(seconds=st.sampled_from([0.01, 1.0, 60.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.house.pass_time(seconds)
+
+    @rule()
+    def compaction(self) -> None:
+        self.house.compact()
+
+    @rule()
+    def collection(self) -> None:
+        self.house.collect()
+
+    @rule(kind=st.sampled_from(["wal", "memtable", "none"]))
+    def close_and_reopen(self, kind: str) -> None:
+        self.house.run(lambda: self.db.close(kind))
+        if kind != "none":
+            self.model.durable_seq = self.model.last_seq
+        self.house.leave()
+        self.come_back()
+
+    @rule()
+    def crash(self) -> None:
+        self.house.kill()
+        self.come_back()
+
+    def come_back(self) -> None:
+        self.model.durable_seq = max(self.model.durable_seq, self.db.durable_seq)
+        self.refusals = 0
+        self.open()
+        self.model.forget_after(self.db.last_seq)
+        self.see_everything()
+
+    def see_everything(self) -> None:
+        before = self.house.now_ms()
+        rows = self.house.run(self.everything)
+        self.model.check_scan(rows, Span(), self.model.last_seq, (before, self.house.now_ms()))
+
+    async def everything(self) -> list[tuple[bytes, bytes]]:
+        return [(row.key, row.value) async for row in self.db.scan()]
+
+    @invariant()
+    def sequence_numbers_agree(self) -> None:
+        if hasattr(self, "db"):
+            assert self.db.last_seq == self.model.last_seq
+            assert self.db.durable_seq <= self.db.last_seq
+            assert self.db.problem is None
+
+    def teardown(self) -> None:
+        if hasattr(self, "house"):
+            self.house.close()
+
+
+def same_lifetimes(ops: list[Op]) -> list[Op]:
+    """Of a key that is merged every write of a batch must have one lifetime; here: none."""
+    return [op._replace(ttl_ms=None) if op.key in MERGED else op for op in ops]
+
+
+def one_put() -> shale.WriteBatch:
+    batch = shale.WriteBatch()
+    batch.put(b"never", b"")
+    return batch
