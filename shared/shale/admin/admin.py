@@ -1,16 +1,21 @@
 """``Admin``: what is done to a database from outside its processes, as a thin front over the parts of this room."""
 
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from shale.admin.compactions import POLL_INTERVAL_S, CompactionAdmin, ulid_of
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
+from shale.engine.lifetime import Moment
+from shale.engine.seq_times import seq_at, time_of
 from shale.engine.where import Stores, resolve
 from shale.env import Env
-from shale.errors import ClosedError
+from shale.errors import ClosedError, LatestRecordMissing
+from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
+from shale.protocol.manifest_store import ManifestStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -141,6 +146,34 @@ class Admin:
         return await self._compacting.cancel(
             ulid_of(compaction_id), confirm_s=confirm_s, poll_interval_s=poll_interval_s
         )
+
+    async def seq_at(self, time: Moment, *, round_up: bool = False) -> int | None:
+        """The sequence number that the database had reached at a time, as far as the newest manifest tells.
+
+        Args:
+            time: a ``datetime`` with a time zone, or milliseconds since 1970.
+            round_up: of the first known point at or after the time, instead of the last one at or before.
+
+        Returns:
+            ``None`` if there is no such point.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+        """
+        return seq_at(await self._tracker(), time, round_up=round_up)
+
+    async def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
+        """When the database had reached a sequence number, to the second; see ``seq_at``."""
+        return time_of(await self._tracker(), seq, round_up=round_up)
+
+    async def _tracker(self) -> SequenceTracker:
+        if self._stores is None:
+            raise ClosedError("use an Admin inside async with")
+        manifests = ManifestStore(self._stores.main, self._where.root, self._env, self._metrics)
+        latest = await manifests.try_read_latest()
+        if latest is None:
+            raise LatestRecordMissing(f"there is no database at {self._where.root or '/'}")
+        return SequenceTracker.decode(latest.value.sequence_tracker)
 
     @property
     def _compacting(self) -> CompactionAdmin:

@@ -1,7 +1,7 @@
 """What was written since a transaction began: asked when it commits, and free of charge for every other write.
 
 Memtables know all of it.  While a transaction is open the history keeps the memtable in which it began and every later
-one, also after they were flushed, then without their values.  Source: docs/protocol.md 4.4.4; SlateDB's
+one, also after they were flushed, then without their values.  Source: docs/protocol.md 4.4; SlateDB's
 transaction_manager.rs for what counts as a conflict.
 """
 

@@ -3,17 +3,18 @@
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import anyio
 
 from shale.engine.batch import BytesLike, WriteBatch
-from shale.engine.lifetime import Moment, Ttl, lifetime_of, moment_ms
+from shale.engine.lifetime import Moment, Ttl, lifetime_of
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
 from shale.engine.reads import checked_durability
+from shale.engine.seq_times import seq_at, time_of
 from shale.engine.settings_values import Duration, parse_duration_ms
 from shale.engine.snapshot import Snapshot
 from shale.engine.transaction import Beginning
@@ -320,12 +321,11 @@ class Db(Warmable):
         Returns:
             ``None`` if there is no such point.
         """
-        return self._writer.seq_times().time_to_seq(moment_ms(time, name="time") // 1000, round_up=round_up)
+        return seq_at(self._writer.seq_times(), time, round_up=round_up)
 
     def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
         """When the database had reached a sequence number, to the second; see ``seq_at``."""
-        second = self._writer.seq_times().seq_to_time(seq, round_up=round_up)
-        return None if second is None else datetime.fromtimestamp(second, UTC)
+        return time_of(self._writer.seq_times(), seq, round_up=round_up)
 
     @property
     def quickest_flush(self) -> FlushType:

@@ -1,12 +1,14 @@
 """The read-only handle: a front over the parts that follow, protect and read a database."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import anyio
 
 from shale.engine.hot_path import HotPath
+from shale.engine.lifetime import Moment
 from shale.engine.opening import Opening
 from shale.engine.progress import raise_again
 from shale.engine.read_options import ReadOptions
@@ -17,6 +19,7 @@ from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.engine.reader_snapshot import ReaderSnapshot
 from shale.engine.reader_state import ReaderState, StateBuilder
 from shale.engine.reads import checked_durability
+from shale.engine.seq_times import seq_at, time_of
 from shale.engine.task_host import TaskHost, first_error
 from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
@@ -29,6 +32,7 @@ from shale.errors import (
     ShaleError,
     SstMissing,
 )
+from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
 from shale.merge_operators import operator_of
 from shale.protocol.manifest_store import ManifestStore
@@ -149,6 +153,14 @@ class DbReader(Warmable):
         await self._settled_point()
         state = self._state
         return ReaderSnapshot(state, state.pin.use(), self._clock_ms)
+
+    def seq_at(self, time: Moment, *, round_up: bool = False) -> int | None:
+        """The sequence number that the database had reached at a time, as the manifest tells; see ``Db.seq_at``."""
+        return seq_at(SequenceTracker.decode(self.manifest.sequence_tracker), time, round_up=round_up)
+
+    def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
+        """When the database had reached a sequence number, as far as the manifest tells; see ``Db.time_of``."""
+        return time_of(SequenceTracker.decode(self.manifest.sequence_tracker), seq, round_up=round_up)
 
     async def refresh(self) -> None:
         """Look for newer data now instead of at the next poll."""

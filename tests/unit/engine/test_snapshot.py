@@ -150,6 +150,15 @@ def test_sequence_numbers_have_times() -> None:
                 assert db.seq_at(second - timedelta(hours=1), round_up=True) == 1
                 assert db.seq_at(second + timedelta(seconds=1), round_up=True) is None
                 await db.flush("memtable")
+            async with shale.DbReader.open("db", store=store) as reader, shale.Admin("db", store=store) as admin:
+                for up in (False, True):
+                    for seq in (0, 1, 2):
+                        time = db.time_of(seq, round_up=up)
+                        assert reader.time_of(seq, round_up=up) == await admin.time_of(seq, round_up=up) == time
+                    for ago_s in (-1, 0, 1):
+                        time = second - timedelta(seconds=ago_s)
+                        found = db.seq_at(time, round_up=up)
+                        assert reader.seq_at(time, round_up=up) == await admin.seq_at(time, round_up=up) == found
             with pytest.raises(InvalidRequestError):
                 db.seq_at("noon")  # type: ignore[arg-type]
 
