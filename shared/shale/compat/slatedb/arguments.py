@@ -18,7 +18,7 @@ READ_AHEAD_BYTES_MIN = 64 * 1024
 class Lifetime(TypedDict, total=False):
     """Keyword arguments of writes."""
 
-    ttl: int | Never
+    ttl: str | Never
     expire_at: int
 
 
@@ -108,7 +108,7 @@ def lifetime(ttl: Ttl) -> Lifetime:
             (after_ms,) = ttl._values
             if not 0 <= after_ms < 1 << 64:
                 raise ValueError(f"u64 requires 0 <= value < {1 << 64}")
-            return {"ttl": after_ms}
+            return {"ttl": f"{after_ms}ms"}
         case Ttl.EXPIRE_AT_MILLIS():
             return {"expire_at": ttl._values[0]}
         case _:

@@ -149,7 +149,7 @@ class DbBuilder(_Builder):
         except BaseException:
             await db.close("none")
             raise
-        return db_of(db, background, recording)
+        return db_of(db, background, recording, has_wal=options.wal_enabled)
 
 
 class DbReaderBuilder(_Builder):

@@ -16,7 +16,7 @@ from shale.engine import batch as engine
 from shale.engine import db as engine_db
 from shale.engine import options as engine_options
 from shale.engine import write_handle
-from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError
+from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 
 _FLUSHES = {FlushType.MEM_TABLE: engine_options.FlushType.MEMTABLE, FlushType.WAL: engine_options.FlushType.WAL}
 _ISOLATION = {IsolationLevel.SNAPSHOT: "snapshot", IsolationLevel.SERIALIZABLE_SNAPSHOT: "serializable"}
@@ -25,10 +25,11 @@ _ISOLATION = {IsolationLevel.SNAPSHOT: "snapshot", IsolationLevel.SERIALIZABLE_S
 class Db(ReadCalls):
     """The one writer of a database; made by a ``DbBuilder``, used from one event loop."""
 
-    __slots__ = ("_background", "_db", "_is_closed")
+    __slots__ = ("_background", "_db", "_has_wal", "_is_closed")
 
     _db: engine_db.Db
     _background: Background
+    _has_wal: bool
     _is_closed: bool
 
     def status(self) -> DbStatus:
@@ -123,8 +124,15 @@ class Db(ReadCalls):
 
     @translates
     async def shutdown_with_options(self, options: CloseOptions) -> None:
-        """Close, after as much flushing as the options say."""
+        """Close, after as much flushing as the options say.
+
+        Raises:
+            Error: it is closed already, or had failed; or a WAL flush without a WAL, which closes without flushing.
+        """
         kind = options.flush_type
+        if kind is FlushType.WAL and not self._has_wal and not self._is_closed:
+            await self._shut_down(engine_options.FlushType.NONE)
+            raise WalDisabled("attempted a WAL operation when the WAL is disabled")
         await self._shut_down(engine_options.FlushType.NONE if kind is None else _FLUSHES[kind])
 
     @translates
@@ -177,9 +185,9 @@ def close_reason(problem: ShaleError | None) -> CloseReason | None:
             return CloseReason.UNKNOWN
 
 
-def db_of(db: engine_db.Db, background: Background, recording: Recording) -> Db:
+def db_of(db: engine_db.Db, background: Background, recording: Recording, *, has_wal: bool) -> Db:
     """The front of a writer of the engine."""
     made = Db._blank()
     made._db = made._source = db
-    made._background, made._recording, made._is_closed = background, recording, False
+    made._background, made._recording, made._has_wal, made._is_closed = background, recording, has_wal, False
     return made

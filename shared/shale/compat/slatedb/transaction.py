@@ -62,13 +62,13 @@ class DbTransaction(ReadCalls):
 
     @translates
     async def mark_read(self, keys: list[bytes]) -> None:
-        """Let the commit fail if somebody writes one of these keys."""
-        self._open().mark_read(keys)
+        """Let the commit fail if somebody writes one of these keys; an empty one nobody can write."""
+        self._open().mark_read(filter(None, map(checked_value, keys)))
 
     @translates
     async def unmark_write(self, keys: list[bytes]) -> None:
         """Let writes of these keys conflict with nobody's."""
-        self._open().unmark_write(keys)
+        self._open().unmark_write(filter(None, map(checked_value, keys)))
 
     @translates
     async def commit(self) -> WriteHandle | None:
