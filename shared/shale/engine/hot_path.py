@@ -14,6 +14,9 @@ from shale.env import Env
 WARM_AFTER = 256
 """Plain lookups in SSTs before the kernel is worth loading."""
 
+WARM_AFTER_ROWS = 8192
+"""Rows in WAL files before the kernels are worth loading that encode them."""
+
 _ROOM_BYTES = 4096
 
 Lookup = Callable[[bytes, int, int, int, int], int]
@@ -24,7 +27,7 @@ LookupMany = Callable[[int, int, int, int, int, int, int, int], None]
 class HotPath:
     """``lookup`` is ``None`` until the kernel is loaded."""
 
-    __slots__ = ("_uses", "_wanted", "lookup", "lookup_many", "lookup_value", "room", "value")
+    __slots__ = ("_rows", "_uses", "_wanted", "lookup", "lookup_many", "lookup_value", "room", "value")
 
     def __init__(self) -> None:
         self.lookup: Lookup | None = None
@@ -33,6 +36,7 @@ class HotPath:
         self.room = np.empty(_ROOM_BYTES, np.uint8)
         self.value = self.room.data
         """Where ``lookup_value`` puts values, for one call."""
+        self._rows = 0
         self._uses = 0
         self._wanted = anyio.Event()
 
@@ -40,6 +44,12 @@ class HotPath:
         """Count one lookup that went without the kernel."""
         self._uses += 1
         if self._uses == WARM_AFTER:
+            self._wanted.set()
+
+    def note_plain_rows(self, count: int) -> None:
+        """Count rows that were written without kernels, or so it may be: a few thousand, and they are worth loading."""
+        self._rows += count
+        if self._rows >= WARM_AFTER_ROWS:
             self._wanted.set()
 
     async def run(self, env: Env) -> None:

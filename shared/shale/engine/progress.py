@@ -65,7 +65,10 @@ class Progress:
             ClosedError: it was closed without them.
         """
         while self.durable_seq < seq:
-            await self._next_change()
+            # Not ``_next_change``: thousands wait here at once, and every frame costs each of them.
+            if self.problem is not None or self._ended is not None:
+                self._raise()
+            await self.changed.wait()
 
     async def until_flushed(self, seq: int) -> None:
         """Wait until everything up to ``seq`` is in the manifest's trees.
@@ -77,10 +80,14 @@ class Progress:
             await self._next_change()
 
     async def _next_change(self) -> None:
+        self._raise()
+        await self.changed.wait()
+
+    def _raise(self) -> None:
+        """Raise why there is nothing to wait for any more, if so."""
         self.check()
         if self._ended is not None:
             raise_again(self._ended)
-        await self.changed.wait()
 
 
 def raise_again(error: ShaleError) -> None:

@@ -4,6 +4,7 @@
 the next one.  Rows that nobody waits for follow after a tenth of a second.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from shale.engine.signal import Signal
@@ -16,6 +17,7 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Compression
 
+RowsHook = Callable[[int], None]
 _IDLE_INTERVAL_S = 0.1
 _INLINE_ROWS_MAX = 256
 log = get_logger("wal")
@@ -35,6 +37,7 @@ class WalFlusher:
         interval_s = parts.options.flush_interval_s
         self.last_flushed_wal_id = last_flushed_wal_id
         self.adaptive = interval_s == 0
+        self.on_written: RowsHook = _nothing
         self._parts = parts
         self._env = parts.env
         self._store = store
@@ -102,7 +105,12 @@ class WalFlusher:
         log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=len(data))
         self._parts.progress.durable_through(last_seq)
         self._parts.acceptor.wal_written()
+        self.on_written(file.row_count)
 
 
 def _encode(file: UnwrittenFile, compression: Compression, transformer: BlockTransformer | None) -> bytes:
     return build_wal_sst(file.rows(), compression, transformer)
+
+
+def _nothing(_rows: int) -> None:
+    return

@@ -356,6 +356,7 @@ class Writer:
         if self.wal is not None:
             acceptor.on_rows = self.wal.expect_rows
             acceptor.on_full_wal = self.wal.look
+            self.wal.on_written = self._read_options.hot_path.note_plain_rows
         self.manifest.on_change = self._manifest_changed
         self.instruments.describe(self.manifest.current)
         metrics.gauge("slatedb_manifest_writer_epoch").set(self.manifest.epoch)
