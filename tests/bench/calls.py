@@ -1,4 +1,7 @@
-"""Calls from Python: put, batch, get, many gets and scans, against the wheel and RocksDB, interleaved in one run."""
+"""Calls from Python: put, batch, get, many gets and scans, against the wheel and RocksDB, interleaved in one run.
+
+Behind them what reads ask of the store, counted.
+"""
 
 import asyncio
 import random
@@ -8,12 +11,14 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.line import BenchLine
-from tests.bench.peers import KEYS, L0_COUNT, PEERS, Peer, Wheel, key_of
+from tests.bench.peers import KEYS, L0_COUNT, PEERS, Peer, Shale, Wheel, key_of
+from tests.bench.requests import request_lines
 
 ROUNDS = 5
 PUTS = {"shale": 100_000, "slatedb": 2_000, "rocksdict": 50_000}
 GETS = {"shale": 20_000, "slatedb": 1_500, "rocksdict": 20_000}
-BATCH = 1_000
+SCANS = {"shale": 20, "slatedb": 3, "rocksdict": 20}
+BATCH = SOME = 1_000
 
 Times = dict[str, dict[str, list[float]]]
 
@@ -37,12 +42,19 @@ async def measure_reads(peer: Peer, times: dict[str, list[float]], rng: random.R
     times["get, hot, 4 L0s"].append(await peer.get(present) / count)
     times["get, missing"].append(await peer.get(missing) / count)
     times["get 1000 keys at once, per key"].append(await peer.get_many(present[:BATCH]) / BATCH)
-    seconds, rows = await peer.scan()
-    assert rows == KEYS
-    times["full scan, per row"].append(seconds / rows)
+    starts = [key_of(rng.randrange(KEYS - SOME)) for _ in range(SCANS[peer.name])]
+    times["scan of 1000 rows, per row"].append(await peer.scan_some(starts, SOME) / len(starts) / SOME)
+    scans = {"full scan, per row": peer.scan}
     if isinstance(peer, Wheel):
-        seconds, rows = await peer.scan_in_batches()
-        times["full scan in batches, per row"].append(seconds / rows)
+        scans["full scan in batches, per row"] = peer.scan_in_batches
+    if isinstance(peer, Shale):
+        scans["full scan to keys and values, per row"] = peer.scan_items
+        scans["full scan backward, per row"] = peer.scan_reverse
+        scans["full scan to Arrow, per row"] = peer.scan_to_arrow
+    for name, scan in scans.items():
+        seconds, rows = await scan()
+        assert rows == KEYS
+        times[name].append(seconds / rows)
 
 
 async def measure_writes(peer: Peer, times: dict[str, list[float]], number: int) -> None:
@@ -53,13 +65,17 @@ async def measure_writes(peer: Peer, times: dict[str, list[float]], number: int)
     batches = [keys[start : start + BATCH] for start in range(0, count, BATCH)]
     seconds = [await peer.batch(batch) for batch in batches]
     times["batch of 1000, per row"].append(median(seconds) / BATCH)
+    newest = keys[-BATCH:]
+    times["get, memtable"].append(await peer.get(newest) / len(newest))
 
 
 async def measure() -> Times:
     """Rounds over all engines in turn; a drifting machine drifts for all of them."""
     names = (
         "put, not durable", "batch of 1000, per row", "get, hot, 4 L0s", "get, missing",
-        "get 1000 keys at once, per key", "full scan, per row", "full scan in batches, per row",
+        "get, memtable", "get 1000 keys at once, per key", "scan of 1000 rows, per row", "full scan, per row",
+        "full scan in batches, per row", "full scan to keys and values, per row", "full scan backward, per row",
+        "full scan to Arrow, per row",
     )  # fmt: skip
     times: Times = {peer.name: {name: [] for name in names} for peer in PEERS}
     with tempfile.TemporaryDirectory() as directory:
@@ -83,22 +99,28 @@ async def measure() -> Times:
     return times
 
 
+FULL_SCAN = "full scan, per row"
 TARGETS: Mapping[str, str] = {
-    "put, not durable": ">= 50x wheel now, 100x later; >= 1.3x RocksDB",
+    "put, not durable": ">= 100x wheel, >= 1.3x RocksDB",
     "batch of 1000, per row": ">= 100x wheel, >= 2x RocksDB",
-    "get, hot, 4 L0s": ">= 20x wheel now, 40x later; >= 1.5x RocksDB",
+    "get, hot, 4 L0s": ">= 40x wheel, >= 1.5x RocksDB",
+    "get, memtable": ">= 100x wheel, >= 1.5x RocksDB",
     "get, missing": ">= 60x wheel, >= 5x RocksDB",
     "get 1000 keys at once, per key": ">= 50x wheel, >= 2.5x RocksDB",
-    "full scan, per row": ">= 10x wheel now, 20x later; >= 1.3x RocksDB",
+    "scan of 1000 rows, per row": ">= 12x wheel",
+    FULL_SCAN: "rows of five fields, for comparison",
+    "full scan to keys and values, per row": ">= 20x wheel, >= 1.3x RocksDB",
+    "full scan to Arrow, per row": ">= 60x wheel, >= 5x RocksDB",
+    "full scan backward, per row": "as forward",
 }
 
 
 def call_lines() -> list[BenchLine]:
-    """Two lines for each call: against the wheel and against RocksDB."""
+    """Two lines for each call: against the wheel and against RocksDB; then the requests."""
     times = asyncio.run(measure())
 
     def us(peer: str, name: str) -> float:
-        return median(times[peer][name]) * 1e6
+        return median(times[peer][name] or times[peer][FULL_SCAN]) * 1e6
 
     lines = [
         BenchLine(name=f"{name} | {peer}", ours=us("shale", name), reference=us(peer, name), unit="us", target=target)
@@ -108,10 +130,10 @@ def call_lines() -> list[BenchLine]:
     lines.append(
         BenchLine(
             name="full scan, per row | slatedb next_batch",
-            ours=us("shale", "full scan, per row"),
+            ours=us("shale", FULL_SCAN),
             reference=us("slatedb", "full scan in batches, per row"),
             unit="us",
             target="for comparison",
         )
     )
-    return lines
+    return lines + request_lines()

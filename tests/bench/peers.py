@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
@@ -36,6 +37,7 @@ class Peer(Protocol):
     async def get(self, keys: Sequence[bytes]) -> float: ...
     async def get_many(self, keys: Sequence[bytes]) -> float: ...
     async def scan(self) -> tuple[float, int]: ...
+    async def scan_some(self, starts: Sequence[bytes], count: int) -> float: ...
     async def close(self) -> None: ...
 
 
@@ -80,6 +82,35 @@ class Shale:
             for _ in rows:
                 count += 1
         return perf_counter() - start, count
+
+    async def scan_items(self) -> tuple[float, int]:
+        """Keys and values only, which is what RocksDB gives."""
+        start, count = perf_counter(), 0
+        async for items in self.db.scan().items(1024):
+            for _ in items:
+                count += 1
+        return perf_counter() - start, count
+
+    async def scan_reverse(self) -> tuple[float, int]:
+        """From the end."""
+        start, count = perf_counter(), 0
+        async for items in self.db.scan(reverse=True).items(1024):
+            for _ in items:
+                count += 1
+        return perf_counter() - start, count
+
+    async def scan_to_arrow(self) -> tuple[float, int]:
+        """All five columns."""
+        start = perf_counter()
+        table = await self.db.scan().to_arrow()
+        return perf_counter() - start, table.num_rows
+
+    async def scan_some(self, starts: Sequence[bytes], count: int) -> float:
+        start = perf_counter()
+        for key in starts:
+            rows = await self.db.scan(start=key, limit=count).next_batch(count)
+            assert len(rows) == count
+        return perf_counter() - start
 
     async def close(self) -> None:
         await self.db.close()
@@ -134,6 +165,16 @@ class Wheel:
         while await iterator.next() is not None:
             count += 1
         return perf_counter() - start, count
+
+    async def scan_some(self, starts: Sequence[bytes], count: int) -> float:
+        start = perf_counter()
+        for key in starts:
+            iterator = await self.db.scan(
+                slate.KeyRange(start=key, start_inclusive=True, end=None, end_inclusive=False)
+            )
+            for _ in range(count):
+                assert await iterator.next() is not None
+        return perf_counter() - start
 
     async def scan_in_batches(self) -> tuple[float, int]:
         everything = slate.KeyRange(start=None, start_inclusive=False, end=None, end_inclusive=False)
@@ -191,6 +232,12 @@ class Rocks:
         for _ in self.db.items():
             count += 1
         return perf_counter() - start, count
+
+    async def scan_some(self, starts: Sequence[bytes], count: int) -> float:
+        start = perf_counter()
+        for key in starts:
+            assert sum(1 for _ in islice(self.db.items(from_key=key), count)) == count
+        return perf_counter() - start
 
     async def close(self) -> None:
         self.db.close()

@@ -20,11 +20,11 @@ from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.transforms import Transforms
-from shale_gc.options import GcOptions, TaskOptions
 from tests.simulation import lsm
 from tests.simulation.conftest import simulated
 from tests.simulation.gc_house import collector
 from tests.simulation.reached import Reached, row
+from tests.simulation.test_f3_reader import EAGER
 from tests.simulation.writers import open_db
 
 KEYS = 150
@@ -35,7 +35,6 @@ COMPACTION = replace(
     worker=replace(lsm.OPTIONS.worker, compactions_poll_interval_s=1.0),
     executor=ExecutorOptions(sst=SstOptions(block_size_bytes=512), max_sst_size_bytes=4000, max_subcompactions=1),
 )
-EAGER = GcOptions(compacted=TaskOptions(interval_s=2.0, min_age_s=0.0), wal=TaskOptions(interval_s=2.0, min_age_s=0.0))
 COLLECTED = "an SST of a scan was collected"
 ELSEWHERE = "a read went on in a newer view"
 

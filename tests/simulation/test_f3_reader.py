@@ -21,8 +21,10 @@ from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Row
 from shale_compactor.execution.options import ExecutorOptions
+from shale_gc.options import GcOptions, TaskOptions
 from tests.simulation import lsm
 from tests.simulation.conftest import seeds, simulated
+from tests.simulation.gc_house import collector
 from tests.simulation.neighbours import eager_collector, lifter
 from tests.simulation.writers import open_db
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 slow = pytest.mark.parametrize("seed", seeds(3))
 """Rows that move much data: fewer seeds by default."""
+EAGER = GcOptions(compacted=TaskOptions(interval_s=2.0, min_age_s=0.0), wal=TaskOptions(interval_s=2.0, min_age_s=0.0))
+"""Takes all it can, but not what a job has written and not committed (docs/protocol.md 8.2)."""
 POLL_S = 10.0
 LIFETIME_S = 60.0
 
@@ -276,8 +280,7 @@ def test_f3_5_a_long_scan_outlives_its_checkpoint(seed: int) -> None:
         sim.start(bulk_writer, role="writer", book=book, rounds=50)
         sim.run(seconds=60)
         sim.start(lsm.compactor, options=COMPACTION)
-        sim.start(expirer, role="gc")
-        sim.start(eager_collector, role="gc", rounds=200, pause_s=5.0)
+        sim.start(collector, role="gc", options=EAGER)
         scanning = sim.start(slow_scan, book=book, role="reader")
         sim.run(hours=1)
         assert scanning.error is None, scanning.error
@@ -322,7 +325,7 @@ def test_f3_6_a_pinned_reader_loses_its_checkpoint(seed: int) -> None:
         (checkpoint,) = latest(sim).checkpoints
         pinned = sim.start(pinned_reader, role="reader", book=book, checkpoint=checkpoint.id)
         sim.start(lsm.compactor)
-        sim.start(eager_collector, role="gc", rounds=100, pause_s=2.0)
+        sim.start(collector, role="gc", options=EAGER)
         sim.run(minutes=10)
         assert owner.error is None
         assert pinned.error is None, pinned.error
