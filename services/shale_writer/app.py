@@ -1,6 +1,8 @@
 """The writer daemon, wired together: the engine below, the network interface above (docs/operations.md 10 and 11)."""
 
+import contextlib
 import socket
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ from shale.api.ports import write_port
 from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.errors import FencedError, ShaleError
+from shale.resp.server import serving_resp
 from shale.service.health import OK, State, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.problems import problem_of, response
@@ -28,7 +31,10 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         ShaleError: the engine failed otherwise.
     """
     settings = process.settings
-    with open_socket(settings.http.host, settings.http.port, setting="http.port") as listener:
+    with (
+        open_socket(settings.http.host, settings.http.port, setting="http.port") as listener,
+        _resp_socket(settings) as resp_listener,
+    ):
         db = await Db.open(
             process.root,
             store=process.store,
@@ -41,7 +47,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         process.health.add_status(partial(_status, db))
         process.health.add_ready_check("pressure", partial(_pressure, db, settings.max_unflushed_bytes))
         try:
-            await _serve(process, db, listener)
+            await _serve(process, db, listener, resp_listener)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await db.close(flush=FlushType.NONE)
@@ -49,7 +55,9 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         await db.close(flush=settings.close_flush())
 
 
-async def _serve(process: Process[WriterSettings], db: Db, listener: socket.socket) -> None:
+async def _serve(
+    process: Process[WriterSettings], db: Db, listener: socket.socket, resp_listener: socket.socket | None
+) -> None:
     settings = process.settings
     api = write_port(
         db,
@@ -60,14 +68,45 @@ async def _serve(process: Process[WriterSettings], db: Db, listener: socket.sock
         sample_rate=settings.metrics.sample_rate,
     )
     process.admin.add_route(_flush_route(db))
-    async with api.running(), serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
-        process.ready(port=listener.getsockname()[1])
+    async with (
+        api.running(),
+        serving(api, listener, request_timeout_s=settings.shutdown.request_timeout),
+        _serving_resp(process, db, resp_listener) as ports,
+    ):
+        process.ready(port=listener.getsockname()[1], **ports)
         problem = await _until_end(process, db)
         if isinstance(problem, FencedError):
             process.health.set_state(State.FENCED)
         api.draining = True
     if problem is not None:
         raise problem
+
+
+def _resp_socket(settings: WriterSettings) -> contextlib.AbstractContextManager[socket.socket | None]:
+    resp = settings.resp
+    return open_socket(resp.host, resp.port, setting="resp.port") if resp.enabled else contextlib.nullcontext()
+
+
+@contextlib.asynccontextmanager
+async def _serving_resp(
+    process: Process[WriterSettings], db: Db, listener: socket.socket | None
+) -> AsyncIterator[dict[str, int]]:
+    """Serve the Redis port, if there is one; gives its number for the log."""
+    if listener is None:
+        yield {}
+        return
+    settings = process.settings
+    port = listener.getsockname()[1]
+    async with serving_resp(
+        db,
+        listener,
+        process.env,
+        process.metrics,
+        settings.resp.options(max_key_bytes=settings.max_key_bytes),
+        token=settings.resp.token(settings.http.bearer_token),
+        drain_timeout_s=settings.shutdown.request_timeout,
+    ):
+        yield {"resp_port": port}
 
 
 async def _until_end(process: Process[WriterSettings], db: Db) -> ShaleError | None:

@@ -11,6 +11,7 @@ from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import InvalidRequestError
 from shale.merge_operators import operator_of
+from shale.resp.settings import RespSection
 from shale.service.sections import Bytes, DiskCacheSection, FilterSection, PositiveSeconds, Seconds, ShutdownSection
 from shale.service.settings import DaemonSettings
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
@@ -33,6 +34,7 @@ class WriterSettings(DaemonSettings):
     ROLE: ClassVar[str] = "writer"
 
     http: WritesHttpSection = WritesHttpSection()
+    resp: RespSection = RespSection()
     # Settings are frozen, so a narrower section is safe.
     shutdown: WriterShutdownSection = WriterShutdownSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 

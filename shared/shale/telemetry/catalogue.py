@@ -21,6 +21,10 @@ HIT_MISS = ("hit", "miss")
 DB_OPS = ("get", "put", "delete", "scan", "flush", "merge", "write")
 STORE_LABELS = ("component", "store_type", "op", "api")
 STORE_OPS = ("get", "put", "delete")
+RESP_COMMANDS = (
+    "auth", "client", "command", "del", "discard", "echo", "exec", "exists", "get", "hello", "info", "mget", "mset",
+    "multi", "ping", "quit", "scan", "select", "set", "shale.scan", "unwatch", "waitaof", "watch", "other",
+)  # fmt: skip
 
 
 def _counter(name: str, help_: str, *labels: str, db: bool = True, **values: tuple[str, ...]) -> MetricSpec:
@@ -57,6 +61,19 @@ _PROCESS = (
         "shale_http_request_duration_seconds", STORE_SECONDS, "Time from the request to the end of its answer.", "route"
     ),
     _gauge("shale_http_requests_inflight", "Requests of the network interface that are being answered."),
+    _counter("shale_resp_commands_total", "Commands of the Redis port.", "command", command=RESP_COMMANDS),
+    _counter(
+        "shale_resp_errors_total", "Commands of the Redis port that were refused.", "command", command=RESP_COMMANDS
+    ),
+    _counter(
+        "shale_resp_connections_total", "Connections to the Redis port.", "result", result=("accepted", "refused")
+    ),
+    _counter("shale_resp_protocol_errors_total", "Connections to the Redis port that sent what is no command."),
+    _counter(
+        "shale_resp_bytes_total", "Bytes through the Redis port.", "direction", direction=("read", "written")
+    ),
+    _gauge("shale_resp_connections_open", "Connections of the Redis port that are open."),
+    _gauge("shale_resp_inflight_bytes", "Bytes of commands of the Redis port that have not run yet."),
 )  # fmt: skip
 
 _DB = (

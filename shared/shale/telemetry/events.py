@@ -88,4 +88,5 @@ class Event(StrEnum):
     CLONE_SOURCE_SKIPPED = "clone.source.skipped", "warning"
     TWO_PHASE_RECOVERED = "two_phase.recovered", "info"
     TWO_PHASE_RECOVERY_FAILED = "two_phase.recovery.failed", "error"
+    RESP_COMMAND_FAILED = "resp.command.failed", "error"
     PROTOCOL_PANIC = "protocol.panic", "critical"

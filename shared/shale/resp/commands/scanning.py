@@ -1,0 +1,142 @@
+"""Walking over keys: SCAN with cursors, and SHALE.SCAN with ranges and tokens."""
+
+import binascii
+from dataclasses import dataclass
+
+from shale.resp.commands.command import Command
+from shale.resp.encoder import array, bulk
+from shale.resp.failures import SYNTAX, RespError, unknown_subcommand
+from shale.resp.glob import literal_prefix, matcher
+from shale.resp.numbers import whole_number
+from shale.resp.session import Session
+
+COUNT_DEFAULT = 10
+LIMIT_DEFAULT = 1000
+ANSWER_BYTES = 4 << 20
+"""An answer of SHALE.SCAN ends behind the row that makes it larger than this."""
+
+_BATCH_ROWS = 256
+_BAD_CURSOR = "ERR invalid cursor"
+_UNKNOWN_CURSOR = "ERR unknown cursor: it was forgotten, or given by a server that is gone; begin again with 0"
+
+
+async def _scan(session: Session, args: list[bytes]) -> bytes:
+    cursor = whole_number(args[1], least=0, most=(1 << 64) - 1, problem=_BAD_CURSOR)
+    pattern, count, kind = b"*", COUNT_DEFAULT, b"string"
+    rest = iter(args[2:])
+    for word in rest:
+        value = next(rest, None)
+        if value is None:
+            raise RespError(SYNTAX)
+        match word.upper():
+            case b"MATCH":
+                pattern = value
+            case b"COUNT":
+                count = whole_number(value)
+            case b"TYPE":
+                kind = value.lower()
+            case _:
+                raise RespError(SYNTAX)
+    if count < 1:
+        raise RespError(SYNTAX)
+    behind = session.backend.cursors.find(cursor) if cursor else b""
+    if behind is None:
+        raise RespError(_UNKNOWN_CURSOR)
+    keys, last = await _keys_behind(session, behind, pattern, min(count, session.backend.options.max_batch_rows))
+    following = b"0" if last is None else b"%d" % session.backend.cursors.add(last)
+    return array([bulk(following), array([bulk(key) for key in keys if kind == b"string"])])
+
+
+async def _keys_behind(session: Session, behind: bytes, pattern: bytes, count: int) -> tuple[list[bytes], bytes | None]:
+    """Up to ``count`` keys are looked at; those that match, and the last one, or ``None`` at the end."""
+    scan = session.reads.scan(
+        prefix=literal_prefix(pattern), start=behind + b"\0" if behind else None, limit=count, hide_expired=True
+    )
+    is_match = None if pattern == b"*" else matcher(pattern)
+    found: list[bytes] = []
+    seen, last = 0, None
+    while rows := await scan.next_batch(_BATCH_ROWS):
+        keys = [row.key for row in rows]
+        seen, last = seen + len(keys), keys[-1]
+        found += keys if is_match is None else filter(is_match, keys)
+    return found, last if seen == count else None
+
+
+@dataclass(slots=True)
+class _Range:
+    """The arguments of SHALE.SCAN."""
+
+    prefix: bytes | None = None
+    start: bytes | None = None
+    stop: bytes | None = None
+    limit: int = LIMIT_DEFAULT
+    is_reverse: bool = False
+
+    def resume(self, token: bytes) -> None:
+        """Go on where an earlier call ended."""
+        try:
+            key = binascii.unhexlify(token)
+        except ValueError:
+            raise RespError("ERR RESUME: not a token of SHALE.SCAN") from None
+        if self.is_reverse:
+            self.stop = key if self.stop is None else min(self.stop, key)
+        else:
+            self.start = key + b"\0" if self.start is None else max(self.start, key + b"\0")
+
+
+async def _shale_scan(session: Session, args: list[bytes]) -> bytes:
+    wanted = _range(args[1:], session.backend.options.max_batch_rows)
+    scan = session.reads.scan(
+        prefix=wanted.prefix,
+        start=wanted.start,
+        stop=wanted.stop,
+        reverse=wanted.is_reverse,
+        limit=wanted.limit,
+        hide_expired=True,
+    )
+    parts: list[bytes] = []
+    size, last = 0, b""
+    async for row in scan:
+        parts += (bulk(row.key), bulk(row.value))
+        size += len(row.key) + len(row.value)
+        last = row.key
+        if size > ANSWER_BYTES:
+            break
+    is_over = size <= ANSWER_BYTES and len(parts) < 2 * wanted.limit
+    return array([session.wire.null if is_over else bulk(binascii.hexlify(last)), array(parts)])
+
+
+def _range(args: list[bytes], limit_max: int) -> _Range:
+    wanted, token = _Range(), None
+    rest = iter(args)
+    for word in rest:
+        if word.upper() == b"REVERSE":
+            wanted.is_reverse = True
+            continue
+        value = next(rest, None)
+        if value is None:
+            raise RespError(SYNTAX)
+        match word.upper():
+            case b"PREFIX":
+                wanted.prefix = value
+            case b"START":
+                wanted.start = value
+            case b"STOP":
+                wanted.stop = value
+            case b"LIMIT":
+                wanted.limit = whole_number(value, least=1, most=limit_max)
+            case b"RESUME":
+                token = value
+            case _:
+                raise unknown_subcommand("shale.scan", word)
+    if token is not None:
+        wanted.resume(token)
+    return wanted
+
+
+COMMANDS = (
+    Command(name="scan", arity=-2, handler=_scan, group="generic", summary="Keys, some at a time.",
+            flags=("readonly",)),
+    Command(name="shale.scan", arity=-1, handler=_shale_scan, group="shale",
+            summary="Keys and values of a range in order, with a token to go on.", flags=("readonly",)),
+)  # fmt: skip

@@ -1,0 +1,178 @@
+"""Reading and writing values: GET, SET, MGET, MSET, DEL, EXISTS."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from shale.engine.batch import WriteBatch
+from shale.engine.lifetime import NEVER
+from shale.engine.transaction import Transaction
+from shale.resp.commands.command import Command
+from shale.resp.encoder import OK, array, bulk, integer
+from shale.resp.failures import SYNTAX, RespError, wrong_arity
+from shale.resp.numbers import INT64_MAX, whole_number
+from shale.resp.session import Session
+from shale.types import Row
+
+_BAD_EXPIRY = "ERR invalid expire time in 'set' command"
+_EXPIRY = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
+"""Milliseconds of one unit, and whether it counts from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetOptions:
+    """What stands behind key and value in SET.  ``expire_at`` is in milliseconds since 1970."""
+
+    expire_at: int | None = None
+    keeps_ttl: bool = False
+    only_absent: bool = False
+    only_present: bool = False
+    wants_old: bool = False
+
+    @property
+    def needs_row(self) -> bool:
+        """Whether it must be known what the key has."""
+        return self.keeps_ttl or self.only_absent or self.only_present or self.wants_old
+
+
+def set_options(args: list[bytes], now_ms: int) -> SetOptions:
+    """Read the options of SET, in any order.
+
+    Raises:
+        RespError: an unknown one, two that exclude each other, or an impossible time.
+    """
+    expire_at: int | None = None
+    words: set[bytes] = set()
+    rest = iter(args)
+    for arg in rest:
+        word = arg.upper()
+        if word in _EXPIRY:
+            number = next(rest, None)
+            if number is None or expire_at is not None:
+                raise RespError(SYNTAX)
+            expire_at = _expire_at(number, word, now_ms)
+        elif word in (b"NX", b"XX", b"GET", b"KEEPTTL"):
+            words.add(word)
+        else:
+            raise RespError(SYNTAX)
+    if {b"NX", b"XX"} <= words or (expire_at is not None and b"KEEPTTL" in words):
+        raise RespError(SYNTAX)
+    return SetOptions(
+        expire_at=expire_at,
+        keeps_ttl=b"KEEPTTL" in words,
+        only_absent=b"NX" in words,
+        only_present=b"XX" in words,
+        wants_old=b"GET" in words,
+    )
+
+
+def _expire_at(text: bytes, word: bytes, now_ms: int) -> int:
+    unit_ms, from_now = _EXPIRY[word]
+    moment = whole_number(text) * unit_ms
+    if moment <= 0 or moment + (now_ms if from_now else 0) > INT64_MAX:
+        raise RespError(_BAD_EXPIRY)
+    return moment + now_ms if from_now else moment
+
+
+async def _get(session: Session, args: list[bytes]) -> bytes:
+    row = await session.live_row(args[1])
+    return session.wire.null if row is None else bulk(row.value)
+
+
+async def _set(session: Session, args: list[bytes]) -> bytes:
+    if len(args) == 3 and session.transaction is None:
+        session.wrote(await session.db.put(args[1], args[2]))
+        return OK
+    options = set_options(args[3:], session.backend.env.clock.now_ms())
+    if options.needs_row:
+        return await session.atomically(partial(_set_by_row, session, args[1], args[2], options))
+    if session.transaction is None:
+        session.wrote(await session.db.put(args[1], args[2], expire_at=options.expire_at))
+    else:
+        session.transaction.put(args[1], args[2], expire_at=options.expire_at)
+    return OK
+
+
+async def _set_by_row(
+    session: Session, key: bytes, value: bytes, options: SetOptions, transaction: Transaction
+) -> bytes:
+    """SET that depends on what the key has."""
+    old = await live_row_in(session, transaction, key)
+    is_set = not (options.only_absent if old is not None else options.only_present)
+    if is_set and options.keeps_ttl and old is not None:
+        transaction.put(key, value, ttl=NEVER if old.expire_ts is None else None, expire_at=old.expire_ts)
+    elif is_set:
+        transaction.put(key, value, expire_at=options.expire_at)
+    if options.wants_old:
+        return session.wire.null if old is None else bulk(old.value)
+    return OK if is_set else session.wire.null
+
+
+async def live_row_in(session: Session, transaction: Transaction, key: bytes) -> Row | None:
+    """The row of a key in a transaction, unless it has expired."""
+    before, session.transaction = session.transaction, transaction
+    try:
+        return await session.live_row(key)
+    finally:
+        session.transaction = before
+
+
+async def _mget(session: Session, args: list[bytes]) -> bytes:
+    values = await session.reads.get_many(_few_enough(session, args[1:]), hide_expired=True)
+    null, most = session.wire.null, session.backend.options.max_command_bytes
+    if sum([len(value) for value in values if value is not None]) > most:
+        raise RespError(f"ERR the values together are larger than {most} bytes; ask for fewer keys")
+    return array([null if value is None else bulk(value) for value in values])
+
+
+async def _mset(session: Session, args: list[bytes]) -> bytes:
+    if len(args) % 2 == 0:
+        raise RespError(wrong_arity("mset"))
+    keys = _few_enough(session, args[1::2])
+    transaction = session.transaction
+    target = WriteBatch(max_key_bytes=session.backend.options.max_key_bytes) if transaction is None else transaction
+    for key, value in zip(keys, args[2::2], strict=True):
+        target.put(key, value)
+    if isinstance(target, WriteBatch):
+        session.wrote(await session.db.write(target))
+    return OK
+
+
+async def _del(session: Session, args: list[bytes]) -> bytes:
+    keys = list(dict.fromkeys(_few_enough(session, args[1:])))
+
+    async def delete(transaction: Transaction) -> bytes:
+        values = await transaction.get_many(keys, hide_expired=True)
+        present = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        for key in present:
+            transaction.delete(key)
+        return integer(len(present))
+
+    return await session.atomically(delete)
+
+
+async def _exists(session: Session, args: list[bytes]) -> bytes:
+    values = await session.reads.get_many(_few_enough(session, args[1:]), hide_expired=True)
+    return integer(sum([value is not None for value in values]))
+
+
+def _few_enough(session: Session, keys: list[bytes]) -> list[bytes]:
+    most = session.backend.options.max_batch_rows
+    if len(keys) > most:
+        raise RespError(f"ERR {len(keys)} keys in one command; at most {most} are taken")
+    return keys
+
+
+COMMANDS = (
+    Command(name="get", arity=2, handler=_get, group="string", summary="The value of a key.",
+            flags=("readonly", "fast"), keys=(1, 1, 1)),
+    Command(name="set", arity=-3, handler=_set, group="string", summary="Write the value of a key.",
+            flags=("write", "denyoom"), keys=(1, 1, 1)),
+    Command(name="mget", arity=-2, handler=_mget, group="string", summary="The values of keys, as of one moment.",
+            flags=("readonly", "fast"), keys=(1, -1, 1)),
+    Command(name="mset", arity=-3, handler=_mset, group="string", summary="Write many keys as one commit.",
+            flags=("write", "denyoom"), keys=(1, -1, 2)),
+    Command(name="del", arity=-2, handler=_del, group="generic", summary="Delete keys; says how many there were.",
+            flags=("write",), keys=(1, -1, 1)),
+    Command(name="exists", arity=-2, handler=_exists, group="generic", summary="How many of the keys there are.",
+            flags=("readonly", "fast"), keys=(1, -1, 1)),
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""Several commands as one: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+
+A watched key is remembered by the sequence number of its row.  EXEC runs everything in one transaction of the engine
+that has read the watched keys, so nothing comes between looking at them and the commit; when somebody else writes what
+it relies on, the transaction is run again, and the watched keys decide again.
+"""
+
+from shale.engine.transaction import Transaction
+from shale.resp.commands.command import Command
+from shale.resp.commands.strings import live_row_in
+from shale.resp.encoder import OK, array
+from shale.resp.failures import RespError
+from shale.resp.session import Session
+
+
+async def _multi(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
+    if session.queue is not None:
+        raise RespError("ERR MULTI calls can not be nested")
+    session.queue = []
+    return OK
+
+
+async def _discard(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+    if session.queue is None:
+        raise RespError("ERR DISCARD without MULTI")
+    session.forget_transaction()
+    return OK
+
+
+async def _exec(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+    queue, watched, is_broken = session.queue, session.watched, session.is_broken
+    if queue is None:
+        raise RespError("ERR EXEC without MULTI")
+    session.forget_transaction()
+    if is_broken:
+        raise RespError("EXECABORT Transaction discarded because of previous errors.")
+
+    async def run(transaction: Transaction) -> bytes:
+        for key, seq in watched.items():
+            row = await live_row_in(session, transaction, key)
+            if (None if row is None else row.seq) != seq:
+                return session.wire.null_array
+        session.transaction = transaction
+        try:
+            return array([await session.run(command, each) for command, each in queue])
+        finally:
+            session.transaction = None
+
+    return await session.atomically(run)
+
+
+async def _watch(session: Session, args: list[bytes]) -> bytes:
+    if session.queue is not None:
+        raise RespError("ERR WATCH inside MULTI is not allowed")
+    most = session.backend.options.max_batch_rows
+    if len(session.watched) + len(args) > most:
+        raise RespError(f"ERR at most {most} keys can be watched")
+    for key in args[1:]:
+        if key not in session.watched:
+            row = await session.live_row(key)
+            session.watched[key] = None if row is None else row.seq
+    return OK
+
+
+async def _unwatch(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+    session.watched = {}
+    return OK
+
+
+COMMANDS = (
+    Command(name="multi", arity=1, handler=_multi, group="transactions", summary="Begin a transaction.",
+            flags=("noscript", "fast"), is_immediate=True),
+    Command(name="exec", arity=1, handler=_exec, group="transactions", summary="Run the transaction.",
+            flags=("noscript",), is_immediate=True),
+    Command(name="discard", arity=1, handler=_discard, group="transactions", summary="Forget the transaction.",
+            flags=("noscript", "fast"), is_immediate=True),
+    Command(name="watch", arity=-2, handler=_watch, group="transactions",
+            summary="Let EXEC do nothing if one of these keys changes.", flags=("noscript", "fast"), keys=(1, -1, 1),
+            is_immediate=True),
+    Command(name="unwatch", arity=1, handler=_unwatch, group="transactions", summary="Watch nothing any more.",
+            flags=("noscript", "fast")),
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""The settings of the Redis port."""
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from shale.resp.options import RespOptions
+from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section
+
+MIB = 1 << 20
+VALUE_BYTES_MAX = 512 * MIB
+_DEFAULTS = RespOptions()
+
+
+class RespSection(Section):
+    """The port for clients of Redis; off by default."""
+
+    enabled: bool = Field(default=False, description="Whether there is such a port.")
+    host: str = "127.0.0.1"
+    port: Port = 6379
+    bearer_token: SecretStr | None = Field(
+        default=None, description="What clients say with AUTH; http.bearer_token if this is not given."
+    )
+    durability: Literal["memory", "durable"] = Field(
+        default=_DEFAULTS.durability, description="What a write waits for before it is answered."
+    )
+    max_connections: int = Field(default=_DEFAULTS.max_connections, ge=1, description="Further clients are refused.")
+    max_value_bytes: Bytes = Field(
+        default=_DEFAULTS.max_value_bytes, ge=1, le=VALUE_BYTES_MAX, description="The longest key or value."
+    )
+    max_command_bytes: Bytes = Field(
+        default=_DEFAULTS.max_command_bytes, description="All of one command, and of one transaction."
+    )
+    max_inflight_bytes: Bytes = Field(
+        default=_DEFAULTS.max_inflight_bytes, description="What waits in memory of all clients together."
+    )
+    max_batch_rows: int = Field(default=_DEFAULTS.max_batch_rows, ge=1, description="The most keys in one command.")
+    request_timeout: PositiveSeconds = Field(
+        default=_DEFAULTS.request_timeout_s, description="The longest wait of a command, and silence within one."
+    )
+    idle_timeout: Seconds = Field(
+        default=_DEFAULTS.idle_timeout_s, description="Silent connections end after this; 0: never."
+    )
+
+    @model_validator(mode="after")
+    def _one_command_fits(self) -> "RespSection":
+        if not self.max_value_bytes + MIB <= self.max_command_bytes <= self.max_inflight_bytes:
+            raise ValueError("max_value_bytes + 1MiB <= max_command_bytes <= max_inflight_bytes must hold")
+        return self
+
+    def options(self, *, max_key_bytes: int) -> RespOptions:
+        """What the server takes."""
+        return RespOptions(
+            durability=self.durability,
+            max_connections=self.max_connections,
+            max_value_bytes=self.max_value_bytes,
+            max_command_bytes=self.max_command_bytes,
+            max_inflight_bytes=self.max_inflight_bytes,
+            max_batch_rows=self.max_batch_rows,
+            max_key_bytes=max_key_bytes,
+            request_timeout_s=self.request_timeout,
+            idle_timeout_s=self.idle_timeout,
+        )
+
+    def token(self, otherwise: SecretStr | None) -> str | None:
+        """What clients must say; ``otherwise`` if there is no token of our own."""
+        chosen = self.bearer_token if self.bearer_token is not None else otherwise
+        return None if chosen is None else chosen.get_secret_value()

@@ -1,0 +1,315 @@
+"""Connections over the loopback: order, memory, silence, endings."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import shale
+from shale.env import Env
+from shale.resp.backend import Backend
+from shale.resp.options import RespOptions
+from shale.resp.server import serving_resp
+from shale.service.http_server import open_socket
+from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
+from tests.unit.resp.house import decode_one
+
+Story = Callable[["Port"], Awaitable[None]]
+
+
+def encoded(*words: str | bytes) -> bytes:
+    args = [word if isinstance(word, bytes) else word.encode() for word in words]
+    return b"*%d\r\n" % len(args) + b"".join(b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args)
+
+
+class Line:
+    """One connection of a client."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._data = b""
+
+    async def answer(self) -> Any:
+        while True:
+            try:
+                value, self._data = decode_one(self._data)
+            except (ValueError, AssertionError):
+                more = await self.reader.read(1 << 16)
+                if not more:
+                    raise EOFError from None
+                self._data += more
+            else:
+                return value
+
+    async def say(self, *words: str | bytes) -> Any:
+        self.writer.write(encoded(*words))
+        return await self.answer()
+
+    async def rest(self) -> bytes:
+        """Everything until the end of the connection."""
+        data, self._data = self._data, b""
+        try:
+            return data + await self.reader.read()
+        except ConnectionResetError:
+            return data
+
+
+class Port:
+    """A served database."""
+
+    def __init__(self, db: shale.Db, backend: Backend, number: int, metrics: Metrics) -> None:
+        self.db = db
+        self.backend = backend
+        self.number = number
+        self.metrics = metrics
+
+        self.lines: list[Line] = []
+
+    async def connect(self) -> Line:
+        line = Line(*await asyncio.open_connection("127.0.0.1", self.number))
+        self.lines.append(line)
+        return line
+
+    async def hang_up(self) -> None:
+        """Close every line that was opened."""
+        for line in self.lines:
+            line.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await line.writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def port(
+    *, token: str | None = None, drain_timeout_s: float = 10.0, flush_interval: float = 0.01, **options: Any
+) -> AsyncIterator[Port]:
+    metrics = Metrics(db="db")
+    listener = open_socket("127.0.0.1", 0, setting="resp.port")
+    number = listener.getsockname()[1]
+    async with (
+        shale.Db.open("db", store=MemoryStore(), flush_interval=flush_interval) as db,
+        serving_resp(
+            db,
+            listener,
+            Env.system(),
+            metrics,
+            RespOptions(**options),
+            token=token,
+            drain_timeout_s=drain_timeout_s,
+        ) as backend,
+    ):
+        yield Port(db, backend, number, metrics)
+
+
+def serve(story: Story, **options: Any) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(60):
+            async with port(**options) as served:
+                await story(served)
+            await served.hang_up()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 - the server does not tell
+        await asyncio.sleep(0.01)
+
+
+def test_a_pipeline_is_answered_in_order() -> None:
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        words = [("SET", f"k{number}", str(number)) for number in range(1000)]
+        words += [("GET", f"k{number}") for number in range(1000)]
+        line.writer.write(b"".join(encoded(*each) for each in words))
+        assert [await line.answer() for _ in range(1000)] == ["OK"] * 1000
+        assert [await line.answer() for _ in range(1000)] == [str(number).encode() for number in range(1000)]
+
+    serve(story)
+
+
+def test_what_was_sent_before_the_end_is_answered() -> None:
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        line.writer.write(b"SET a 1\r\nget a\r\n" + encoded("GET", "a"))
+        line.writer.write_eof()
+        assert await line.rest() == b"+OK\r\n$1\r\n1\r\n$1\r\n1\r\n"
+
+    serve(story)
+
+
+def test_nonsense_is_answered_once_behind_what_came_before() -> None:
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        line.writer.write(encoded("PING") + b"*1\r\n:1\r\n" + encoded("SET", "a", "1"))
+        assert await line.rest() == b"+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+        assert await served.db.get(b"a") is None
+        assert served.backend.protocol_errors == 1
+
+    serve(story)
+
+
+def test_a_password_and_a_large_command_in_one_breath() -> None:
+    """The limits of strangers count up to the password and not behind it."""
+
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        line.writer.write(encoded("AUTH", "secret") + encoded("SET", "a", b"x" * 100_000) + encoded("GET", "a"))
+        assert [await line.answer() for _ in range(3)] == ["OK", "OK", b"x" * 100_000]
+        stranger = await served.connect()
+        stranger.writer.write(encoded("SET", "a", b"x" * 100_000))
+        assert (await stranger.rest()).startswith(b"-ERR Protocol error: invalid bulk length")
+
+    serve(story, token="secret")
+
+
+def test_too_many_clients() -> None:
+    async def story(served: Port) -> None:
+        lines = [await served.connect() for _ in range(2)]
+        assert [await line.say("PING") for line in lines] == ["PONG", "PONG"]
+        assert await (await served.connect()).rest() == b"-ERR max number of clients reached\r\n"
+        assert await lines[0].say("QUIT") == "OK"
+        assert await lines[0].rest() == b""
+        assert await (await served.connect()).say("PING") == "PONG"
+        assert (served.backend.connections_accepted, served.backend.connections_refused) == (3, 1)
+
+    serve(story, max_connections=2)
+
+
+def test_a_client_that_takes_no_answers_costs_no_memory_and_is_cut_off() -> None:
+    async def story(served: Port) -> None:
+        await served.db.put(b"big", b"x" * 200_000)
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(connection, ("127.0.0.1", served.number))
+        sent = 0
+        try:
+            while served.backend.connections_accepted == 0 or served.backend.connections:
+                async with asyncio.timeout(0.2):
+                    await loop.sock_sendall(connection, encoded("GET", "big") * 1000)
+                sent += 1000
+        except TimeoutError:
+            pass  # the server reads no more
+        except ConnectionError:
+            pass  # it has hung up
+        await until(lambda: not served.backend.connections)
+        connection.close()
+        assert served.backend.bytes_written < 20 << 20
+        assert served.backend.calls["get"] < 100
+
+    serve(story, request_timeout_s=0.5)
+
+
+def test_a_command_that_does_not_end_is_cut_off_and_a_quiet_client_is_not() -> None:
+    async def story(served: Port) -> None:
+        quiet, slow = await served.connect(), await served.connect()
+        assert await quiet.say("PING") == "PONG"
+        slow.writer.write(encoded("SET", "a", "12345")[:-4])
+        assert await slow.rest() == b""
+        assert await quiet.say("PING") == "PONG"
+
+    serve(story, request_timeout_s=0.2)
+
+
+@pytest.mark.parametrize("options", [{"idle_timeout_s": 0.2}, {"token": "secret", "request_timeout_s": 0.2}])
+def test_silence_that_is_not_wanted_ends_the_connection(options: dict[str, Any]) -> None:
+    async def story(served: Port) -> None:
+        assert await (await served.connect()).rest() == b""
+
+    serve(story, **options)
+
+
+def test_large_commands_of_all_clients_together_have_a_bound() -> None:
+    async def story(served: Port) -> None:
+        lines = [await served.connect() for _ in range(4)]
+        part = encoded("SET", "a", b"x" * 900_000)[:-10]
+        for line in lines[:2]:
+            line.writer.write(part)
+        await until(lambda: served.backend.inflight_bytes > 1_700_000)
+        lines[2].writer.write(part)
+        assert (await lines[2].rest())[:28] in (b"-ERR too many large commands", b"")  # lost if it came with a reset
+        assert await lines[3].say("SET", "small", "1") == "OK"
+        lines[0].writer.write(encoded("SET", "a", b"x" * 900_000)[-10:])
+        assert await lines[0].answer() == "OK"
+        lines[1].writer.close()
+        await until(lambda: not served.backend.inflight_bytes)
+
+    serve(story, max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+
+
+def test_a_durable_port_answers_when_it_is() -> None:
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        line.writer.write(b"".join(encoded("SET", f"k{number}", "v") for number in range(100)))
+        assert [await line.answer() for _ in range(100)] == ["OK"] * 100
+        assert served.db.durable_seq == served.db.last_seq == 100
+        await line.say("MULTI")
+        await line.say("SET", "a", "1")
+        assert await line.say("EXEC") == ["OK"]
+        assert served.db.durable_seq == 101
+
+    serve(story, durability="durable")
+
+
+def test_a_stop_ends_idle_connections_and_answers_what_runs() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            async with port(durability="durable") as served:
+                idle, busy, inside = [await served.connect() for _ in range(3)]
+                assert await idle.say("PING") == "PONG"
+                await inside.say("MULTI")
+                await inside.say("SET", "never", "1")
+                busy.writer.write(encoded("SET", "a", "1"))
+                await until(lambda: served.db.last_seq)
+            assert await idle.rest() == b""
+            assert await inside.rest() == b""
+            assert await busy.rest() == b"+OK\r\n"
+            await served.hang_up()
+            with pytest.raises(ConnectionRefusedError):
+                await served.connect()
+
+    asyncio.run(run())
+
+
+def test_a_stop_does_not_wait_for_ever() -> None:
+    """One client is in the middle of a command, another one waits for a flush that does not come."""
+
+    async def run() -> None:
+        async with asyncio.timeout(30):
+            async with port(drain_timeout_s=0.1, durability="durable", flush_interval=3600) as served:
+                lines = [await served.connect() for _ in range(2)]
+                lines[0].writer.write(encoded("SET", "a", "1")[:-3])
+                lines[1].writer.write(encoded("SET", "a", "1"))
+                await until(lambda: served.db.last_seq)
+            assert [await line.rest() for line in lines] == [b"", b""]
+            await served.hang_up()
+
+    asyncio.run(run())
+
+
+def test_what_is_counted() -> None:
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        await line.say("SET", "a", "1")
+        await line.say("GET")
+        await line.say("NOPE")
+        served.metrics.refresh()
+        samples = {
+            (sample.name, sample.labels.get("command", sample.labels.get("result", ""))): sample.value
+            for family in served.metrics.registry.collect()
+            for sample in family.samples
+        }
+        assert samples["shale_resp_commands_total", "set"] == 1
+        assert samples["shale_resp_commands_total", "other"] == 1
+        assert samples["shale_resp_errors_total", "get"] == 1
+        assert samples["shale_resp_errors_total", "set"] == 0
+        assert samples["shale_resp_connections_total", "accepted"] == 1
+        assert samples["shale_resp_connections_open", ""] == 1
+
+    serve(story)

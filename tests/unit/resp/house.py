@@ -1,0 +1,103 @@
+"""Sessions on a database in memory, and what their answers mean."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import shale
+from shale.env import Env, InlineCpu
+from shale.resp.backend import Backend
+from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS
+from shale.resp.options import RespOptions
+from shale.resp.session import Session
+from shale.store.memory import MemoryStore
+
+
+class HandClock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
+
+class RespFailure(Exception):
+    """An error in an answer."""
+
+
+def decoded(data: bytes) -> Any:
+    """What an answer says; errors inside it are values, an error alone is raised."""
+    value, rest = decode_one(data)
+    assert rest == b"", rest
+    if isinstance(value, RespFailure):
+        raise value
+    return value
+
+
+def decode_one(data: bytes) -> tuple[Any, bytes]:
+    """The first answer, and what comes behind it."""
+    line, rest = data.split(b"\r\n", 1)
+    kind, text = line[:1], line[1:]
+    match kind:
+        case b"+":
+            return text.decode(), rest
+        case b"-":
+            return RespFailure(text.decode()), rest
+        case b":":
+            return int(text), rest
+        case b"_":
+            return None, rest
+        case b"$" | b"=":
+            size = int(text)
+            if size < 0:
+                return None, rest
+            assert rest[size : size + 2] == b"\r\n"
+            return (rest[:size] if kind == b"$" else rest[4:size]), rest[size + 2 :]
+    count = int(text)
+    if count < 0:
+        return None, rest
+    items = []
+    for _ in range(count * 2 if kind == b"%" else count):
+        item, rest = decode_one(rest)
+        items.append(item)
+    return (dict(zip(items[::2], items[1::2], strict=True)) if kind == b"%" else items), rest
+
+
+class Talker:
+    """A client without a socket: call it with the words of a command."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    async def __call__(self, *words: str | bytes | int) -> Any:
+        args = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+        return decoded(await self.session.execute(args))
+
+
+class House:
+    """One database with any number of talkers."""
+
+    def __init__(self, db: shale.Db, backend: Backend, clock: HandClock) -> None:
+        self.db = db
+        self.backend = backend
+        self.clock = clock
+
+    def talker(self) -> Talker:
+        return Talker(Session(self.backend, BY_WIRE_NAME))
+
+
+@asynccontextmanager
+async def house(
+    *, token: str | None = None, options: RespOptions | None = None, **settings: Any
+) -> AsyncIterator[House]:
+    """Open a database and its backend."""
+    clock = HandClock()
+    env = Env(clock, random.Random(5), InlineCpu())
+    async with shale.Db.open("db", store=MemoryStore(), env=env, **settings) as db:
+        yield House(db, Backend(db, env, options or RespOptions(), token, COMMANDS), clock)

@@ -1,0 +1,209 @@
+"""MULTI, EXEC and WATCH."""
+
+import asyncio
+
+import pytest
+
+from shale.resp.options import RespOptions
+from tests.unit.resp.house import House, RespFailure, Talker, house
+
+
+def test_a_transaction_answers_in_order_and_sees_its_own_writes() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            await say("SET", "a", "0")
+            assert await say("MULTI") == "OK"
+            for words in (("GET", "a"), ("SET", "a", "1"), ("GET", "a"), ("DEL", "a", "b"), ("EXISTS", "a")):
+                assert await say(*words) == "QUEUED"
+            await say("MSET", "b", "2", "c", "3")
+            await say("SCAN", "0", "COUNT", "100")
+            await say("PING")
+            assert await home.talker()("GET", "a") == b"0"
+            answers = await say("EXEC")
+            assert answers == [b"0", "OK", b"1", 1, 0, "OK", [b"0", [b"b", b"c"]], "PONG"]
+            assert await home.talker()("MGET", "a", "b", "c") == [None, b"2", b"3"]
+            assert home.db.last_seq == 2
+
+    asyncio.run(story())
+
+
+def test_a_command_that_fails_does_not_stop_the_others() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            await say("MULTI")
+            await say("SET", "a", "1", "BAD")
+            await say("SET", "", "1")
+            await say("SET", "a", "2")
+            answers = await say("EXEC")
+            assert [str(answer) for answer in answers[:1]] == ["ERR syntax error"]
+            assert isinstance(answers[1], RespFailure)
+            assert answers[2] == "OK"
+            assert await say("GET", "a") == b"2"
+
+    asyncio.run(story())
+
+
+def test_a_command_that_cannot_be_queued_stops_all() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            await say("MULTI")
+            await say("SET", "a", "1")
+            for words in (("NOPE",), ("GET",), ("HELLO", "3")):
+                with pytest.raises(RespFailure, match=r"^ERR "):
+                    await say(*words)
+            with pytest.raises(RespFailure, match=r"^EXECABORT "):
+                await say("EXEC")
+            assert await say("GET", "a") is None
+
+    asyncio.run(story())
+
+
+def test_out_of_order() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            for words in (("EXEC",), ("DISCARD",)):
+                with pytest.raises(RespFailure, match="without MULTI"):
+                    await say(*words)
+            await say("MULTI")
+            with pytest.raises(RespFailure, match="nested"):
+                await say("MULTI")
+            with pytest.raises(RespFailure, match="inside MULTI"):
+                await say("WATCH", "a")
+            await say("SET", "a", "1")
+            assert await say("DISCARD") == "OK"
+            assert await say("GET", "a") is None
+            await say("MULTI")
+            assert await say("EXEC") == []
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("change", "is_run"),
+    [
+        (("SET", "w", "same"), False),
+        (("DEL", "w"), False),
+        (("SET", "other", "1"), True),
+        (("DEL", "other"), True),
+        (("SET", "w", "1", "NX"), True),
+        (("GET", "w"), True),
+    ],
+)
+def test_a_watched_key_that_was_written_stops_the_transaction(change: tuple[str, ...], is_run: bool) -> None:
+    async def story() -> None:
+        async with house() as home:
+            say, other = home.talker(), home.talker()
+            await say("SET", "w", "same")
+            await say("WATCH", "w", "absent")
+            await other(*change)
+            await say("MULTI")
+            await say("SET", "mine", "1")
+            assert await say("EXEC") == (["OK"] if is_run else None)
+            assert await say("EXISTS", "mine") == int(is_run)
+            await other("SET", "w", "again")
+            await say("MULTI")
+            assert await say("EXEC") == []  # nothing is watched any more
+
+    asyncio.run(story())
+
+
+def test_a_watched_key_that_expires_or_appears_is_a_change_and_unwatch_forgets() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            await say("SET", "w", "1", "PX", "10")
+            await say("WATCH", "w")
+            home.clock.ms += 10
+            await say("MULTI")
+            assert await say("EXEC") is None
+            await say("WATCH", "w")
+            await home.talker()("SET", "w", "2")
+            await say("MULTI")
+            assert await say("EXEC") is None
+            await say("WATCH", "w")
+            await home.talker()("SET", "w", "3")
+            await say("UNWATCH")
+            await say("MULTI")
+            assert await say("EXEC") == []
+
+    asyncio.run(story())
+
+
+async def add_one(say: Talker, key: str) -> int:
+    """Count up by watching; returns how often it had to begin again."""
+    for attempt in range(10_000):
+        await say("WATCH", key)
+        number = int(await say("GET", key))
+        await asyncio.sleep(0)  # the way to the client and back, in which others have their turn
+        await say("MULTI")
+        await say("SET", key, number + 1)
+        if await say("EXEC") is not None:
+            return attempt
+    raise AssertionError("never")
+
+
+def test_counting_by_many_loses_nothing() -> None:
+    """Compare and set, while the counter goes to the store and back all the time."""
+
+    async def count(home: House, times: int) -> int:
+        say = home.talker()
+        return sum([await add_one(say, "n") for _ in range(times)])
+
+    async def story() -> None:
+        async with house(block_cache_bytes=0) as home:
+            await home.talker()("SET", "n", "0")
+            await home.db.flush("memtable")
+            tries = [count(home, 10) for _ in range(10)]
+            repeated = await asyncio.gather(*tries, flush_now_and_then(home))
+            assert await home.talker()("GET", "n") == b"100"
+            assert sum(repeated) > 0
+
+    async def flush_now_and_then(home: House) -> int:
+        for _ in range(5):
+            await home.db.flush("memtable")
+        return 0
+
+    asyncio.run(story())
+
+
+def test_reads_of_a_transaction_are_of_one_moment() -> None:
+    """Two keys are always written together; a transaction that reads both, one from the store, sees them equal."""
+
+    async def story() -> None:
+        async with house(block_cache_bytes=0) as home:
+            write, say = home.talker(), home.talker()
+            await write("MSET", "a", "0", "z", "0")
+            await home.db.flush("memtable")
+            for number in range(1, 30):
+                await say("MULTI")
+                await say("GET", "a")
+                await say("GET", "z")
+                answers, _ = await asyncio.gather(say("EXEC"), write("MSET", "a", number, "z", number))
+                assert answers[0] == answers[1]
+                if number % 5 == 0:
+                    await home.db.flush("memtable")
+
+    asyncio.run(story())
+
+
+def test_a_queue_has_bounds() -> None:
+    async def story() -> None:
+        async with house(options=RespOptions(max_command_bytes=1000, max_batch_rows=4)) as home:
+            say = home.talker()
+            await say("MULTI")
+            with pytest.raises(RespFailure, match="too large"):
+                await say("SET", "a", "x" * 1000)
+            with pytest.raises(RespFailure, match="EXECABORT"):
+                await say("EXEC")
+            await say("MULTI")
+            for _ in range(4):
+                assert await say("PING") == "QUEUED"
+            with pytest.raises(RespFailure, match="too large"):
+                await say("PING")
+            assert home.backend.errors["ping"] == 1
+
+    asyncio.run(story())
