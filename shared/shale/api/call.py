@@ -29,6 +29,10 @@ class Call:
         value = self._headers.get(name)
         return None if value is None else value.decode("latin-1")
 
+    def has(self, name: bytes) -> bool:
+        """Whether a header was sent."""
+        return name in self._headers
+
     def query(self, *known: str) -> dict[str, str]:
         """The query.
 

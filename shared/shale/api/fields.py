@@ -67,9 +67,9 @@ def life_in_headers(call: Call) -> Life:
     Raises:
         Problem: malformed, or both (400).
     """
-    ttl, expire_at = call.header(b"x-shale-ttl-ms"), call.header(b"x-shale-expire-at")
-    if ttl is None and expire_at is None:
+    if not call.has(b"x-shale-ttl-ms") and not call.has(b"x-shale-expire-at"):
         return DEFAULT_LIFE
+    ttl, expire_at = call.header(b"x-shale-ttl-ms"), call.header(b"x-shale-expire-at")
     if ttl is not None and expire_at is not None:
         raise bad_request("X-Shale-TTL-Ms and X-Shale-Expire-At: use one or the other")
     if ttl is not None:

@@ -18,7 +18,7 @@ _FIELDS = frozenset({"ops"})
 Items: TypeAlias = "list[object] | tuple[object, ...]"
 
 
-def decode_batch(data: bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> WriteBatch:
+def decode_batch(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> WriteBatch:
     """Read the body of a batch.
 
     Raises:

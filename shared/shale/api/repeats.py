@@ -48,7 +48,9 @@ class Repeats:
         self._names_max = names_max
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def once(self, name: str, call: Call, body: bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
+    async def once(
+        self, name: str, call: Call, body: bytes | bytearray, commit: Callable[[], Awaitable[Accepted]]
+    ) -> Accepted:
         """Commit the write, or wait for what became of the one of this name.
 
         Raises:
@@ -93,6 +95,6 @@ def write_name(call: Call) -> str | None:
     return name
 
 
-def _checksum(call: Call, body: bytearray) -> tuple[int, int]:
+def _checksum(call: Call, body: bytes | bytearray) -> tuple[int, int]:
     said = "\n".join([call.method, *(call.header(name) or "" for name in _MEANING)])
     return len(body), zlib.crc32(body, zlib.crc32(call.path, zlib.crc32(said.encode())))

@@ -43,7 +43,7 @@ class TxnRequest:
         add_ops(transaction, self.ops, packed=self.is_packed)
 
 
-def decode_txn(data: bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
+def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
     """Read the body of a transaction.
 
     Raises:

@@ -66,7 +66,7 @@ class WriteCalls:
         call.query()
         key, durable = key_in_path(call.path), wants_durable(call)
         write = partial(self._write, "delete", partial(self._db.delete, key))
-        handle = await self._named(call, bytearray(), write)
+        handle = await self._named(call, b"", write)
         return await self._written(handle, durable=durable)
 
     async def batch(self, call: Call) -> Answer:
@@ -94,10 +94,14 @@ class WriteCalls:
         if call.scope["query_string"]:
             call.query()
         key, durable, (ttl, expire_at) = key_in_path(call.path), wants_durable(call), life_in_headers(call)
+        method = self._db.put if op == "put" else self._db.merge
         with await self._limits.body(call) as body:
-            method = self._db.put if op == "put" else self._db.merge
-            write = partial(self._write, op, partial(method, key, bytes(body.data), ttl=ttl, expire_at=expire_at))
-            handle = await self._named(call, body.data, write)
+            value = bytes(body.data)
+            if not self._db.is_full and not call.has(b"idempotency-key"):  # the usual case, without detours
+                handle = await self._limits.timed(op, method(key, value, ttl=ttl, expire_at=expire_at))
+            else:
+                write = partial(self._write, op, partial(method, key, value, ttl=ttl, expire_at=expire_at))
+                handle = await self._named(call, value, write)
         return await self._written(handle, durable=durable)
 
     async def _write(self, op: str, write: Callable[[], Awaitable[WriteHandle]]) -> WriteHandle:
@@ -107,7 +111,9 @@ class WriteCalls:
         with self._limits.in_time("accept the write"):
             return await self._limits.timed(op, write())
 
-    async def _named(self, call: Call, body: bytearray, write: Callable[[], Awaitable[WriteHandle]]) -> WriteHandle:
+    async def _named(
+        self, call: Call, body: bytes | bytearray, write: Callable[[], Awaitable[WriteHandle]]
+    ) -> WriteHandle:
         """Write one row, once under its name."""
         name = write_name(call)
         if name is None:
@@ -121,17 +127,17 @@ class WriteCalls:
         assert handle is not None
         return handle
 
-    async def _once(self, call: Call, body: bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
+    async def _once(self, call: Call, body: bytes | bytearray, commit: Callable[[], Awaitable[Accepted]]) -> Accepted:
         name = write_name(call)
         return await (commit() if name is None else self._repeats.once(name, call, body, commit))
 
-    async def _commit(self, body: bytearray, *, packed: bool) -> Accepted:
+    async def _commit(self, body: bytes | bytearray, *, packed: bool) -> Accepted:
         decode = partial(decode_batch, packed=packed, max_key_bytes=self._max_key_bytes, max_rows=self._limits.rows_max)
         batch = await self._decoded(decode, body)
         handle = await self._write("write", partial(self._db.write, batch))
         return Accepted(handle, len(batch), handle.seq)
 
-    async def _decoded(self, decode: Callable[[bytearray], T], body: bytearray) -> T:
+    async def _decoded(self, decode: Callable[[bytes | bytearray], T], body: bytes | bytearray) -> T:
         return await self._env.cpu.run(partial(decode, body)) if len(body) > LARGE_BODY_BYTES else decode(body)
 
     async def _transact(self, request: TxnRequest) -> Accepted:

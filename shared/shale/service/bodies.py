@@ -1,14 +1,18 @@
 """Request bodies: bounded one by one and all together, read as they come."""
 
 from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import anyio
 import msgpack
 import orjson
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
+from shale.service.begun import within
 from shale.service.problems import Problem, bad_request, busy, too_large
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -17,6 +21,10 @@ LINGER_FACTOR = 2
 before it listens would otherwise see a broken connection instead of the answer."""
 
 _MSGPACK_NAMES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
+
+
+Incoming: TypeAlias = "Coroutine[Any, Any, Message]"
+"""What servers give for the next message of a request."""
 
 
 class BodyBudget:
@@ -43,8 +51,7 @@ class BodyBudget:
                 chunk, more = await self._next(receive)
                 received += len(chunk)
                 if received <= self._body_max_bytes:
-                    body.take(len(chunk))
-                    body.data += chunk
+                    body.add(chunk)
                 elif received > LINGER_FACTOR * self._body_max_bytes:
                     break
         except BaseException:
@@ -57,17 +64,17 @@ class BodyBudget:
 
     async def _next(self, receive: Receive) -> tuple[bytes, bool]:
         """The next part, and whether there may be more."""
-        with anyio.move_on_after(self._silence_max_s) as patience:
-            message = await receive()
-        if patience.cancelled_caught:
-            raise Problem(
-                HTTPStatus.REQUEST_TIMEOUT,
-                f"no more of the body came for {self._silence_max_s:g} s",
-                headers={"Connection": "close"},
-            )
+        message = await within(self._silence_max_s, cast("Incoming", receive()), self._silent)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         return message.get("body", b""), message.get("more_body", False)
+
+    def _silent(self) -> Problem:
+        return Problem(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"no more of the body came for {self._silence_max_s:g} s",
+            headers={"Connection": "close"},
+        )
 
     def take(self, size_bytes: int) -> None:
         """Reserve memory."""
@@ -88,18 +95,28 @@ class Body:
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
         self._taken_bytes = 0
-        self.data = bytearray()
+        self.data: bytes | bytearray = b""
 
-    def take(self, size_bytes: int) -> None:
-        """Reserve memory for more of the body."""
-        self._budget.take(size_bytes)
-        self._taken_bytes += size_bytes
+    def add(self, chunk: bytes) -> None:
+        """Keep more of the body; most bodies come in one piece, which is not copied.
+
+        Raises:
+            Problem: there is no room for it (503).
+        """
+        self._budget.take(len(chunk))
+        self._taken_bytes += len(chunk)
+        if not self.data:
+            self.data = chunk
+        elif isinstance(self.data, bytearray):
+            self.data += chunk
+        else:
+            self.data = bytearray(self.data) + chunk
 
     def release(self) -> None:
         """Free the memory."""
         self._budget.give_back(self._taken_bytes)
         self._taken_bytes = 0
-        self.data = bytearray()
+        self.data = b""
 
     def __enter__(self) -> "Body":
         return self
@@ -122,7 +139,7 @@ def is_msgpack(content_type: str | None) -> bool:
     raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"{content_type}: send {JSON} or {MSGPACK}")
 
 
-def decode(data: bytearray, *, packed: bool) -> dict[str, object]:
+def decode(data: bytes | bytearray, *, packed: bool) -> dict[str, object]:
     """A body as a table of names and values.
 
     Raises:

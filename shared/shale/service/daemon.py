@@ -64,7 +64,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     configure_logging(level=section.level, format_=section.format, full_keys=section.keys == "full")
     shell = _Shell(loaded, main, argv)
     try:
-        anyio.run(shell.run)
+        anyio.run(shell.run, backend_options={"use_uvloop": True})
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     logging.shutdown()

@@ -26,10 +26,16 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until told to exit; also a cancelled server lets go of its port."""
+        """Serve until told to exit; also a cancelled server lets go of its port.
+
+        Connections whose clients do not take what was sent end here: they would wait for them as long as the process.
+        """
         try:
             await super().serve(sockets)
         finally:
+            for connection in list(self.server_state.connections):
+                if (transport := getattr(connection, "transport", None)) is not None:
+                    transport.abort()
             for server in getattr(self, "servers", ()):  # there are none before ``startup``
                 server.close()
             for listener in sockets or ():
@@ -73,6 +79,7 @@ async def serving(app: ASGIApp, listener: socket.socket, *, request_timeout_s: f
         lifespan="off",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=75,

@@ -14,15 +14,16 @@ class Latency:
     """Observes how long calls take; ``sample_rate`` is the share that is observed."""
 
     def __init__(self, env: Env, sample_rate: float) -> None:
-        self._env = env
+        self._rng = env.rng
+        self._monotonic_s = env.clock.monotonic_s
         self._sample_rate = sample_rate
 
     async def of(self, histogram: Histogram, call: Awaitable[T]) -> T:
         """Await ``call`` and observe its time, whether or not it fails."""
-        if self._sample_rate < 1.0 and self._env.rng.random() >= self._sample_rate:
+        if self._sample_rate < 1.0 and self._rng.random() >= self._sample_rate:
             return await call
-        start_s = self._env.clock.monotonic_s()
+        start_s = self._monotonic_s()
         try:
             return await call
         finally:
-            histogram.observe(self._env.clock.monotonic_s() - start_s)
+            histogram.observe(self._monotonic_s() - start_s)
