@@ -3,6 +3,7 @@
 import pytest
 
 from shale.errors import FencedError
+from shale.format.bloom import FixedPrefix
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
@@ -11,12 +12,19 @@ from tests.simulation.neighbours import start_some_neighbours
 from tests.simulation.row_model import RowModel
 from tests.simulation.writers import final_rows, writer
 
+BY_KIND = FixedPrefix("kind", 4)
+
 
 @simulated
-def test_swarm_of_writers(seed: int) -> None:
-    """Whatever happens to requests and processes: what was acknowledged is there, what was refused is not."""
+@pytest.mark.parametrize("extractor", [None, BY_KIND], ids=["one tree", "segments"])
+def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
+    """Whatever happens to requests and processes: what was acknowledged is there, what was refused is not.
+
+    With segments a flush makes several SSTs, and none of them shows without the others.
+    """
     with Simulation(seed, swarm=True) as sim:
-        sim.watch(DatabaseRules(sim, "db"))
+        rules = DatabaseRules(sim, "db")
+        sim.watch(rules)
         model = RowModel()
         sim.restart_killed(30.0)
         for number in range(sim.rng.randint(1, 3)):
@@ -29,11 +37,15 @@ def test_swarm_of_writers(seed: int) -> None:
                     model=model,
                     flush_interval=sim.rng.choice((0, "100ms", "5s")),
                     close=sim.rng.choice(("memtable", "wal", "none")),
+                    segment_extractor=extractor,
                 ),
             )
         start_some_neighbours(sim)
         sim.run(hours=4)
-        model.check(final_rows(sim))
+        model.check(final_rows(sim, segment_extractor=extractor))
+        segments = {segment.prefix for segment in rules.manifests.latest.segments}
+        assert segments <= (set() if extractor is None else {b"key-", b"pair"})
+        assert extractor is None or rules.manifests.latest.tree.is_empty
 
 
 @simulated

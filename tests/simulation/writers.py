@@ -86,17 +86,17 @@ async def writer(
             model.durable_through(process.name, last)
 
 
-async def reader_of_all(process: SimProcess) -> dict[bytes, bytes]:
+async def reader_of_all(process: SimProcess, **settings: Any) -> dict[bytes, bytes]:
     """Open as the next writer and read everything."""
-    async with open_db(process) as db:
+    async with open_db(process, **settings) as db:
         return {row.key: row.value async for row in db.scan()}
 
 
-def final_rows(sim: Simulation) -> dict[bytes, bytes]:
+def final_rows(sim: Simulation, **settings: Any) -> dict[bytes, bytes]:
     """What the next writer finds once everything has calmed down."""
     sim.heal()
     sim.run(hours=3)
-    process = sim.start(reader_of_all, "last", role="writer")
+    process = sim.start(reader_of_all, "last", role="writer", **settings)
     sim.run(hours=1)
     assert process.error is None, process.error
     rows: dict[bytes, bytes] = process.result
