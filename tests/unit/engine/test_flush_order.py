@@ -1,0 +1,68 @@
+"""Uploads side by side: ids by dispatch, publication in order, and a limit (docs/protocol.md 4.8, 16.2)."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import shale
+from shale.format.bloom import FixedPrefix
+from shale.store.memory import MemoryStore
+
+
+class StoreWithASlowUpload(MemoryStore):
+    """The first SST of a name that is given waits until it is let; all that begins is counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.running = self.most = 0
+        self.hold = anyio.Event()
+
+    async def put(self, key: str, *args: Any, **keywords: Any) -> Any:
+        if "/compacted/" not in key:
+            return await super().put(key, *args, **keywords)
+        self.begun.append(key)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        if len(self.begun) == 1:
+            await self.hold.wait()
+        await anyio.lowlevel.checkpoint()
+        self.running -= 1
+        return await super().put(key, *args, **keywords)
+
+
+@pytest.mark.parametrize("extractor", [None, FixedPrefix("one", 1)], ids=["one tree", "segments"])
+def test_f2_11_what_overtakes_a_slow_upload_waits_for_it(extractor: FixedPrefix | None) -> None:
+    """A collector takes SSTs older than the newest published L0 for garbage, so nothing younger may be published."""
+
+    async def story() -> None:
+        store = StoreWithASlowUpload()
+        db = await shale.Db.open(
+            "db", store=store, flush_interval=0, l0_sst_size_bytes=200, max_unflushed_bytes=10**6,
+            l0_flush_parallelism=3, segment_extractor=extractor,
+        )  # fmt: skip
+        version = db.manifest_id
+        for number in range(18):
+            handle = await db.put(b"%s%d" % (b"ab"[number % 2 : number % 2 + 1], number), bytes(40))
+        await handle.durable()
+        with anyio.move_on_after(5):
+            while len(store.begun) < 3 or store.running > 1:
+                await anyio.lowlevel.checkpoint()
+        times = [Path(key).name[:10] for key in store.begun]
+        assert times == sorted(times), "ids are drawn in the order of dispatch"
+        assert store.most <= 3
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+        assert (db.manifest_id, db.manifest.last_l0_seq) == (version, 0), "nothing passes the oldest table"
+        store.hold.set()
+        await db.flush("memtable")
+        ids_ms = [[view.id.ms for view in tree.l0] for _, tree in db.manifest.trees()]
+        assert all(of_tree == sorted(of_tree, reverse=True) for of_tree in ids_ms)
+        assert sum(map(len, ids_ms)) == len(store.begun) >= 6
+        assert len([row async for row in db.scan()]) == 18
+        await db.close()
+
+    anyio.run(story)
