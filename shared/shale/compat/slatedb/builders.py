@@ -96,7 +96,7 @@ class DbBuilder(_Builder):
     def with_settings(self, settings: Settings) -> None:
         """All settings, as they are now."""
         self._require_unused()
-        self._settings = Settings.from_json_string(settings.to_json_string())
+        self._settings = settings._copy()
 
     def with_seed(self, seed: int) -> None:
         """Has no effect: what is drawn at random here is not part of what a program sees."""

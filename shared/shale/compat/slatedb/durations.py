@@ -20,7 +20,7 @@ _NS_PER = {
     "µs": 10**3,
     "ns": 1,
 }
-_TERM = re.compile(r"\s*\+?\s*(\d+)\s*(?:(mon|min|ms|us|µs|ns|[ywdhms])(?![a-z])|(?![a-z]))")
+_TERM = re.compile(r"\s*\+?\s*(\d+)(?:(mon|min|ms|us|µs|ns|[ywdhms])(?![a-z])|(?![a-z]))", re.IGNORECASE)
 
 
 def parse_duration_ms(text: str) -> int:
@@ -34,7 +34,7 @@ def parse_duration_ms(text: str) -> int:
         term = _TERM.match(text, at)
         if term is None:
             raise ValueError(f"{text!r} is not a duration such as 250ms or 1h+30m")
-        total_ns += int(term[1]) * _NS_PER[term[2] or ""]
+        total_ns += int(term[1]) * _NS_PER[(term[2] or "").lower()]
         at = term.end()
     if not at:
         raise ValueError(f"{text!r} is not a duration such as 250ms or 1h+30m")

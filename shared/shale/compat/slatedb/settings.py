@@ -97,7 +97,15 @@ class Settings(Handle):
 
     def to_json_string(self) -> str:
         """All settings as one JSON object."""
-        return json.dumps(self._values, separators=(",", ":"), ensure_ascii=False)
+        values = self._values
+        cache = values["object_store_cache_options"]
+        if cache["scan_interval"] is None:  # SlateDB leaves out this one
+            values = {**values, "object_store_cache_options": {**cache}}
+            del values["object_store_cache_options"]["scan_interval"]
+        return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+
+    def _copy(self) -> "Settings":
+        return self._checked(self._values)
 
     @classmethod
     def _checked(cls, values: Any) -> "Settings":
