@@ -218,7 +218,7 @@ class Acceptor:
         """
         if not len(batch):
             raise InvalidRequestError("the batch is empty")
-        now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
+        now = await self._admit(seq) if self._now_ms() != self._admitted_ms else self._admitted_ms
         # From here to the end nothing waits.
         seq = self._next_seq(seq)
         try:
@@ -389,8 +389,8 @@ class Acceptor:
         """Let the next write look at everything again: the clock, failures, pressure, whether the WAL must wake."""
         self._admitted_ms = self._open_ms = _SLOW
 
-    async def _admit(self) -> int:
-        """Wait until a write may happen and return its commit time."""
+    async def _admit(self, seq: int | None = None) -> int:
+        """Wait until a write may happen and return its commit time; ``seq`` is the number that it asks for."""
         now = self._now_ms()
         if now - self._yielded_ms >= _YIELD_AFTER_MS or now < self._yielded_ms:
             # A loop of puts that never suspend would starve the tasks that make room for it.
@@ -401,7 +401,7 @@ class Acceptor:
         self.check()
         self._admitted_ms = now
         self._open_ms = now if self.route is None else _SLOW
-        self._track(self.last_seq + 1)
+        self._track(max(self.last_seq + 1, seq or 0))
         self.on_rows()
         return now
 
