@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 from operator import attrgetter
 
 import numpy as np
@@ -229,7 +229,7 @@ class Memtable:
                 yield rows.key(place), int(rows.seq[place])
         log, first, end = self.log, key_range.first_key or b"", key_range.end_key
         start = bisect_right(log.seqs, seq)
-        for place, key in enumerate(islice(log.keys, start, None), start):
+        for place, key in enumerate(log.keys[start:], start):
             if first <= key and (end is None or key < end):
                 yield key, log.seqs[place]
 

@@ -16,7 +16,7 @@ from shale.engine.read_point import ReadPoint
 from shale.engine.scan import Scan
 from shale.engine.tree_lookup import TreeLookup, Window, append_versions, block_span
 from shale.errors import MergeOperatorMissing
-from shale.iter.merge_operator import fold_versions
+from shale.iter.merge_operator import fold_visible
 from shale.kernels import lookup_layout as layout
 from shale.sst.reader import SstReader
 from shale.sst.slot import address_of
@@ -125,7 +125,10 @@ class ReadView:
                 newest = versions[0]
                 if not newest.flags & _NOT_A_VALUE:
                     return newest
-                return None if newest.flags & FLAG_TOMBSTONE else self._try_versions(key, max_seq)
+                if newest.flags & FLAG_TOMBSTONE:
+                    return None
+                below = self.tables[self.tables.index(table) + 1 :]
+                return self._try_versions(key, max_seq, above=_down_to_value(versions), tables=below)
         lookup = self.options.hot_path.lookup
         if lookup is None:
             self.options.hot_path.note_plain_lookup()
@@ -277,9 +280,24 @@ class ReadView:
     def _windows(self, key: bytes) -> list[Window]:
         return [window for tree in self._route(key) for window in tree.candidates(key)]
 
-    def _try_versions(self, key: bytes, max_seq: int | None, now_ms: int | None = None) -> Entry | NeedsIo | None:
-        """All versions that matter, without the kernel, from what is in memory."""
-        found = self._table_versions(key, max_seq)
+    def _try_versions(
+        self,
+        key: bytes,
+        max_seq: int | None,
+        now_ms: int | None = None,
+        *,
+        above: Sequence[Entry] = (),
+        tables: Sequence[ReadTable] | None = None,
+    ) -> Entry | NeedsIo | None:
+        """All versions that matter, without the kernel, from what is in memory.
+
+        Args:
+            above: versions that were found already, and
+            tables: the ones below these; ``None``: all.
+        """
+        found = [*above]
+        if not found or found[-1].is_merge:
+            found += self._table_versions(key, max_seq, self.tables if tables is None else tables)
         if found and not found[-1].is_merge:
             return self._visible(found, now_ms)
         limit = self._sst_limit(max_seq)
@@ -297,7 +315,7 @@ class ReadView:
         return self._visible(found, now_ms)
 
     async def _read(self, keys: Sequence[bytes], max_seq: int | None, now_ms: int | None) -> list[Entry | None]:
-        tables = [self._table_versions(key, max_seq) for key in keys]
+        tables = [self._table_versions(key, max_seq, self.tables) for key in keys]
         lookups = [
             (key, self._windows(key) if not found or found[-1].is_merge else ())
             for key, found in zip(keys, tables, strict=True)
@@ -307,14 +325,14 @@ class ReadView:
         del use
         return [self._visible([*above, *deeper], now_ms) for above, deeper in zip(tables, below, strict=True)]
 
-    def _table_versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
+    def _table_versions(self, key: bytes, max_seq: int | None, tables: Sequence[ReadTable]) -> list[Entry]:
         """Versions in memtables, newest first, down to the first that is no operand."""
         found: list[Entry] = []
-        for table in self.tables:
-            for entry in table.get(key, max_seq):
-                found.append(entry)
-                if not entry.is_merge:
-                    return found
+        for table in tables:
+            if versions := table.get(key, max_seq):
+                found += _down_to_value(versions)
+                if not found[-1].is_merge:
+                    break
         return found
 
     def _sst_limit(self, max_seq: int | None) -> int:
@@ -335,7 +353,15 @@ class ReadView:
         operator = self.options.merge_operator
         if operator is None:
             raise MergeOperatorMissing("the database holds merge operands: open it with a merge operator")
-        return fold_versions(versions, operator, None, mix_expiry=True)[0]
+        return fold_visible(versions, operator)
+
+
+def _down_to_value(versions: Sequence[Entry]) -> Sequence[Entry]:
+    """The first version that is no operand, and what is above it."""
+    for place, entry in enumerate(versions):
+        if not entry.flags & FLAG_MERGE:
+            return versions[: place + 1]
+    return versions
 
 
 def _is_expired(entry: Entry, now_ms: int) -> bool:

@@ -13,7 +13,7 @@ from shale.iter.source import RowSource
 from shale.iter.user_code import RAISED, describe_error, is_value
 from shale.kernels.rows import I64, Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.telemetry.log_output import format_key
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, Entry
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 MergeOperator = Callable[[bytes, bytes | None, Sequence[bytes]], bytes]
 """``(key, existing value or None, operands oldest first) -> value``.  It must be associative, and the same in every
@@ -275,6 +275,28 @@ def fold_versions(
     out = [folded for entry in versions for folded in folder.feed(entry, barrier)]
     out.extend(folder.finish())
     return out
+
+
+def fold_visible(versions: Sequence[Entry], operator: MergeOperator) -> Entry:
+    """What readers see of a key whose newest version is an operand.
+
+    The same as ``fold_versions`` with ``mix_expiry``, without its steps: this is the way of every lookup.
+
+    Args:
+        versions: newest first; all are operands, but perhaps the last.
+    """
+    first, last = versions[0], versions[-1]
+    values = [entry.value for entry in versions]
+    existing = None
+    if not last.flags & FLAG_MERGE:
+        base = values.pop()
+        existing = None if last.flags & FLAG_TOMBSTONE else base
+    values.reverse()
+    value = operator(first.key, existing, values)
+    created = [entry.create_ts for entry in versions if entry.flags & FLAG_CREATE_TS]
+    expiring = [entry.expire_ts for entry in versions if entry.flags & FLAG_EXPIRE_TS]
+    flags = (FLAG_CREATE_TS if created else 0) | (FLAG_EXPIRE_TS if expiring else 0)
+    return Entry(first.key, value, first.seq, flags, max(created, default=0), min(expiring, default=0))
 
 
 def _expiry(entry: Entry) -> int | None:
