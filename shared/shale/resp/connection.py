@@ -38,7 +38,8 @@ log = get_logger("resp")
 class Connection(asyncio.Protocol):
     """Made by the server for each client; ``run`` is its task, which ``begin`` starts once there is a transport.
 
-    ``silent_ticks`` counts ticks of the server since something was received.
+    ``silent_ticks`` counts ticks of the server since something was received, ``busy_ticks`` since commands are being
+    run, if ``is_running``.
     """
 
     def __init__(self, backend: Backend, table: Mapping[bytes, Command], begin: Callable[["Connection"], None]) -> None:
@@ -55,7 +56,15 @@ class Connection(asyncio.Protocol):
         self._has_ended = False
         """The client sends nothing more, but may still read."""
         self._counted_bytes = 0
+        self._scope: anyio.CancelScope | None = None
+        self._commands: list[list[bytes]] = []
+        self._done = 0
+        """How many of them have an answer."""
+        self._answers: list[bytes] = []
+        """What was not written yet."""
+        self.is_running = False
         self.silent_ticks = 0
+        self.busy_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
@@ -128,29 +137,48 @@ class Connection(asyncio.Protocol):
         self._wake()
         self._transport.close()
 
+    def give_up(self) -> None:
+        """End the command that runs: it waits too long."""
+        if self._scope is not None:
+            self._scope.cancel()
+
     async def run(self) -> None:
         """Serve until the client has gone, or has to."""
         try:
             while not self._is_over:
-                try:
-                    commands = self._parser.take(1 if self._session.is_locked else COMMANDS_AT_ONCE)
-                except ProtocolError as mistake:
-                    self._backend.protocol_errors += 1
-                    self.refuse(f"ERR Protocol error: {mistake}")
-                    break
-                if commands:
-                    await self._answer(commands)
-                elif not self._has_room():
-                    self.refuse("ERR too many large commands at once; try again later")
-                elif self._has_ended or self._backend.is_draining:
-                    self.end()
-                else:
-                    await self._wait()
+                # One scope for many commands, because one for each costs too much.
+                with anyio.CancelScope() as self._scope:
+                    await self._serve()
+                if self._scope.cancelled_caught:
+                    self._session.transaction = None
+                    self._done += 1
+                    self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
             self._count_inflight(0)
             self._session.forget_transaction()
             if not self._is_over:
                 self._transport.abort()
+
+    async def _serve(self) -> None:
+        while not self._is_over:
+            if self._answers or self._done < len(self._commands):
+                await self._answer()
+                continue
+            try:
+                self._commands = self._parser.take(1 if self._session.is_locked else COMMANDS_AT_ONCE)
+            except ProtocolError as mistake:
+                self._backend.protocol_errors += 1
+                self.refuse(f"ERR Protocol error: {mistake}")
+                return
+            self._done = 0
+            if self._commands:
+                continue
+            if not self._has_room():
+                self.refuse("ERR too many large commands at once; try again later")
+            elif self._has_ended or self._backend.is_draining:
+                self.end()
+            else:
+                await self._wait()
 
     async def _wait(self) -> None:
         """Return when something has happened."""
@@ -167,80 +195,82 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _answer(self, commands: list[list[bytes]]) -> None:
-        """Run commands in order; their answers go out together."""
+    async def _answer(self) -> None:
+        """Run the commands at hand in order; their answers go out together."""
         session = self._session
-        was_locked = session.is_locked
-        done = 0
-        while done < len(commands) and not session.is_closing and not self._is_over:
-            answers: list[bytes] = []
-            done += await self._run_some(commands[done:] if done else commands, answers)
-            if not await self._send(answers):
-                return
-        if was_locked and not session.is_locked:
+        await self._run_commands()
+        if not await self._send() or self._done < len(self._commands):
+            return
+        if not session.is_locked and self._parser.limits is BEFORE_AUTH:
             self._parser.limits = self._backend.options.parser_limits()
         if session.queue is not None or self._counted_bytes:
             self._count_inflight(self._parser.buffered_bytes + session.queued_bytes)
         if session.is_closing:
             self.end()
-        elif len(commands) == COMMANDS_AT_ONCE:
+        elif self._done == COMMANDS_AT_ONCE:
             await anyio.lowlevel.checkpoint()
 
-    async def _run_some(self, commands: list[list[bytes]], answers: list[bytes]) -> int:
-        """Run commands until there is enough to write; returns how many, each with its answer."""
-        session, backend = self._session, self._backend
-        execute, size = session.execute, 0
-        limit_s = backend.options.request_timeout_s
-        with anyio.move_on_after(limit_s) as scope:
-            for args in commands:
-                if backend.is_draining:
-                    answer = error(DRAINING)
-                    session.is_closing = True
-                else:
-                    try:
-                        answer = await execute(args)
-                    except Exception:
-                        log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
-                        answer = error(OUR_MISTAKE)
+    async def _run_commands(self) -> None:
+        """Run commands until all have an answer, or there is enough to write."""
+        session, commands, answers, size = self._session, self._commands, self._answers, 0
+        execute = session.execute if not self._backend.is_draining else self._refused
+        self.busy_ticks = 0
+        self.is_running = True
+        try:
+            while self._done < len(commands) and size <= ANSWER_BYTES:
+                try:
+                    answer = await execute(commands[self._done])
+                except Exception:
+                    log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
+                    answer = error(OUR_MISTAKE)
                 answers.append(answer)
                 size += len(answer)
-                if size > ANSWER_BYTES or session.is_closing:
-                    break
-        if scope.cancelled_caught:
-            session.transaction = None
-            answers.append(error(TOO_SLOW.format(limit_s)))
-        return len(answers)
+                self._done = self._done + 1 if not session.is_closing else len(commands)
+        finally:
+            self.is_running = False
 
-    async def _send(self, answers: list[bytes]) -> bool:
+    async def _refused(self, args: list[bytes]) -> bytes:  # noqa: ARG002 - stands for ``execute``
+        self._session.is_closing = True
+        return error(DRAINING)
+
+    async def _send(self) -> bool:
         """Write answers, if need be when what they tell is durable, and wait until the client takes them.
 
         Returns:
             Whether the connection goes on.
         """
-        session, limit_s = self._session, self._backend.options.request_timeout_s
-        handle, session.unsettled = session.unsettled, None
-        if handle is not None and session.db.durable_seq < handle.seq:
-            try:
-                with anyio.fail_after(limit_s):
-                    await handle.durable()
-            except TimeoutError:
-                self.refuse(f"TRYAGAIN not durable after {limit_s:g} s; the outcome of the last writes is unknown")
-                return False
-            except ShaleError as failure:
-                self.refuse(f"{text_of(failure)}; the outcome of the last writes is unknown")
-                return False
+        if self._session.unsettled is not None and not await self._settled():
+            return False
         if self._is_over:
             return False
+        answers, self._answers = self._answers, []
         data = answers[0] if len(answers) == 1 else b"".join(answers)
         self._backend.bytes_written += len(data)
         self._transport.write(data)
         if self._may_write is not None:
-            with anyio.move_on_after(limit_s) as scope:
+            with anyio.move_on_after(self._backend.options.request_timeout_s) as scope:
                 await self._may_write
             if scope.cancelled_caught:
                 self._is_over = True
                 self._transport.abort()
         return not self._is_over
+
+    async def _settled(self) -> bool:
+        """Wait until what was written is durable; where that fails the connection ends, and false is returned."""
+        session, limit_s = self._session, self._backend.options.request_timeout_s
+        handle, session.unsettled = session.unsettled, None
+        if handle is None or session.db.durable_seq >= handle.seq:
+            return True
+        try:
+            with anyio.fail_after(limit_s):
+                await handle.durable()
+        except TimeoutError:
+            self.refuse(f"TRYAGAIN not durable after {limit_s:g} s; the outcome of the last writes is unknown")
+        except ShaleError as failure:
+            self.refuse(f"{text_of(failure)}; the outcome of the last writes is unknown")
+        else:
+            return True
+        return False
 
     def _has_room(self) -> bool:
         """Whether what has come of the next command may stay in memory."""

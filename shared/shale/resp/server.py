@@ -35,13 +35,16 @@ class RespServer:
         return Connection(self._backend, BY_WIRE_NAME, self._begin)
 
     async def watch(self) -> None:
-        """End connections that are silent for too long, until cancelled."""
+        """End connections that are silent, and commands that wait, for too long; until cancelled."""
         options = self._backend.options
         tick_s = min(TICK_S, options.request_timeout_s / 4, (options.idle_timeout_s or TICK_S) / 4)
         while True:
             await anyio.sleep(tick_s)
             for connection in list(self._connections):
                 connection.silent_ticks += 1
+                connection.busy_ticks += 1
+                if connection.is_running and connection.busy_ticks * tick_s > options.request_timeout_s:
+                    connection.give_up()
                 silent_s = connection.silent_ticks * tick_s
                 is_late = connection.is_waiting and silent_s > options.request_timeout_s
                 if is_late or (connection.is_idle and 0 < options.idle_timeout_s < silent_s):

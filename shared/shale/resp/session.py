@@ -4,12 +4,14 @@ No sockets here: ``execute`` takes arguments and gives the answer's bytes.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from shale.engine.batch import WriteBatch
+from shale.engine.lifetime import Moment, Ttl
 from shale.engine.reads import Reads
 from shale.engine.transaction import Transaction
 from shale.engine.write_handle import WriteHandle
-from shale.errors import ShaleError, TransactionConflict
+from shale.errors import InvalidSequenceNumber, ShaleError, TransactionConflict
 from shale.resp.encoder import QUEUED, RESP2, Wire, error
 from shale.resp.failures import NOT_AUTHENTICATED, RespError, shown, text_of, unknown_command, wrong_arity
 from shale.types import Row
@@ -23,6 +25,18 @@ ATTEMPTS_MAX = 100
 
 _BROWSERS = frozenset((b"POST", b"HOST:"))
 """A web page can make a browser send these to a port of this machine, with commands in what follows."""
+
+
+class Writes(Protocol):
+    """What a command writes to: a batch or a transaction."""
+
+    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+        """Write a value; see ``WriteBatch.put``."""
+        ...
+
+    def delete(self, key: bytes) -> None:
+        """Remove a key."""
+        ...
 
 
 class Session:
@@ -109,16 +123,34 @@ class Session:
             self.backend.errors[command.name] += 1
             return error(text_of(failure))
 
-    async def atomically(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
-        """Read and write as if nobody else did: in the transaction at hand, or in one of its own.
+    async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
+        """Read once and then write as if nobody else did.
 
-        ``work`` is called again after a conflict, so it must leave nothing behind but what it wrote.
+        What is in memory is read without a wait, so as a rule nobody has written in between: then the next sequence
+        number is still free, and a batch takes it.  Else there is a transaction, which sees only what conflicts.
+
+        Args:
+            work: reads from the one and writes to the other; called again after a conflict, so it must leave nothing
+                behind but what it wrote.
 
         Raises:
             RespError: others wrote the same every time.
         """
         if self.transaction is not None:
-            return await work(self.transaction)
+            return await work(self.transaction, self.transaction)
+        batch = WriteBatch(max_key_bytes=self.backend.options.max_key_bytes)
+        next_seq = self.db.last_seq + 1
+        answer = await work(self.db, batch)
+        if not len(batch):
+            return answer
+        try:
+            self.wrote(await self.db.write(batch, seq=next_seq))
+        except InvalidSequenceNumber:
+            return await self.in_transaction(lambda transaction: work(transaction, transaction))
+        return answer
+
+    async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
+        """Read and write in a transaction of its own; see ``atomically``."""
         for _ in range(ATTEMPTS_MAX):
             transaction = await self.db.transaction("serializable")
             try:
@@ -133,13 +165,13 @@ class Session:
             return answer
         raise RespError(f"TRYAGAIN others wrote the same keys {ATTEMPTS_MAX} times in between; nothing was written")
 
-    async def live_row(self, key: bytes) -> Row | None:
+    async def live_row(self, reads: Reads, key: bytes) -> Row | None:
         """The row of a key, unless it has expired."""
-        row = await self.reads.get_row(key)
+        row = await reads.get_row(key)
         if row is None or row.expire_ts is None or row.expire_ts > self.backend.env.clock.now_ms():
             return row
         # Of merged operands the first to expire is known: without it there may still be a value.
-        return await self.reads.get_row(key, hide_expired=True)
+        return await reads.get_row(key, hide_expired=True)
 
     def wrote(self, handle: WriteHandle) -> None:
         """A write of this client has happened."""

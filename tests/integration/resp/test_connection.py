@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 
 import shale
@@ -59,11 +60,25 @@ class Line:
             return data
 
 
+class StallingStore(MemoryStore):
+    """Takes no objects while its gate is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    async def put(self, *args: Any, **options: Any) -> Any:
+        await self.gate.wait()
+        return await super().put(*args, **options)
+
+
 class Port:
     """A served database."""
 
-    def __init__(self, db: shale.Db, backend: Backend, number: int, metrics: Metrics) -> None:
+    def __init__(self, db: shale.Db, backend: Backend, number: int, metrics: Metrics, store: StallingStore) -> None:
         self.db = db
+        self.store = store
         self.backend = backend
         self.number = number
         self.metrics = metrics
@@ -87,11 +102,17 @@ class Port:
 async def port(
     *, token: str | None = None, drain_timeout_s: float = 10.0, flush_interval: float = 0.01, **options: Any
 ) -> AsyncIterator[Port]:
-    metrics = Metrics(db="db")
+    metrics, store = Metrics(db="db"), StallingStore()
     listener = open_socket("127.0.0.1", 0, setting="resp.port")
     number = listener.getsockname()[1]
     async with (
-        shale.Db.open("db", store=MemoryStore(), flush_interval=flush_interval) as db,
+        shale.Db.open(
+            "db",
+            store=store,
+            flush_interval=flush_interval,
+            l0_sst_size_bytes=1 << 20,
+            max_unflushed_bytes=2 << 20,
+        ) as db,
         serving_resp(
             db,
             listener,
@@ -102,7 +123,7 @@ async def port(
             drain_timeout_s=drain_timeout_s,
         ) as backend,
     ):
-        yield Port(db, backend, number, metrics)
+        yield Port(db, backend, number, metrics, store)
 
 
 def serve(story: Story, **options: Any) -> None:
@@ -255,6 +276,25 @@ def test_a_durable_port_answers_when_it_is() -> None:
         assert served.db.durable_seq == 101
 
     serve(story, durability="durable")
+
+
+def test_a_write_that_finds_no_room_is_given_up_and_the_rest_is_answered() -> None:
+    """The store does not answer, so memory stays full."""
+
+    async def story(served: Port) -> None:
+        line = await served.connect()
+        served.store.gate = anyio.Event()
+        assert await line.say("SET", "full", b"x" * (3 << 20)) == "OK"
+        line.writer.write(encoded("GET", "a") + encoded("SET", "a", "1") + encoded("GET", "a") + encoded("PING"))
+        answers = [await line.answer() for _ in range(4)]
+        assert answers[0] is None
+        assert str(answers[1]).startswith("TRYAGAIN ")
+        assert answers[2:] == [None, "PONG"]
+        served.store.gate.set()
+        await served.db.flush()
+        assert await line.say("SET", "a", "2") == "OK"
+
+    serve(story, request_timeout_s=0.2)
 
 
 def test_a_stop_ends_idle_connections_and_answers_what_runs() -> None:

@@ -5,7 +5,7 @@ import random
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shale.resp.cursors import Cursors
@@ -41,6 +41,7 @@ def test_every_key_comes_once() -> None:
     asyncio.run(story())
 
 
+@settings(max_examples=30)  # each of them opens a database
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60), st.integers(1, 9), st.randoms())
 def test_writes_in_between_neither_hide_nor_repeat_what_stays(
     writes: list[tuple[bool, int]], count: int, rng: random.Random

@@ -5,13 +5,12 @@ from functools import partial
 
 from shale.engine.batch import WriteBatch
 from shale.engine.lifetime import NEVER
-from shale.engine.transaction import Transaction
+from shale.engine.reads import Reads
 from shale.resp.commands.command import Command
 from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.failures import SYNTAX, RespError, wrong_arity
 from shale.resp.numbers import INT64_MAX, whole_number
-from shale.resp.session import Session
-from shale.types import Row
+from shale.resp.session import Session, Writes
 
 _BAD_EXPIRY = "ERR invalid expire time in 'set' command"
 _EXPIRY = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
@@ -74,7 +73,7 @@ def _expire_at(text: bytes, word: bytes, now_ms: int) -> int:
 
 
 async def _get(session: Session, args: list[bytes]) -> bytes:
-    row = await session.live_row(args[1])
+    row = await session.live_row(session.reads, args[1])
     return session.wire.null if row is None else bulk(row.value)
 
 
@@ -84,7 +83,7 @@ async def _set(session: Session, args: list[bytes]) -> bytes:
         return OK
     options = set_options(args[3:], session.backend.env.clock.now_ms())
     if options.needs_row:
-        return await session.atomically(partial(_set_by_row, session, args[1], args[2], options))
+        return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
     if session.transaction is None:
         session.wrote(await session.db.put(args[1], args[2], expire_at=options.expire_at))
     else:
@@ -93,27 +92,19 @@ async def _set(session: Session, args: list[bytes]) -> bytes:
 
 
 async def _set_by_row(
-    session: Session, key: bytes, value: bytes, options: SetOptions, transaction: Transaction
+    session: Session, pair: tuple[bytes, bytes], options: SetOptions, reads: Reads, writes: Writes
 ) -> bytes:
     """SET that depends on what the key has."""
-    old = await live_row_in(session, transaction, key)
+    key, value = pair
+    old = await session.live_row(reads, key)
     is_set = not (options.only_absent if old is not None else options.only_present)
     if is_set and options.keeps_ttl and old is not None:
-        transaction.put(key, value, ttl=NEVER if old.expire_ts is None else None, expire_at=old.expire_ts)
+        writes.put(key, value, ttl=NEVER if old.expire_ts is None else None, expire_at=old.expire_ts)
     elif is_set:
-        transaction.put(key, value, expire_at=options.expire_at)
+        writes.put(key, value, expire_at=options.expire_at)
     if options.wants_old:
         return session.wire.null if old is None else bulk(old.value)
     return OK if is_set else session.wire.null
-
-
-async def live_row_in(session: Session, transaction: Transaction, key: bytes) -> Row | None:
-    """The row of a key in a transaction, unless it has expired."""
-    before, session.transaction = session.transaction, transaction
-    try:
-        return await session.live_row(key)
-    finally:
-        session.transaction = before
 
 
 async def _mget(session: Session, args: list[bytes]) -> bytes:
@@ -140,11 +131,11 @@ async def _mset(session: Session, args: list[bytes]) -> bytes:
 async def _del(session: Session, args: list[bytes]) -> bytes:
     keys = list(dict.fromkeys(_few_enough(session, args[1:])))
 
-    async def delete(transaction: Transaction) -> bytes:
-        values = await transaction.get_many(keys, hide_expired=True)
+    async def delete(reads: Reads, writes: Writes) -> bytes:
+        values = await reads.get_many(keys, hide_expired=True)
         present = [key for key, value in zip(keys, values, strict=True) if value is not None]
         for key in present:
-            transaction.delete(key)
+            writes.delete(key)
         return integer(len(present))
 
     return await session.atomically(delete)

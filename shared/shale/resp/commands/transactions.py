@@ -7,7 +7,6 @@ it relies on, the transaction is run again, and the watched keys decide again.
 
 from shale.engine.transaction import Transaction
 from shale.resp.commands.command import Command
-from shale.resp.commands.strings import live_row_in
 from shale.resp.encoder import OK, array
 from shale.resp.failures import RespError
 from shale.resp.session import Session
@@ -37,7 +36,7 @@ async def _exec(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
 
     async def run(transaction: Transaction) -> bytes:
         for key, seq in watched.items():
-            row = await live_row_in(session, transaction, key)
+            row = await session.live_row(transaction, key)
             if (None if row is None else row.seq) != seq:
                 return session.wire.null_array
         session.transaction = transaction
@@ -46,7 +45,7 @@ async def _exec(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
         finally:
             session.transaction = None
 
-    return await session.atomically(run)
+    return await session.in_transaction(run)
 
 
 async def _watch(session: Session, args: list[bytes]) -> bytes:
@@ -57,7 +56,7 @@ async def _watch(session: Session, args: list[bytes]) -> bytes:
         raise RespError(f"ERR at most {most} keys can be watched")
     for key in args[1:]:
         if key not in session.watched:
-            row = await session.live_row(key)
+            row = await session.live_row(session.db, key)
             session.watched[key] = None if row is None else row.seq
     return OK
 
