@@ -30,6 +30,20 @@ class ArrowWriter:
         return self._sink.take()
 
 
+def read_table(data: bytes) -> tuple[Any, bytes | None]:
+    """A whole stream as a ``pyarrow.Table``, and the metadata ``shale`` of its last batch."""
+    with pa.ipc.open_stream(data) as stream:
+        batches: list[Any] = []
+        ending: bytes | None = None
+        while True:
+            try:
+                batch, metadata = stream.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                return pa.Table.from_batches(batches, schema=SCHEMA), ending
+            batches.append(batch)
+            ending = bytes(metadata["shale"]) if metadata is not None and "shale" in metadata else None
+
+
 class _Pieces:
     """What was written and not yet taken; pyarrow wants it to look like a file."""
 
