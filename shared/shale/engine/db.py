@@ -42,7 +42,7 @@ class Db(Warmable):
     __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer")
 
     def __init__(self, writer: Writer, stores: Stores) -> None:
-        super().__init__()
+        super().__init__(writer)
         self._writer = writer
         self._accept = writer.acceptor
         self._stores = stores

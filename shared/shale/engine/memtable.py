@@ -25,6 +25,7 @@ from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTO
 ROW_OVERHEAD_BYTES = 28
 """What a row costs in an SST beside key and value: seq, flags, times, lengths and its share of the metadata."""
 
+_NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 _COLUMN_PARTS_MAX = 24
 """More parts make lookups slow: they are merged."""
 
@@ -170,6 +171,30 @@ class Memtable:
             found += part.versions(key, max_seq)
         found.sort(key=_seq_of, reverse=True)
         return found
+
+    @property
+    def is_only_log(self) -> bool:
+        """Whether every row is in the log, so that ``index`` has every key."""
+        return not self._columns and not self._base
+
+    def newest_value(self, key: bytes) -> bytes | None:
+        """The value of a key as a lookup of the newest state sees it: ``None`` if there is no row.
+
+        Raises:
+            LookupError: the newest row is no plain value.
+        """
+        if self._columns or self._base:
+            versions = self.get(key)
+            if versions and versions[0].flags & _NOT_A_VALUE:
+                raise LookupError
+            return versions[0].value if versions else None
+        place = self.index.get(key)
+        if place is None:
+            return None
+        log = self.log
+        if log.flags[place] & _NOT_A_VALUE:
+            raise LookupError
+        return log.values[place]
 
     def _logged(self, key: bytes, max_seq: int | None) -> Sequence[Entry]:
         """The same of what did not come as columns."""

@@ -51,6 +51,28 @@ class ReadPoint:
     settle: "Callable[[], Awaitable[ReadPoint]] | None" = None
 
 
+class Home(Protocol):
+    """Who knows the newest state, for lookups that must not cost a call.
+
+    ``open_point`` is ``None`` as long as somebody has to be asked, for instance because everything is closed.
+    """
+
+    @property
+    def open_point(self) -> ReadPoint | None:
+        """Where lookups look now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Nowhere:
+    """A ``Home`` that always has to be asked."""
+
+    open_point: ReadPoint | None = None
+
+
+NOWHERE = Nowhere()
+
+
 def names_sst(manifest: "Manifest", sst_id: str) -> bool:
     """Whether a view of the manifest shows this SST."""
     return any(str(view.sst.id) == sst_id for view in manifest.views())

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from shale.engine.memtable import Memtable
 from shale.engine.pin import Pin
 from shale.engine.point_read import read_versions
 from shale.engine.read_options import ReadOptions, ReadTable
@@ -145,9 +146,16 @@ class ReadView:
         return None
 
     def try_value(self, key: bytes, max_seq: int | None = None) -> bytes | NeedsIo | None:
-        """The value of ``try_get``, at less cost where it is the newest one and lies in an SST."""
+        """The value of ``try_get``, at less cost where it is the newest one."""
         for table in self.tables:
-            if table.get(key, max_seq):
+            if max_seq is None and type(table) is Memtable:
+                try:
+                    value = table.newest_value(key)
+                except LookupError:
+                    return self._try_value(key, max_seq)
+                if value is not None:
+                    return value
+            elif table.get(key, max_seq):
                 return self._try_value(key, max_seq)
         lookup_value = self._lookup_value
         if lookup_value is None or max_seq is not None:
@@ -247,7 +255,7 @@ class ReadView:
         if lookup_many is None or len(self._trees) != 1 or len(keys) < _KERNEL_KEYS_MIN:
             return [self._try_value(key, max_seq) for key in keys]
         if any(len(table) for table in self.tables):
-            in_tables = {key for key in keys if any(table.get(key, max_seq) for table in self.tables)}
+            in_tables = {key for table in self.tables for key in keys_in(table, keys, max_seq)}
             below = [key for key in keys if key not in in_tables]
         else:
             in_tables, below = set(), list(keys)
@@ -258,7 +266,7 @@ class ReadView:
         results: list[bytes | NeedsIo | None] = []
         for key in keys:
             value = _UNDECIDED if key in in_tables else next(answers)
-            results.append(self._try_value(key, max_seq) if type(value) is int else value)  # type: ignore[arg-type]
+            results.append(self.try_value(key, max_seq) if type(value) is int else value)  # type: ignore[arg-type]
         return results
 
     def _try_unexpired(self, keys: Sequence[bytes], max_seq: int | None, now_ms: int) -> list[bytes | NeedsIo | None]:
@@ -366,3 +374,12 @@ def _down_to_value(versions: Sequence[Entry]) -> Sequence[Entry]:
 
 def _is_expired(entry: Entry, now_ms: int) -> bool:
     return bool(entry.flags & FLAG_EXPIRE_TS) and entry.expire_ts <= now_ms
+
+
+def keys_in(table: ReadTable, keys: Sequence[bytes], max_seq: int | None) -> list[bytes]:
+    """Those of the keys that have a visible version in a table."""
+    if type(table) is Memtable and table.is_only_log:
+        keys = [key for key in keys if key in table.index]
+        if max_seq is None:
+            return list(keys)
+    return [key for key in keys if table.get(key, max_seq)]

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from shale.engine.batch import BytesLike, checked_key
-from shale.engine.read_point import Durability, ReadPoint
+from shale.engine.read_point import NOWHERE, Durability, Home, ReadPoint
 from shale.engine.read_view import NEEDS_IO
 from shale.engine.scan import Scan
 from shale.engine.scan_range import scan_range
@@ -23,9 +23,10 @@ class Reads(ABC):
     ``now_ms`` if that is given (milliseconds since 1970).
     """
 
-    __slots__ = ("gets", "scans")
+    __slots__ = ("_home", "gets", "scans")
 
-    def __init__(self) -> None:
+    def __init__(self, home: Home = NOWHERE) -> None:
+        self._home = home
         self.gets = 0
         self.scans = 0
 
@@ -63,7 +64,9 @@ class Reads(ABC):
         if hide_expired or now_ms is not None:
             found = await self._unexpired(key, durability, now_ms)
             return None if found is None else found.value
-        point = self._read_point(durability)
+        point = self._home.open_point
+        if point is None or durability != "memory":
+            point = self._read_point(durability)
         self.gets += 1
         value = point.view.try_value(key, point.max_seq)
         if value is not NEEDS_IO:

@@ -142,6 +142,7 @@ class Writer:
         self._read_options = ReadOptions(merge_operator=operator)
         self.view = self._new_view(None)
         self.point = ReadPoint(self.view, None, self)
+        self.open_point: ReadPoint | None = self.point
         self._connect(metrics)
 
     @property
@@ -274,6 +275,7 @@ class Writer:
             ShaleError: the writer had failed, or failed now; rows that were not durable are in doubt.
         """
         self.is_closed = True
+        self.open_point = None
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
         self.flusher.closing = True
@@ -293,6 +295,7 @@ class Writer:
     async def abort(self) -> None:
         """End all tasks and write nothing more."""
         self.is_closed = True
+        self.open_point = None
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
         await self.host.stop()
@@ -307,12 +310,14 @@ class Writer:
             self.instruments.fenced()
             log.warning(Event.WRITER_FENCED, epoch=self.manifest.epoch, error=str(error))
         self.progress.fail(error)
+        self.open_point = None
         self.acceptor.expect_change()
 
     def publish(self) -> None:
         """Let reads see the manifest and the memtables as they are now."""
         self.view = self._new_view(self.view)
         self.point = ReadPoint(self.view, None, self)
+        self.open_point = None if self.is_closed or self.progress.problem is not None else self.point
 
     def hold(self, seq: int) -> Held:
         """Keep what is visible at ``seq``; see ``Keeper``."""
