@@ -134,7 +134,7 @@ class DiskCache:
         unfinished = self._root / f"{os.getpid()}-{next(self._numbers)}{_UNFINISHED}"
         try:
             self._make_room(size)
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with unfinished.open("xb") as file:
                 file.write(head)
                 file.write(data)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -274,6 +275,20 @@ def test_a_directory_that_vanished_fails_no_read(tmp_path: Path) -> None:
         (tmp_path / "cache" / "parts-1").rmdir()
         (tmp_path / "cache" / "parts-1").write_text("a file in its place")
         assert bytes(await objects.read("a", 0, 10, PART)) == data[:10]
+
+    anyio.run(run)
+
+
+def test_a_directory_that_was_cleaned_away_is_made_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        cache = cache_in(tmp_path / "cache")
+        objects = Objects(cache)
+        data = await objects.put("a", PART)
+        await objects.read("a", 0, 10, PART)
+        shutil.rmtree(tmp_path / "cache")
+        assert bytes(await objects.read("a", 0, 10, PART)) == data[:10]
+        assert cache.errors == 0
+        assert len(files_of(tmp_path)) == cache.keys == 1
 
     anyio.run(run)
 
