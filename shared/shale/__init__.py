@@ -111,8 +111,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "sync":
-        return importlib.import_module("shale.sync")
+    if name in ("codecs", "sync"):
+        return importlib.import_module(f"shale.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shale' has no attribute {name!r}")

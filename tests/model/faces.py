@@ -30,6 +30,8 @@ class Face(Protocol):
 
     def write(self, ops: Sequence[Op], seq: int | None) -> tuple[int, int]: ...
 
+    def compare_and_set(self, key: bytes, expected: bytes | None, ops: Sequence[Op]) -> tuple[int, int] | None: ...
+
     def get(self, key: bytes, **options: Any) -> bytes | None: ...
 
     def get_row(self, key: bytes) -> Row | None: ...
@@ -91,6 +93,15 @@ class SyncFace:
     def write(self, ops: Sequence[Op], seq: int | None) -> tuple[int, int]:
         handle = self.db.write(batch_of(ops), seq=seq)
         return handle.seq, handle.create_ts
+
+    def compare_and_set(self, key: bytes, expected: bytes | None, ops: Sequence[Op]) -> tuple[int, int] | None:
+        tx = self.transaction("serializable")
+        if tx.get(key) != expected:
+            tx.rollback()
+            return None
+        for op in ops:
+            tx.stage(op)
+        return tx.commit(durable=False)
 
     def get(self, key: bytes, **options: Any) -> bytes | None:
         return cast("bytes | None", self.db.get(key, **options))

@@ -62,13 +62,14 @@ class House:
         return process.result  # type: ignore[no-any-return]
 
     @property
-    def _process(self) -> SimProcess:
+    def process(self) -> SimProcess:
+        """The writer's."""
         assert self._writer is not None
         return self._writer.process
 
     def kill(self) -> None:
         """The writer dies; what is under way may still arrive."""
-        self._process.kill()
+        self.process.kill()
 
     def leave(self) -> None:
         """The writer's process ends by itself."""
@@ -77,7 +78,7 @@ class House:
 
     def now_ms(self) -> int:
         """The writer's clock."""
-        return self._process.env.clock.now_ms()
+        return self.process.env.clock.now_ms()
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass, with whatever the processes do in it."""

@@ -4,8 +4,8 @@ Keys come in families, so that the plain model can tell exactly what a read may 
 some are merged, of those that begin with ``t`` some expire.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -49,6 +49,28 @@ def _ops(draw: st.DrawFn) -> Op:
 OPS = _ops()
 
 
+class Step(NamedTuple):
+    """One thing that happens in a race; ``outside`` is a write of somebody else."""
+
+    what: str
+    place: int
+    op: Op
+    span: Span
+    reverse: bool
+    limit: int | None
+
+
+STEPS = st.builds(
+    Step,
+    what=st.sampled_from(["write", "write", "get", "scan", "mark", "unmark", "outside", "outside"]),
+    place=PLACES,
+    op=OPS,
+    span=SPANS,
+    reverse=st.booleans(),
+    limit=LIMITS,
+)
+
+
 class OpenSnapshot:
     def __init__(self, face: Any, seq: int) -> None:
         self.face = face
@@ -77,7 +99,8 @@ class DatabaseMachine(RuleBasedStateMachine):
     faults = True
 
     def face_of(self, db: shale.Db) -> Face:
-        raise NotImplementedError
+        """The way in."""
+        raise AssertionError(f"{db} has no face")
 
     @initialize(
         seed=st.integers(0, 1 << 16),
@@ -112,12 +135,6 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.model.commit(ops, *written, hidden=hidden)
         self.refusals = 0
 
-    @property
-    def moment(self) -> Iterator[int]:
-        """The clock, asked before and after something."""
-        while True:
-            yield self.house.now_ms()
-
     # Writes
 
     @rule(op=OPS, durable=st.booleans())
@@ -145,6 +162,22 @@ class DatabaseMachine(RuleBasedStateMachine):
             return
         assert seq is None or written[0] == seq
         self.note(written, ops)
+
+    @rule(
+        key=st.sampled_from(PLAIN + MERGED),
+        expected=st.none() | VALUES,
+        right=st.booleans(),
+        ops=st.lists(OPS, min_size=1, max_size=3),
+    )
+    def compare_and_set(self, key: bytes, expected: bytes | None, right: bool, ops: list[Op]) -> None:
+        ops = same_lifetimes(ops)
+        (value,) = self.model.possible(key, self.model.last_seq, (0, 0))
+        if right:
+            expected = value
+        written = self.face.compare_and_set(key, expected, ops)
+        assert (written is not None) == (value == expected)
+        if written is not None:
+            self.note(written, ops)
 
     @rule(back=st.integers(0, 3))
     def a_sequence_number_that_is_taken_is_refused(self, back: int) -> None:
@@ -302,6 +335,30 @@ class DatabaseMachine(RuleBasedStateMachine):
             assert not tx.ops
         else:
             self.note(written, tx.ops, [op.key for op in tx.ops if op.key in tx.unmarked])
+
+    @precondition(lambda self: len(self.transactions) < 3)
+    @rule(serializable=st.booleans(), other=st.booleans(), steps=st.lists(STEPS, min_size=2, max_size=8))
+    def race(self, serializable: bool, other: bool, steps: list[Step]) -> None:
+        """Transactions and a plain write that get in each other's way, close together: rare among all other rules."""
+        for each in (serializable, other):
+            self.begin_transaction(each)
+        count = len(self.transactions)
+        for step in steps:
+            place = count - 1 - step.place % 2
+            match step.what:
+                case "write":
+                    self.write_in_transaction(place, step.op)
+                case "get":
+                    self.get_in_transaction(place, [step.op.key])
+                case "scan":
+                    self.scan_in_transaction(place, step.span, step.reverse, step.limit)
+                case "mark" | "unmark":
+                    self.mark(place, [step.op.key], step.what == "mark")
+                case _:
+                    self.write_one(step.op, False)
+        for durable in (False, True):
+            count -= 1
+            self.end_transaction(count, durable, True)
 
     # Scans that stay open
 

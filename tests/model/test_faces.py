@@ -9,6 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import shale
 from tests.model.faces import AsyncFace, Face, SyncFace
+from tests.model.http_face import HttpFace
 from tests.model.machine import DatabaseMachine
 
 STEPS = 50
@@ -32,7 +33,12 @@ class OnSync(DatabaseMachine):
         return SyncFace.on(db, self.house.run)
 
 
-FACES = [OnAsync, OnSync]
+class OnHttp(DatabaseMachine):
+    def face_of(self, db: shale.Db) -> Face:
+        return HttpFace.of(db, self.house)
+
+
+FACES = [OnAsync, OnSync, OnHttp]
 
 
 @pytest.mark.parametrize("machine", FACES)

@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import anyio
 
+from shale.codecs.codec import Codec
+from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike, WriteBatch
 from shale.engine.lifetime import Moment, Ttl, lifetime_of
+from shale.engine.mapping import KeySpace, WriteMapping
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
@@ -30,6 +33,9 @@ from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint, Manifest
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Db(Warmable):
@@ -283,6 +289,22 @@ class Db(Warmable):
         yield batch
         if len(batch):
             await self._accept.write(batch)
+
+    @overload
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> WriteMapping[bytes, V]: ...
+
+    @overload
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> WriteMapping[K, V]: ...
+
+    def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
+        """The rows below a prefix as a mapping from objects to objects, to be read and written.
+
+        Args:
+            codec: of the values, see ``shale.codecs``.
+            key_codec: of the keys behind the prefix; bytes as they are by default.
+            prefix: of all its keys, not part of the objects.
+        """
+        return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
 
     def snapshot(self, *, durable: bool = False) -> Opening[Snapshot]:
         """The database as it is when this is awaited or entered with ``async with``, to be read later.

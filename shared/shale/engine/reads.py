@@ -2,14 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any, TypeVar, overload
 
+from shale.codecs.codec import Codec
+from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike, checked_key
+from shale.engine.mapping import KeySpace, ReadMapping
 from shale.engine.read_point import NOWHERE, Durability, Home, ReadPoint
 from shale.engine.read_view import NEEDS_IO
 from shale.engine.scan import Scan
 from shale.engine.scan_range import scan_range
 from shale.errors import InvalidRequestError, SstMissing
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Row
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 KEY_BYTES_MAX = (1 << 32) - 1
 """Longer keys than we write can be read (docs/format.md 17)."""
@@ -159,6 +166,22 @@ class Reads(ABC):
             read_ahead_bytes=read_ahead_bytes,
             cache_blocks=cache_blocks,
         )
+
+    @overload
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> ReadMapping[bytes, V]: ...
+
+    @overload
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> ReadMapping[K, V]: ...
+
+    def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
+        """The rows below a prefix as a mapping from objects to objects.
+
+        Args:
+            codec: of the values, see ``shale.codecs``.
+            key_codec: of the keys behind the prefix; bytes as they are by default.
+            prefix: of all its keys, not part of the objects.
+        """
+        return ReadMapping(self, KeySpace(bytes(prefix), key_codec, codec))
 
     async def _unexpired(self, key: bytes, durability: Durability, now_ms: int | None) -> Entry | None:
         self._read_point(durability)

@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
+from shale.codecs.codec import Codec
+from shale.codecs.plain import BYTES
 from shale.engine import db
 from shale.engine.batch import BytesLike, WriteBatch
 from shale.engine.lifetime import Moment, Ttl
+from shale.engine.mapping import KeySpace
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.settings_values import Duration
 from shale.env import Env
@@ -16,12 +19,16 @@ from shale.errors import ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.sync.background import Background, background
+from shale.sync.mapping import WriteMapping
 from shale.sync.snapshot import Snapshot
 from shale.sync.transaction import Transaction
 from shale.sync.warmable import BlockingWarmable
 from shale.sync.write_handle import WriteHandle
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint, Manifest
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Db(BlockingWarmable[db.Db]):
@@ -145,6 +152,22 @@ class Db(BlockingWarmable[db.Db]):
         yield batch
         if len(batch):
             self.write(batch)
+
+    @overload
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> WriteMapping[bytes, V]: ...
+
+    @overload
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> WriteMapping[K, V]: ...
+
+    def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
+        """The rows below a prefix as a ``MutableMapping`` from objects to objects.
+
+        Args:
+            codec: of the values, see ``shale.codecs``.
+            key_codec: of the keys behind the prefix; bytes as they are by default.
+            prefix: of all its keys, not part of the objects.
+        """
+        return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
 
     def snapshot(self, *, durable: bool = False) -> Snapshot:
         """The database as it is now, to be read later; see ``shale.Db.snapshot``."""

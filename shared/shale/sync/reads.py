@@ -2,15 +2,21 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
+from shale.codecs.codec import Codec
+from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike
+from shale.engine.mapping import KeySpace
 from shale.engine.read_point import Durability
 from shale.engine.reads import Reads
 from shale.sync.background import Background
+from shale.sync.mapping import ReadMapping
 from shale.sync.scan import Scan
 from shale.types import Row
 
+K = TypeVar("K")
+V = TypeVar("V")
 R = TypeVar("R", bound=Reads)
 
 
@@ -96,3 +102,19 @@ class BlockingReads(Generic[R]):
             cache_blocks=cache_blocks,
         )
         return Scan(self._background.at_once(begin), self._background, backward=reverse)
+
+    @overload
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> ReadMapping[bytes, V]: ...
+
+    @overload
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> ReadMapping[K, V]: ...
+
+    def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
+        """The rows below a prefix as a ``Mapping`` from objects to objects.
+
+        Args:
+            codec: of the values, see ``shale.codecs``.
+            key_codec: of the keys behind the prefix; bytes as they are by default.
+            prefix: of all its keys, not part of the objects.
+        """
+        return ReadMapping(self, KeySpace(bytes(prefix), key_codec, codec))

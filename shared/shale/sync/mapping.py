@@ -1,0 +1,121 @@
+"""Typed views as mappings of Python."""
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from shale.engine.batch import WriteBatch
+from shale.engine.mapping import KeySpace
+
+if TYPE_CHECKING:
+    from shale.sync.db import Db
+    from shale.sync.reads import BlockingReads
+    from shale.types import Row
+
+K = TypeVar("K")
+V = TypeVar("V")
+_ROWS_PER_COMMIT = 10_000
+
+
+class ReadMapping(Mapping[K, V]):
+    """A part of a database as a mapping; made by ``mapping`` of any blocking handle.
+
+    Keys come in the order of their bytes, and an iteration shows one state.  ``len`` is a scan of all rows.
+    """
+
+    def __init__(self, reads: "BlockingReads[Any]", space: KeySpace[K, V]) -> None:
+        self._reads = reads
+        self._space = space
+
+    def __getitem__(self, key: K) -> V:
+        stored_key = self._space.key_of(key)
+        value = self._reads.get(stored_key)
+        if value is None:
+            raise KeyError(key)
+        return self._space.value_from(stored_key, value)
+
+    def __contains__(self, key: object) -> bool:
+        return self._reads.get(self._space.key_of(cast("K", key))) is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return (self._space.key_from(row.key) for row in self.rows())
+
+    def __reversed__(self) -> Iterator[K]:
+        return (self._space.key_from(row.key) for row in self.rows(reverse=True))
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self._reads.scan(prefix=self._space.prefix or None).batches(1024))
+
+    def items(self) -> ItemsView[K, V]:
+        """Keys with their values, in one scan."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[V]:
+        """The values, in one scan."""
+        return _Values(self)
+
+    def range(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
+        """Keys from ``start`` on and below ``stop``, with their values.
+
+        Raises:
+            InvalidRequestError: the codec of the keys does not keep their order.
+        """
+        return map(self.item_of, self.rows(start, stop, reverse=reverse))
+
+    def rows(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> "Iterator[Row]":
+        """The rows below; raises like ``range``."""
+        return iter(self._reads.scan(**self._space.range(start, stop), reverse=reverse))
+
+    def item_of(self, row: "Row") -> tuple[K, V]:
+        """What a row is in this view."""
+        return self._space.key_from(row.key), self._space.value_from(row.key, row.value)
+
+
+class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
+    """A part of a database as a mutable mapping; made by ``Db.mapping``.
+
+    Assignments are writes like ``Db.put``, not yet durable.  ``update`` is one commit.  What reads and then writes
+    (``del``, ``pop``, ``setdefault``) is two steps, between which other threads may write.
+    """
+
+    def __init__(self, db: "Db", space: KeySpace[K, V]) -> None:
+        super().__init__(db, space)
+        self._db = db
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._db.put(self._space.key_of(key), self._space.bytes_of(value))
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._db.delete(self._space.key_of(key))
+
+    def update(self, other: Any = (), /, **values: Any) -> None:
+        """Write what a mapping, or pairs, and the keywords say, as one commit."""
+        batch = WriteBatch()
+        pairs: Iterable[tuple[Any, Any]] = other.items() if isinstance(other, Mapping) else other
+        for key, value in (*pairs, *values.items()):
+            batch.put(self._space.key_of(key), self._space.bytes_of(value))
+        if len(batch):
+            self._db.write(batch)
+
+    def clear(self) -> None:
+        """Remove every key, many to a commit."""
+        for rows in self._reads.scan(prefix=self._space.prefix or None).batches(_ROWS_PER_COMMIT):
+            batch = WriteBatch()
+            for row in rows:
+                batch.delete(row.key)
+            self._db.write(batch)
+
+
+class _Items(ItemsView[K, V]):
+    _mapping: ReadMapping[K, V]
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return map(self._mapping.item_of, self._mapping.rows())
+
+
+class _Values(ValuesView[V]):
+    _mapping: ReadMapping[Any, V]
+
+    def __iter__(self) -> Iterator[V]:
+        return (self._mapping.item_of(row)[1] for row in self._mapping.rows())

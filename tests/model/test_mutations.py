@@ -1,0 +1,187 @@
+"""The rules see what they should: mistakes that are made on purpose are found, each by a face that can meet it."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from shale.api import ops_body
+from shale.engine.active_seqs import ActiveSeqs
+from shale.engine.batch import WriteBatch
+from shale.engine.commit_history import CommitHistory, Since
+from shale.engine.db import Db
+from shale.engine.lifetime import lifetime_of
+from shale.engine.memtable import Memtable
+from shale.engine.own_writes import OwnWrites, SealedWrites
+from shale.engine.progress import Progress
+from shale.engine.scan import Scan
+from shale.engine.transaction import Transaction
+from shale.iter import merge_operator
+from shale.sync import scan as sync_scan
+from tests.model.machine import DatabaseMachine
+from tests.model.test_faces import QUICK, OnAsync, OnHttp, OnSync
+
+EXAMPLES = 200
+
+pytestmark = pytest.mark.soak
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def _quiet_logs() -> Iterator[None]:
+    logging.getLogger("shale").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("shale").setLevel(logging.NOTSET)
+
+
+def must_be_found(machine: type[DatabaseMachine]) -> None:
+    search = settings(QUICK, max_examples=EXAMPLES, phases=[Phase.generate])
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 - an assertion, a simulation's error, or a group of them
+        run_state_machine_as_test(machine, settings=search)
+    assert not isinstance(caught.value, (KeyboardInterrupt, SystemExit))
+
+
+MISTAKES: dict[str, tuple[type[DatabaseMachine], Callable[[Patch], None]]] = {}
+
+
+def mistake(machine: type[DatabaseMachine]) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def add(make: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MISTAKES[make.__name__] = (machine, make)
+        return make
+
+    return add
+
+
+@mistake(OnAsync)
+def scanned_ranges_do_not_conflict(patch: Patch) -> None:
+    patch.setattr(Since, "wrote_in", lambda self, ranges: False)
+
+
+@mistake(OnAsync)
+def keys_that_were_read_do_not_conflict(patch: Patch) -> None:
+    patch.setattr(Transaction, "_note_reads", lambda self, keys: None)
+
+
+@mistake(OnAsync)
+def the_limit_of_a_scan_does_not_shorten_what_it_read(patch: Patch) -> None:
+    patch.setattr(Scan, "read_range", property(lambda self: self._plan.key_range))
+
+
+@mistake(OnAsync)
+def unmarked_writes_conflict_with_later_ones(patch: Patch) -> None:
+    patch.setattr(CommitHistory, "hide", lambda self, keys, seq: None)
+
+
+@mistake(OnAsync)
+def flushes_drop_what_snapshots_need(patch: Patch) -> None:
+    patch.setattr(ActiveSeqs, "oldest", lambda self: None)
+
+
+@mistake(OnAsync)
+def a_memtable_shows_snapshots_its_newest_row(patch: Patch) -> None:
+    get = Memtable.get
+    patch.setattr(Memtable, "get", lambda self, key, max_seq=None: get(self, key))
+
+
+@mistake(OnAsync)
+def a_deletion_that_finds_no_row_is_forgotten(patch: Patch) -> None:
+    delete = Memtable.delete
+
+    def forgetful(self: Memtable, key: bytes, seq: int, create_ts: int) -> None:
+        if not self.get(key):
+            self.put(b"\x01", b"", seq, create_ts)
+            return
+        delete(self, key, seq, create_ts)
+
+    patch.setattr(Memtable, "delete", forgetful)
+
+
+@mistake(OnAsync)
+def a_commit_is_called_durable_too_early(patch: Patch) -> None:
+    durable_through = Progress.durable_through
+    patch.setattr(Progress, "durable_through", lambda self, seq: durable_through(self, seq + 1))
+
+
+@mistake(OnAsync)
+def durable_reads_show_everything(patch: Patch) -> None:
+    read_point = Db._read_point
+    patch.setattr(Db, "_read_point", lambda self, durability: read_point(self, "memory"))
+
+
+@mistake(OnAsync)
+def operands_are_folded_in_the_wrong_order(patch: Patch) -> None:
+    apply = merge_operator._Folder._apply
+    patch.setattr(
+        merge_operator._Folder,
+        "_apply",
+        lambda self, key, existing, operands: apply(self, key, existing, operands[::-1]),
+    )
+
+
+@mistake(OnAsync)
+def a_merge_in_a_batch_forgets_the_put_before_it(patch: Patch) -> None:
+    merge = WriteBatch.merge
+
+    def forgetful(self: WriteBatch, key: Any, operand: Any, **options: Any) -> None:
+        self._values.pop(key, None)
+        merge(self, key, operand, **options)
+
+    patch.setattr(WriteBatch, "merge", forgetful)
+
+
+@mistake(OnAsync)
+def lifetimes_are_off_by_one(patch: Patch) -> None:
+    def longer(ttl: Any, expire_at: Any, default_ms: Any) -> Any:
+        lifetime = lifetime_of(ttl, expire_at, default_ms)
+        return lifetime + 1 if isinstance(lifetime, int) else lifetime
+
+    patch.setattr("shale.engine.accept.lifetime_of", longer)
+
+
+@mistake(OnAsync)
+def scans_of_a_transaction_do_not_show_its_writes(patch: Patch) -> None:
+    patch.setattr(SealedWrites, "parts", lambda self, key_range=None: [])
+
+
+@mistake(OnAsync)
+def a_transaction_sees_only_the_first_of_its_writes(patch: Patch) -> None:
+    patch.setattr(OwnWrites, "changed", lambda self: None)
+
+
+@mistake(OnAsync)
+def a_scan_that_lost_its_sst_begins_anew(patch: Patch) -> None:
+    elsewhere = Scan._go_on_elsewhere
+
+    async def anew(self: Scan, gone: Any) -> None:
+        await elsewhere(self, gone)
+        self._rest = self._plan.key_range
+
+    patch.setattr(Scan, "_go_on_elsewhere", anew)
+
+
+@mistake(OnAsync)
+def a_user_s_sequence_number_is_not_compared(patch: Patch) -> None:
+    from shale.engine.accept import Acceptor
+
+    patch.setattr(Acceptor, "_next_seq", lambda self, wanted: self.last_seq + 1 if wanted is None else wanted)
+
+
+@mistake(OnSync)
+def a_blocking_scan_loses_a_row_between_two_trips(patch: Patch) -> None:
+    remember = sync_scan.Scan._remember
+    patch.setattr(sync_scan.Scan, "_remember", lambda self, rows: remember(self, rows[:-1] if len(rows) > 3 else rows))
+
+
+@mistake(OnHttp)
+def a_batch_over_http_loses_lifetimes(patch: Patch) -> None:
+    patch.setattr(ops_body, "life_in_body", lambda value, name: ops_body.DEFAULT_LIFE)
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_found(name: str, monkeypatch: Patch) -> None:
+    machine, make = MISTAKES[name]
+    make(monkeypatch)
+    must_be_found(machine)
