@@ -9,7 +9,7 @@ import pytest
 from slatedb import uniffi as wheel
 
 from shale.compat.slatedb import uniffi as ours
-from tests.interop.both_sides import House, Program, Side, Step, file_store, memory_store
+from tests.interop.both_sides import BUSY, House, Program, Side, Step, file_store, memory_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,8 @@ HOUSES = {
     "plain": House(merges=False),
     "segments": House(segments=True),
     "no wal": House(wal=False),
+    "busy": House(busy=True, settings=BUSY),
+    "busy segments": House(busy=True, segments=True, settings=BUSY),
 }
 
 

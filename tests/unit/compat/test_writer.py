@@ -50,7 +50,12 @@ def test_a_writer_that_was_followed_says_fenced() -> None:
                 await (await old.put(b"k", b"v")).await_durable()
             assert told.value.reason is slatedb.CloseReason.FENCED
             assert "detected newer DB client" in told.value.message
-            assert old.status().close_reason is slatedb.CloseReason.FENCED
+            for _ in range(2):
+                await old.shutdown()
+                assert old.status().close_reason is slatedb.CloseReason.FENCED
+                with pytest.raises(Error.Closed) as told:
+                    await old.get(b"k")
+                assert told.value.reason is slatedb.CloseReason.FENCED
 
     asyncio.run(main())
 

@@ -115,10 +115,10 @@ class Db(ReadCalls):
 
     @translates
     async def shutdown(self) -> None:
-        """Flush and close.
+        """Flush and close; one that had failed, say because it was fenced, only lets go of what it holds.
 
         Raises:
-            Error: it is closed already, or had failed.
+            Error: it is closed already, or failed while closing.
         """
         await self._shut_down(engine_options.FlushType.MEMTABLE)
 
@@ -127,7 +127,8 @@ class Db(ReadCalls):
         """Close, after as much flushing as the options say.
 
         Raises:
-            Error: it is closed already, or had failed; or a WAL flush without a WAL, which closes without flushing.
+            Error: it is closed already, or failed while closing; or a WAL flush without a WAL, after closing all the
+                same.
         """
         kind = options.flush_type
         if kind is FlushType.WAL and not self._has_wal and not self._is_closed:
@@ -143,11 +144,15 @@ class Db(ReadCalls):
     @translates
     async def evict_cached_sst(self, sst_id: SsTableId) -> None:
         """Let go of what the cache holds of an SST."""
-        await self._db.evict_sst(sst_id_of(sst_id))
+        wanted = sst_id_of(sst_id)
+        if self.status().close_reason is None:
+            await self._db.evict_sst(wanted)
 
     @translates
     async def flush_cache_to_disk(self) -> None:
         """Return at once: a disk cache of ours is written as parts are read."""
+        if self._is_closed:
+            raise error_of(ClosedError("closed"))
         if self._db.problem is not None:
             raise self._db.problem
 
@@ -160,14 +165,19 @@ class Db(ReadCalls):
         return handle_of(handle)
 
     async def _shut_down(self, flush: engine_options.FlushType) -> None:
+        """Close.  A writer that had failed lets go of everything and keeps telling why."""
         if self._is_closed:
             raise error_of(ClosedError("closed"))
         await self._background.stop()
+        failed = self._db.problem is not None
         try:
             await self._db.close(flush)
-            self._is_closed = True
+        except ShaleError:
+            if not failed:
+                raise
         finally:
             self._recording.publish()
+        self._is_closed = not failed
 
 
 def close_reason(problem: ShaleError | None) -> CloseReason | None:

@@ -3,14 +3,13 @@
 from shale.compat.slatedb.background import Background
 from shale.compat.slatedb.choices import CacheTarget
 from shale.compat.slatedb.db import close_reason
-from shale.compat.slatedb.errors import error_of, translates
+from shale.compat.slatedb.errors import translates
 from shale.compat.slatedb.reads import ReadCalls
 from shale.compat.slatedb.recording import Recording
 from shale.compat.slatedb.state_values import SsTableId
 from shale.compat.slatedb.values import DbStatus, SegmentPrefix
 from shale.compat.slatedb.warming import sst_id_of, warm
 from shale.engine import db_reader
-from shale.errors import ClosedError
 
 
 class DbReader(ReadCalls):
@@ -31,13 +30,7 @@ class DbReader(ReadCalls):
 
     @translates
     async def shutdown(self) -> None:
-        """Let go of the database.
-
-        Raises:
-            Error: it is closed already.
-        """
-        if isinstance(self._reader.problem, ClosedError):
-            raise error_of(self._reader.problem)
+        """Let go of the database; may be called again."""
         await self._background.stop()
         await self._reader.close()
         self._recording.publish()
@@ -50,7 +43,9 @@ class DbReader(ReadCalls):
     @translates
     async def evict_cached_sst(self, sst_id: SsTableId) -> None:
         """Let go of what the cache holds of an SST."""
-        await self._reader.evict_sst(sst_id_of(sst_id))
+        wanted = sst_id_of(sst_id)
+        if self._reader.problem is None:
+            await self._reader.evict_sst(wanted)
 
     @translates
     async def flush_cache_to_disk(self) -> None:
