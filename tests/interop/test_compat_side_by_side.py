@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEEDS = int(os.environ.get("SHALE_COMPAT_SEEDS", "3"))
+SOAK_ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "50"))
 STEPS = 120
+EVERYTHING = ("scan", ("db", 0), (None, True, None, True), None, "ASCENDING", "MEMORY")
 HOUSES = {
     "merges": House(),
     "plain": House(merges=False),
@@ -42,13 +44,28 @@ async def compare(house: House, stores: tuple[Any, Any], steps: list[Step]) -> N
             await side.run(("close", None))
 
 
+def run_program(house: str, seed: int, steps: int, folder: Path) -> None:
+    """One program in one house; every third one in files."""
+    make: Callable[[Any, Path], Any] = file_store if seed % 3 == 2 else memory_store
+    folders = [folder / f"{seed}-{name}" for name in ("theirs", "ours")]
+    for each in folders:
+        each.mkdir()
+    stores = make(wheel, folders[0]), make(ours, folders[1])
+    asyncio.run(compare(HOUSES[house], stores, list(Program(seed, HOUSES[house]).steps(steps))))
+    if make is file_store:
+        # In the end each opens what the other one has made of it.
+        swapped = make(wheel, folders[1]), make(ours, folders[0])
+        asyncio.run(compare(HOUSES[house], swapped, [("open",), EVERYTHING, ("put", b"aaa-1", b"x", ("DEFAULT",), 0)]))
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("house", HOUSES)
 def test_programs_see_the_same(house: str, seed: int, tmp_path: Path) -> None:
-    make: Callable[[Any, Path], Any] = file_store if seed % 3 == 2 else memory_store
-    folders = [tmp_path / name for name in ("theirs", "ours")]
-    for folder in folders:
-        folder.mkdir()
-    stores = make(wheel, folders[0]), make(ours, folders[1])
-    steps = list(Program(seed, HOUSES[house]).steps(STEPS))
-    asyncio.run(compare(HOUSES[house], stores, steps))
+    run_program(house, seed, STEPS, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("house", HOUSES)
+def test_many_long_programs_see_the_same(house: str, tmp_path: Path) -> None:
+    for seed in range(1000, 1000 + SOAK_ROUNDS):
+        run_program(house, seed, 10 * STEPS, tmp_path)

@@ -4,7 +4,7 @@ Every variant is a class of its own below the choice, and the choice answers ``i
 """
 
 from inspect import Parameter, Signature
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class Case:
@@ -42,6 +42,11 @@ class Choice:
         if not isinstance(other, Choice):
             return NotImplemented
         return type(self) is type(other) and self._values == other._values
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Fields and ``is_…`` of the variants, which are made while the program runs."""
 
     __hash__ = None  # type: ignore[assignment]  # as with the records: whoever compares them may also change them
 
