@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shale
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, TransactionConflict
 from shale.format.bloom import FixedPrefix
 from shale.store.memory import MemoryStore
 
@@ -29,7 +29,7 @@ def table_of(rows: list[tuple[bytes, bytes]], kind: Any = None) -> Any:
     return pa.table({"key": pa.array(keys, kind), "value": pa.array(values, kind)})
 
 
-async def contents(db: shale.Db) -> list[tuple[bytes, bytes, int]]:
+async def contents(db: Any) -> list[tuple[bytes, bytes, int]]:
     return [(row.key, row.value, row.seq) async for row in db.scan()]
 
 
@@ -228,5 +228,53 @@ def test_mixed_with_other_writes(steps: list[tuple[str, Any, Any]]) -> None:
                 await db.flush(step)
         assert await contents(db) == [(key, *model[key]) for key in sorted(model)]
         await db.close()
+
+    run(story)
+
+
+def test_snapshots_and_transactions_see_columns_as_any_commit() -> None:
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"a", b"old")
+            snapshot = await db.snapshot()
+            writes, reads, scans, apart = [
+                await db.transaction(isolation)
+                for isolation in ("snapshot", "serializable", "serializable", "serializable")
+            ]
+            writes.put(b"c", b"mine")
+            assert await reads.get(b"x") is None
+            assert [row.key async for row in scans.scan(start=b"b", stop=b"bb")] == []
+            assert [row.key async for row in apart.scan(start=b"d")] == []
+            await db.write_arrow(table_of([*ROWS, (b"x", b"")]))
+            assert await contents(snapshot) == [(b"a", b"old", 1)]
+            assert await writes.get(b"c") == b"mine"
+            for transaction in (reads, scans):
+                transaction.put(b"z", b"")
+            apart.put(b"zz", b"")
+            for transaction in (writes, reads, scans, apart):
+                with pytest.raises(TransactionConflict):
+                    await transaction.commit()
+            inside = await db.transaction("serializable")
+            assert await inside.get(b"x") == b""
+            inside.put(b"x", b"new")
+            await inside.commit()
+            assert await db.get(b"x") == b"new"
+            await snapshot.close()
+
+    run(story)
+
+
+def test_operands_fold_over_columns() -> None:
+    async def story(store: MemoryStore) -> None:
+        settings: dict[str, Any] = {"merge_operator": "concatenate"}
+        async with open_db(store, **settings) as db:
+            await db.merge(b"a", b"1")
+            await db.write_arrow(table_of([(b"a", b"2"), (b"b", b"3")]))
+            await db.merge(b"a", b"4")
+            await db.merge(b"b", b"5")
+            assert [row[:2] for row in await contents(db)] == [(b"a", b"24"), (b"b", b"35")]
+            assert await db.get_many([b"a", b"b"]) == [b"24", b"35"]
+            await db.flush("memtable")
+            assert await db.get(b"a") == b"24"
 
     run(story)
