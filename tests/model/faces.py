@@ -24,7 +24,7 @@ class Face(Protocol):
 
     def put(self, key: bytes, value: bytes, ttl_ms: int | None, durable: bool) -> tuple[int, int]: ...
 
-    def delete(self, key: bytes) -> tuple[int, int]: ...
+    def delete(self, key: bytes) -> tuple[int, int] | None: ...
 
     def merge(self, key: bytes, operand: bytes) -> tuple[int, int]: ...
 
@@ -82,7 +82,7 @@ class SyncFace:
             handle.durable()
         return handle.seq, handle.create_ts
 
-    def delete(self, key: bytes) -> tuple[int, int]:
+    def delete(self, key: bytes) -> tuple[int, int] | None:
         handle = self.db.delete(key)
         return handle.seq, handle.create_ts
 

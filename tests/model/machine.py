@@ -145,7 +145,13 @@ class DatabaseMachine(RuleBasedStateMachine):
             if durable:
                 assert self.db.durable_seq >= written[0]
         elif op.kind == "delete":
-            written = self.face.delete(op.key)
+            before = self.house.now_ms()
+            deleted = self.face.delete(op.key)
+            if deleted is None:
+                now = (before, self.house.now_ms())
+                self.model.check_get(None, op.key, self.model.last_seq, now, hide_expired=True)
+                return
+            written = deleted
         else:
             written = self.face.merge(op.key, op.value)
         self.note(written, [op])
@@ -256,9 +262,8 @@ class DatabaseMachine(RuleBasedStateMachine):
         value = snapshot.face.get(key)
         rows = snapshot.face.scan(span, reverse=reverse, limit=limit)
         now = (before, self.house.now_ms())
-        hides = self.hides_expired
-        self.model.check_get(value, key, snapshot.seq, now, hide_expired=hides)
-        self.model.check_scan(rows, span, snapshot.seq, now, reverse=reverse, limit=limit, hide_expired=hides)
+        self.model.check_get(value, key, snapshot.seq, now)
+        self.model.check_scan(rows, span, snapshot.seq, now, reverse=reverse, limit=limit)
 
     @precondition(lambda self: self.snapshots)
     @rule(place=PLACES)

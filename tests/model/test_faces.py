@@ -11,6 +11,7 @@ import shale
 from tests.model.faces import AsyncFace, Face, SyncFace
 from tests.model.http_face import HttpFace
 from tests.model.machine import DatabaseMachine
+from tests.model.resp_face import RespFace
 
 STEPS = 50
 QUICK = settings(
@@ -38,7 +39,14 @@ class OnHttp(DatabaseMachine):
         return HttpFace.of(db, self.house)
 
 
-FACES = [OnAsync, OnSync, OnHttp]
+class OnResp(DatabaseMachine):
+    hides_expired = True
+
+    def face_of(self, db: shale.Db) -> Face:
+        return RespFace.of(db, self.house)
+
+
+FACES = [OnAsync, OnSync, OnHttp, OnResp]
 
 
 @pytest.mark.parametrize("machine", FACES)

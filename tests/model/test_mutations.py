@@ -24,7 +24,7 @@ from shale.sync import scan as sync_scan
 from tests.model.machine import DatabaseMachine
 from tests.model.test_faces import QUICK, OnAsync, OnHttp, OnSync
 
-EXAMPLES = 200
+EXAMPLES = 60
 
 pytestmark = pytest.mark.soak
 Patch = pytest.MonkeyPatch
