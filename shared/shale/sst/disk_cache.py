@@ -26,7 +26,7 @@ from shale.telemetry.log import get_logger
 
 DEFAULT_MAX_BYTES = 16 << 30
 DEFAULT_PART_BYTES = 1 << 20
-_PART_BYTES_MIN, _PART_BYTES_MAX = 64 << 10, 64 << 20
+_PART_BYTES_MIN, _PART_BYTES_MAX = 1 << 10, 64 << 20
 _LOOK_AGAIN_PART = 32
 _PAUSE_S = 10.0
 """After a write has failed, as on a full disk, nothing is written for so long."""
