@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from shale.engine.batch import WriteBatch
 from shale.engine.sorted_part import SortedPart
 from shale.kernels.rows import Rows, rows_from_entries
-from shale.types import U64_MAX, Entry, KeyRange
+from shale.types import EVERYTHING, U64_MAX, Entry, KeyRange
 
 
 class OwnWrites:
@@ -14,32 +14,36 @@ class OwnWrites:
     Its rows are visible whatever the sequence number; their own are above all others, as in SlateDB.
     """
 
-    __slots__ = ("_batch", "_sealed")
+    __slots__ = ("_batch", "_sealed", "_sealed_range")
 
     def __init__(self, batch: WriteBatch) -> None:
         self._batch = batch
         self._sealed: SealedWrites | None = None
+        self._sealed_range = EVERYTHING
 
     def __len__(self) -> int:
         return len(self._batch)
 
     def get(self, key: bytes, _max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key, newest first, down to the first that is no merge operand."""
+        if key not in self._batch:
+            return ()
         return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(self._batch.versions(key))]
 
     def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
         """The rows in a range as sorted columns."""
-        return self.sealed().parts(key_range)
+        return self.sealed(EVERYTHING if key_range is None else key_range).parts()
 
     def changed(self) -> None:
         """The batch is another one now."""
         self._sealed = None
 
-    def sealed(self) -> "SealedWrites":
-        """The rows as they are now: what is written later does not show in them."""
-        if self._sealed is None:
-            entries = [entry for key in sorted(self._batch) for entry in self.get(key)]
-            self._sealed = SealedWrites(SortedPart(rows_from_entries(entries)))
+    def sealed(self, key_range: KeyRange) -> "SealedWrites":
+        """The rows of a range as they are now: what is written later does not show in them."""
+        if self._sealed is None or self._sealed_range != key_range:
+            keys = sorted(filter(key_range.contains, self._batch))
+            part = SortedPart(rows_from_entries([entry for key in keys for entry in self.get(key)]))
+            self._sealed, self._sealed_range = SealedWrites(part), key_range
         return self._sealed
 
 

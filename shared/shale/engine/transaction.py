@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
+from uuid import UUID
 
 from shale.engine.batch import BytesLike, WriteBatch, checked_key
 from shale.engine.lifetime import Moment, Ttl
@@ -21,7 +22,7 @@ from shale.engine.scan_range import scan_range
 from shale.engine.write_handle import WriteHandle
 from shale.engine.writer import Writer
 from shale.errors import InvalidRequestError, MergeOperatorMissing, SstMissing, TransactionConflict
-from shale.types import KeyRange, Row
+from shale.types import EVERYTHING, KeyRange, Row
 
 
 class Transaction(Reads):
@@ -36,6 +37,7 @@ class Transaction(Reads):
         "_batch",
         "_below",
         "_held",
+        "_id",
         "_is_over",
         "_is_serializable",
         "_limited_scans",
@@ -43,16 +45,16 @@ class Transaction(Reads):
         "_point",
         "_ranges",
         "_read_keys",
+        "_scanned",
         "_since",
         "_unmarked",
         "_writer",
-        "id",
     )
 
     def __init__(self, writer: Writer, *, serializable: bool) -> None:
         super().__init__()
         accept = writer.acceptor
-        self.id = writer.env.ids.uuid()
+        self._id: UUID | None = None
         self._writer = writer
         self._is_serializable = serializable
         self._held = writer.active.hold(accept.committed_seq)
@@ -64,8 +66,17 @@ class Transaction(Reads):
         self._unmarked: set[bytes] = set()
         self._read_keys: set[bytes] = set()
         self._ranges: list[KeyRange] = []
+        self._scanned = EVERYTHING
+        """What the scan wants that is being made."""
         self._limited_scans: list[Scan] = []
         self._is_over = False
+
+    @property
+    def id(self) -> UUID:
+        """Tells it apart from all others."""
+        if self._id is None:
+            self._id = self._writer.env.ids.uuid()
+        return self._id
 
     @property
     def seq(self) -> int:
@@ -173,10 +184,11 @@ class Transaction(Reads):
         The whole range counts as read, whatever is taken of it; of a scan that has reached its limit, what lies before
         that.
         """
+        self._scanned = scan_range(prefix=prefix, start=start, stop=stop)
         scan = super().scan(prefix=prefix, start=start, stop=stop, limit=limit, **options)
         if self._is_serializable:
             if limit is None:
-                self._ranges.append(scan_range(prefix=prefix, start=start, stop=stop))
+                self._ranges.append(self._scanned)
             else:
                 self._limited_scans.append(scan)
         return scan
@@ -263,7 +275,7 @@ class Transaction(Reads):
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         self._read_point(durability)
-        keeper = _BelowWrites(self._writer, self._own.sealed())
+        keeper = _BelowWrites(self._writer, self._own.sealed(self._scanned))
         return self._limited(ReadPoint(keeper.view(), self.seq, keeper), durability)
 
     def _limited(self, point: ReadPoint, durability: Durability) -> ReadPoint:
