@@ -4,7 +4,7 @@ Blocks are rows and a table of restart offsets (``block_plain`` tells the layout
 checksum behind it (docs/format.md 7 and 8).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -52,6 +52,29 @@ def decode_blocks(
     if not use_kernels(len(data)):
         return rows_from_entries(list(_plain_entries(_Stored(data, offsets, compression, path, transformer), version)))
     return _decode(_opened(_Stored(data, offsets, compression, path, transformer), version))
+
+
+def decode_images(images: Sequence[bytes], places: I64, *, version: int, path: str) -> Rows:
+    """Decode blocks that were checked and unpacked before.
+
+    Args:
+        images: of consecutive blocks.
+        places: shape (n+1,), where each begins in the object, for errors, and where the last one ends.
+        version: the block format, 1 or 2.
+        path: the object's name, for errors.
+
+    Raises:
+        CorruptionError: with path and offset of the block; nothing is returned of any block then.
+    """
+    if use_kernels(sum(map(len, images))):
+        return _decode(_side_by_side(images, places, version, path))
+    entries: list[Entry] = []
+    for place, image in zip(places.tolist(), images, strict=False):
+        try:
+            entries += decode_block_plain(image, version)
+        except CorruptionError as error:
+            raise CorruptionError(error.message, path=path, offset=place) from error
+    return rows_from_entries(entries)
 
 
 def open_blocks(
@@ -136,23 +159,32 @@ class _Stored(NamedTuple):
 
 def _opened(stored: _Stored, version: int, *, visible: KeyRange = EVERYTHING) -> StoredBlocks:
     data, offsets = stored.data, stored.offsets
-    if stored.is_image:
-        image = np.frombuffer(data, np.uint8)
-        bounds = np.ascontiguousarray(offsets, np.int64)
-        has_checksums = True
-    else:
+    if not stored.is_image:
         images = [bytes(image) for _, image in stored.images()]
-        bounds = np.zeros(len(images) + 1, np.int64)
-        np.cumsum([len(image) for image in images], out=bounds[1:])
-        image = np.frombuffer(b"".join((*images, bytes(16))), np.uint8)
-        has_checksums = False
+        return _side_by_side(images, offsets, version, stored.path, visible)
     return StoredBlocks(
-        image=image,
-        bounds=bounds,
+        image=np.frombuffer(data, np.uint8),
+        bounds=np.ascontiguousarray(offsets, np.int64),
         places=offsets,
-        has_checksums=has_checksums,
+        has_checksums=True,
         version=version,
         path=stored.path,
+        visible=visible,
+    )
+
+
+def _side_by_side(
+    images: Sequence[bytes], places: I64, version: int, path: str, visible: KeyRange = EVERYTHING
+) -> StoredBlocks:
+    bounds = np.zeros(len(images) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, images), np.int64, len(images)), out=bounds[1:])
+    return StoredBlocks(
+        image=np.frombuffer(b"".join((*images, bytes(16))), np.uint8),
+        bounds=bounds,
+        places=places,
+        has_checksums=False,
+        version=version,
+        path=path,
         visible=visible,
     )
 

@@ -2,21 +2,19 @@
 
 import contextlib
 import weakref
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import anyio
-import numpy as np
 
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
-from shale.format.block import StoredBlocks, decode_blocks, open_blocks
+from shale.format.block import StoredBlocks, decode_blocks, decode_images, open_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
 from shale.format.transform import BlockTransformer
 from shale.kernels.choice import PLAIN_BYTES_MAX
-from shale.kernels.rows import I64, Rows
+from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
 from shale.sst.disk_cache import DiskCache
@@ -180,26 +178,27 @@ class SstReader:
             first, last: which blocks.
             keep: put what is read into the cache.  Long scans do not: they would push out what lookups need.
         """
-        compression, transformer = slot.sst.info.compression, self._transformer
+        offsets = meta.index.offsets[first : last + 1]
+        version, path = slot.sst.format_version, slot.path
         if keep or _has_blocks(slot, meta, first, last):
-            data: Buffer
-            data, offsets = _joined(await self.images(slot, meta, first, last))
-            compression, transformer = Compression.NONE, None
+            images = await self.images(slot, meta, first, last)
+            size_bytes = int(offsets[-1] - offsets[0])
+            decode = partial(decode_images, images, offsets, version=version, path=path)
         else:
-            offsets = meta.index.offsets[first : last + 1]
             with self._counting_corruption(slot):
                 data = await self._read(slot, int(offsets[0]), int(offsets[-1]))
-        decode = partial(
-            decode_blocks,
-            data,
-            offsets,
-            version=slot.sst.format_version,
-            compression=compression,
-            path=slot.path,
-            transformer=transformer,
-        )
+            size_bytes = len(data)
+            decode = partial(
+                decode_blocks,
+                data,
+                offsets,
+                version=version,
+                compression=slot.sst.info.compression,
+                path=path,
+                transformer=self._transformer,
+            )
         with self._counting_corruption(slot):
-            return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+            return decode() if size_bytes <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange) -> StoredBlocks:
         """The blocks ``[first, last)`` without compression, past the cache.  Nobody has looked into them yet.
@@ -287,10 +286,3 @@ class SstReader:
 
 def _has_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
     return slot.meta is meta and all(block in slot.images for block in range(first, last))
-
-
-def _joined(images: Sequence[bytes]) -> tuple[Buffer, I64]:
-    """Decoded blocks as they would stand in an uncompressed file, and where they begin there."""
-    offsets = np.zeros(len(images) + 1, np.int64)
-    np.cumsum([len(image) + 4 for image in images], out=offsets[1:])
-    return b"".join(part for image in images for part in (image, zlib.crc32(image).to_bytes(4, "big"))), offsets

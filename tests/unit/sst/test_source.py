@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from shale.errors import ClosedError, CorruptionError
+from shale.format.block import decode_images
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
 from shale.sst.read_ahead import ReadAhead
@@ -148,5 +149,27 @@ def test_a_wanted_number_of_rows_is_not_much_overshot() -> None:
         reads = len(shelf.store.reads)
         assert await again.next() is not None
         assert len(shelf.store.reads) == reads  # short reads are kept
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("count", [3, 2000])
+def test_blocks_that_are_in_memory_decode_like_stored_ones(count: int) -> None:
+    """And what is wrong with one is said with its place in the object."""
+
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=1 << 22)
+        sst = await shelf.sst(ROWS[:count])
+        slot = shelf.reader.slot(sst)
+        meta = await shelf.reader.load(slot)
+        last = len(meta.index)
+        images = await shelf.reader.images(slot, meta, 0, last)
+        rows = decode_images(images, meta.index.offsets, version=sst.format_version, path=slot.path)
+        assert entries_from_rows(rows) == ROWS[:count]
+        broken = [*images[:-1], b"\x00\x00"]
+        with pytest.raises(CorruptionError) as raised:
+            decode_images(broken, meta.index.offsets, version=sst.format_version, path=slot.path)
+        assert raised.value.path == slot.path
+        assert raised.value.offset == int(meta.index.offsets[last - 1])
 
     anyio.run(run)
