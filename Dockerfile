@@ -86,6 +86,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_REVISION=${REVISION} \
     SHALE_ADMIN__HOST=0.0.0.0 \
     SHALE_WRITER__HTTP__HOST=0.0.0.0 \
+    SHALE_WRITER__RESP__HOST=0.0.0.0 \
     SHALE_READER__HTTP__HOST=0.0.0.0
 
 
@@ -100,7 +101,7 @@ RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compact
 USER 10001:10001
 WORKDIR /
 STOPSIGNAL SIGTERM
-EXPOSE 8080 9464
+EXPOSE 8080 6379 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
 ENTRYPOINT ["shale"]
 CMD ["--help"]
@@ -130,7 +131,7 @@ ENV PYSPARK_PYTHON=/opt/venv/bin/python
 USER 10001:10001
 WORKDIR /tmp
 STOPSIGNAL SIGTERM
-EXPOSE 8080 9464
+EXPOSE 8080 6379 9464
 HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=5 CMD ["shale", "healthcheck"]
 ENTRYPOINT ["python", "-m", "shale_spark.kubernetes"]
 CMD ["--help"]

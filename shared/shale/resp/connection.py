@@ -149,7 +149,8 @@ class Connection(asyncio.Protocol):
                 # One scope for many commands, because one for each costs too much.
                 with anyio.CancelScope() as self._scope:
                     await self._serve()
-                if self._scope.cancelled_caught:
+                if self.is_running:
+                    self.is_running = False
                     self._session.transaction = None
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
@@ -216,18 +217,17 @@ class Connection(asyncio.Protocol):
         execute = session.execute if not self._backend.is_draining else self._refused
         self.busy_ticks = 0
         self.is_running = True
-        try:
-            while self._done < len(commands) and size <= ANSWER_BYTES:
-                try:
-                    answer = await execute(commands[self._done])
-                except Exception:
-                    log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
-                    answer = error(OUR_MISTAKE)
-                answers.append(answer)
-                size += len(answer)
-                self._done = self._done + 1 if not session.is_closing else len(commands)
-        finally:
-            self.is_running = False
+        while self._done < len(commands) and size <= ANSWER_BYTES:
+            try:
+                answer = await execute(commands[self._done])
+            except Exception:  # the edge: the client gets an error, the log the traceback
+                log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
+                answer = error(OUR_MISTAKE)
+            answers.append(answer)
+            size += len(answer)
+            self._done = self._done + 1 if not session.is_closing else len(commands)
+        # Not after a cancellation: then it says that a command has no answer yet.
+        self.is_running = False
 
     async def _refused(self, args: list[bytes]) -> bytes:  # noqa: ARG002 - stands for ``execute``
         self._session.is_closing = True
@@ -258,8 +258,9 @@ class Connection(asyncio.Protocol):
     async def _settled(self) -> bool:
         """Wait until what was written is durable; where that fails the connection ends, and false is returned."""
         session, limit_s = self._session, self._backend.options.request_timeout_s
-        handle, session.unsettled = session.unsettled, None
+        handle = session.unsettled
         if handle is None or session.db.durable_seq >= handle.seq:
+            session.unsettled = None
             return True
         try:
             with anyio.fail_after(limit_s):
@@ -269,7 +270,9 @@ class Connection(asyncio.Protocol):
         except ShaleError as failure:
             self.refuse(f"{text_of(failure)}; the outcome of the last writes is unknown")
         else:
+            session.unsettled = None
             return True
+        self._answers.clear()
         return False
 
     def _has_room(self) -> bool:

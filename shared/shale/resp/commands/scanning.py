@@ -3,6 +3,8 @@
 import binascii
 from dataclasses import dataclass
 
+import anyio.lowlevel
+
 from shale.resp.commands.command import Command
 from shale.resp.encoder import array, bulk
 from shale.resp.failures import SYNTAX, RespError, unknown_subcommand
@@ -58,6 +60,7 @@ async def _keys_behind(session: Session, behind: bytes, pattern: bytes, count: i
     while rows := await scan.next_batch(_BATCH_ROWS):
         keys = [row.key for row in rows]
         seen, last = seen + len(keys), keys[-1]
+        await anyio.lowlevel.checkpoint()  # rows in memory come without a wait, and others want to run too
         found += keys if is_match is None else filter(is_match, keys)
     return found, last if seen == count else None
 
@@ -96,12 +99,14 @@ async def _shale_scan(session: Session, args: list[bytes]) -> bytes:
     )
     parts: list[bytes] = []
     size, last = 0, b""
-    async for row in scan:
-        parts += (bulk(row.key), bulk(row.value))
-        size += len(row.key) + len(row.value)
-        last = row.key
-        if size > ANSWER_BYTES:
-            break
+    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS)):
+        for row in rows:
+            parts += (bulk(row.key), bulk(row.value))
+            size += len(row.key) + len(row.value)
+            last = row.key
+            if size > ANSWER_BYTES:
+                break
+        await anyio.lowlevel.checkpoint()
     is_over = size <= ANSWER_BYTES and len(parts) < 2 * wanted.limit
     return array([session.wire.null if is_over else bulk(binascii.hexlify(last)), array(parts)])
 
