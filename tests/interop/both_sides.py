@@ -25,7 +25,7 @@ NOT_COMMITTED = (1 << 64) - 1
 PAST_MS, FUTURE_MS = 1_000, 4_102_444_800_000
 WRITES = ("put", "delete", "merge", "batch", "commit")
 SETTINGS = {
-    "flush_interval": "600s",
+    "flush_interval": None,
     "compactor_options": None,
     "garbage_collector_options": None,
     "l0_max_ssts": 10_000,

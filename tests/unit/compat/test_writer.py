@@ -1,6 +1,7 @@
 """The writer of SlateDB's interface."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -281,3 +282,39 @@ def test_the_wal_and_what_is_cached_can_live_elsewhere() -> None:
             assert await db.get(b"k") == b"v"
 
     asyncio.run(main())
+
+
+def test_other_threads_with_loops_of_their_own_may_use_a_handle() -> None:
+    async def elsewhere(db: slatedb.Db) -> None:
+        for number in range(20):
+            await (await db.put(b"%s %d" % (threading.current_thread().name.encode(), number), b"v")).await_durable()
+        assert await db.get(threading.current_thread().name.encode() + b" 0") == b"v"
+        scan = await db.scan(EVERYTHING)
+        while await scan.next() is not None:
+            pass
+        with pytest.raises(Error.Invalid, match="key cannot be empty"):
+            await db.put(b"", b"v")
+
+    async def main() -> None:
+        async with opened(memory(), flush_interval="001ms") as db:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(3):
+                    tasks.create_task(asyncio.to_thread(lambda: asyncio.run(elsewhere(db))))
+            scan = await db.scan(EVERYTHING)
+            rows = await scan.next_batch(100)
+            assert len(rows) == 60
+            assert sorted(row.seq for row in rows) == [*range(1, 61)]
+
+    asyncio.run(main())
+
+
+def test_a_handle_whose_loop_does_not_run_says_so() -> None:
+    async def build() -> slatedb.Db:
+        return await slatedb.DbBuilder(PATH, memory()).build()
+
+    loop = asyncio.new_event_loop()
+    db = loop.run_until_complete(build())
+    with pytest.raises(Error.Invalid, match="event loop"):
+        asyncio.run(db.put(b"k", b"v"))
+    loop.run_until_complete(db.shutdown())
+    loop.close()

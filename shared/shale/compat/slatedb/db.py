@@ -197,7 +197,7 @@ def close_reason(problem: ShaleError | None) -> CloseReason | None:
 
 def db_of(db: engine_db.Db, background: Background, recording: Recording, *, has_wal: bool) -> Db:
     """The front of a writer of the engine."""
-    made = Db._blank()
+    made = Db._blank_here()
     made._db = made._source = db
     made._background, made._recording, made._has_wal, made._is_closed = background, recording, has_wal, False
     return made

@@ -4,6 +4,7 @@
 at them, and ours behind SlateDB's name of the kind everywhere else.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -153,13 +154,24 @@ def translated() -> Iterator[None]:
 
 
 def translates(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
-    """Let a coroutine function raise SlateDB's errors in place of ours."""
+    """Let a method that is a coroutine function raise SlateDB's errors in place of ours, at the home of its object."""
 
-    @wraps(call)
     async def translating(*args: P.args, **keywords: P.kwargs) -> R:
         try:
             return await call(*args, **keywords)
         except ShaleError as error:
             raise error_of(error) from error
 
-    return translating
+    @wraps(call)
+    async def at_home(*args: P.args, **keywords: P.kwargs) -> R:
+        home = getattr(args[0], "_home", None)
+        if home is None or home is asyncio.get_running_loop():
+            try:
+                return await call(*args, **keywords)
+            except ShaleError as error:
+                raise error_of(error) from error
+        if not home.is_running():
+            raise invalid("the event loop in which it was opened has ended")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(translating(*args, **keywords), home))
+
+    return at_home

@@ -1,5 +1,6 @@
 """What the classes of the binding have in common: most of them are not made by calling them."""
 
+import asyncio
 from typing import Self
 from uuid import UUID
 
@@ -7,16 +8,30 @@ from shale.compat.slatedb.errors import invalid
 
 
 class Handle:
-    """An object that only other calls give out."""
+    """An object that only other calls give out.
 
-    __slots__ = ()
+    Its home is the event loop in which it was made, if that matters.  Calls from other loops and threads are carried
+    out there, so objects can be used from everywhere, as SlateDB's can, as long as that loop runs.
+    """
+
+    __slots__ = ("_home",)
+
+    _home: asyncio.AbstractEventLoop | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError("This class has no default constructor")
 
     @classmethod
     def _blank(cls) -> Self:
-        return object.__new__(cls)
+        blank = object.__new__(cls)
+        blank._home = None
+        return blank
+
+    @classmethod
+    def _blank_here(cls) -> Self:
+        blank = object.__new__(cls)
+        blank._home = asyncio.get_running_loop()
+        return blank
 
 
 class Once:

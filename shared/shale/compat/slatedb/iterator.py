@@ -49,7 +49,7 @@ class DbIterator(Handle):
 
 def iterator_of(scan: Scan, *, is_backward: bool) -> DbIterator:
     """The iterator over a scan of the engine."""
-    iterator = DbIterator._blank()
+    iterator = DbIterator._blank_here()
     iterator._scan = scan
     iterator._lock = asyncio.Lock()
     iterator._is_backward = is_backward

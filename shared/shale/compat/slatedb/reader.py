@@ -56,7 +56,7 @@ class DbReader(ReadCalls):
 
 def reader_of(reader: db_reader.DbReader, background: Background, recording: Recording) -> DbReader:
     """The front of a reader of the engine."""
-    made = DbReader._blank()
+    made = DbReader._blank_here()
     made._reader = made._source = reader
     made._background, made._recording = background, recording
     return made

@@ -103,13 +103,13 @@ class DbTransaction(ReadCalls):
 
 def snapshot_of(snapshot: Snapshot, recording: Recording) -> DbSnapshot:
     """The front of a snapshot of the engine."""
-    made = DbSnapshot._blank()
+    made = DbSnapshot._blank_here()
     made._source, made._recording = snapshot, recording
     return made
 
 
 def transaction_of(transaction: Transaction, recording: Recording) -> DbTransaction:
     """The front of a transaction of the engine."""
-    made = DbTransaction._blank()
+    made = DbTransaction._blank_here()
     made._source, made._recording, made._transaction = transaction, recording, transaction
     return made

@@ -106,7 +106,7 @@ class SlateDbWalReader:
     @translates
     async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:
         """The files from this one on."""
-        iterator = SlateDbWalIterator._blank()
+        iterator = SlateDbWalIterator._blank_here()
         iterator._wal, iterator._env = self._wal, self._env
         iterator._next_id, iterator._last_seq = start_wal_file_id, 0
         iterator._lock = asyncio.Lock()

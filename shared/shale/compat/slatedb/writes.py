@@ -85,7 +85,7 @@ class WriteHandle(Handle):
 
 def handle_of(handle: write_handle.WriteHandle) -> WriteHandle:
     """The handle of a write of the engine."""
-    made = WriteHandle._blank()
+    made = WriteHandle._blank_here()
     made._handle = handle
     return made
 
