@@ -180,7 +180,10 @@ class Acceptor:
         """Write one merge operand."""
         if self._operator is None:
             raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
-        key, operand = checked_key(key, self._max_key_bytes), checked_value(operand)
+        key = checked_key(key, self._max_key_bytes)
+        # As in SlateDB the operator sees every operand before it is stored: one that it refuses would end the writer
+        # when the memtable is flushed.
+        operand = self._operator(key, None, (checked_value(operand),))
         handle = await self._append(key, operand, FLAG_MERGE, lifetime_of(ttl, expire_at, self._default_ttl_ms))
         self.merges += 1
         return handle

@@ -204,8 +204,8 @@ class WriteBatch:
             lifetimes.append(None if self._values[key] is None else self._lifetimes.get(key, default_ttl_ms))
         if any(lifetime != lifetimes[0] for lifetime in lifetimes):
             raise IncompatibleMergeTtls(f"key {format_key(key)} has several lifetimes in one batch that merges it")
-        folded = entries if len(entries) == 1 else fold_versions(entries, operator, None)
-        return folded[0], lifetimes[0]
+        # Also a single operand goes through the operator, as in SlateDB: one that it refuses must not be stored.
+        return fold_versions(entries, operator, None)[0], lifetimes[0]
 
 
 class Operand(NamedTuple):

@@ -223,6 +223,7 @@ class Db(Warmable):
 
         Raises:
             MergeOperatorMissing: the database was opened without an operator.
+            MergeOperatorFailed: the operator refuses the operand; nothing was written.
         """
         return self._accept.merge(key, operand, ttl, expire_at)
 

@@ -134,8 +134,9 @@ def test_refused_merges_change_nothing_and_use_a_number_as_in_slatedb() -> None:
                 batch.merge(b"k", b"3", ttl="2h")
                 with pytest.raises(IncompatibleMergeTtls, match="several lifetimes"):
                     await db.write(batch)
+            with pytest.raises(MergeOperatorFailed, match="raised ValueError"):
+                await db.merge(b"k", b"bad")
             batch = shale.WriteBatch()
-            batch.merge(b"k", b"bad")
             batch.merge(b"k", b"bad")
             with pytest.raises(MergeOperatorFailed, match="raised ValueError"):
                 await db.write(batch)
