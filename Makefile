@@ -81,7 +81,7 @@ check: test lint ## what CI runs
 
 lock: ## write all dependency files again
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-emit-find-links --no-header -q pyproject.toml -o requirements.lock
+		--no-emit-find-links --no-header -q --extra encryption pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -19,6 +19,7 @@ from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.options import WorkerOptions
 from shale_gc.options import TaskOptions
 from shale_gc.settings import GcSettings
+from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings
 
 ROOT = Path(__file__).parents[2]
@@ -106,7 +107,9 @@ def test_exit_codes_are_those_of_the_code() -> None:
 
 def test_settings_exist_that_operators_are_told_of() -> None:
     known = {
-        ".".join(names) for model in (WriterSettings, CompactorSettings, GcSettings) for names in all_settings(model)
+        ".".join(names)
+        for model in (WriterSettings, CompactorSettings, GcSettings, ReaderSettings)
+        for names in all_settings(model)
     }
     sections = {name.partition(".")[0] for name in known if "." in name}
     named = set(re.findall(r"`([a-z_]+\.[a-z_.]+)`", (DOCS / "operations.md").read_text()))
