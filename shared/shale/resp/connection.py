@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._answers: list[bytes] = []
         """What was not written yet."""
         self.is_running = False
+        self.is_refused = False
         self.silent_ticks = 0
         self.busy_ticks = 0
 
@@ -77,6 +78,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came."""
+        if self.is_refused:
+            return
         self._parser.feed(data)
         self._backend.bytes_read += len(data)
         self.silent_ticks = 0
@@ -127,9 +130,18 @@ class Connection(asyncio.Protocol):
         return self._waiter is not None and (self._parser.is_inside_command or self._session.is_locked)
 
     def refuse(self, text: str) -> None:
-        """Answer with an error and end the connection."""
+        """Answer with an error, and with nothing more.
+
+        What the client goes on to send is thrown away until it has read that, or the server's patience is over: closing
+        at once would reset the connection, and the error would be lost with it.
+        """
+        self.is_refused = True
+        self.silent_ticks = 0
         self._transport.write(error(text))
-        self.end()
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+        self._transport.write_eof()
 
     def end(self) -> None:
         """Send what was written and end the connection."""
@@ -162,6 +174,9 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         while not self._is_over:
+            if self.is_refused:
+                await self._leave()
+                return
             if self._answers or self._done < len(self._commands):
                 await self._answer()
                 continue
@@ -170,7 +185,7 @@ class Connection(asyncio.Protocol):
             except ProtocolError as mistake:
                 self._backend.protocol_errors += 1
                 self.refuse(f"ERR Protocol error: {mistake}")
-                return
+                continue
             self._done = 0
             if self._commands:
                 continue
@@ -180,6 +195,16 @@ class Connection(asyncio.Protocol):
                 self.end()
             else:
                 await self._wait()
+
+    async def _leave(self) -> None:
+        """Wait until a refused client has gone."""
+        self._parser = Parser(BEFORE_AUTH)
+        self._commands.clear()
+        self._answers.clear()
+        self._count_inflight(0)
+        while not (self._has_ended or self._is_over or self._backend.is_draining):
+            await self._wait()
+        self.end()
 
     async def _wait(self) -> None:
         """Return when something has happened."""

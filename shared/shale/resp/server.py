@@ -19,6 +19,8 @@ from shale.resp.options import RespOptions
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 1.0
+LINGER_S = 2.0
+"""How long a refused client may take to read why."""
 
 
 class RespServer:
@@ -47,6 +49,8 @@ class RespServer:
                     connection.give_up()
                 silent_s = connection.silent_ticks * tick_s
                 is_late = connection.is_waiting and silent_s > options.request_timeout_s
+                if connection.is_refused:
+                    is_late = silent_s > LINGER_S
                 if is_late or (connection.is_idle and 0 < options.idle_timeout_s < silent_s):
                     connection.end()
 
@@ -66,6 +70,7 @@ class RespServer:
         if backend.is_draining or backend.connections >= backend.options.max_connections:
             backend.connections_refused += 1
             connection.refuse(DRAINING if backend.is_draining else "ERR max number of clients reached")
+            connection.end()
             return
         backend.connections_accepted += 1
         backend.connections += 1
