@@ -60,14 +60,16 @@ class Step(NamedTuple):
     limit: int | None
 
 
+# Few keys, so that the steps of a race meet.
+RACED = st.sampled_from([b"a", b"b", b"ba"])
 STEPS = st.builds(
     Step,
     what=st.sampled_from(["write", "write", "get", "scan", "mark", "unmark", "outside", "outside"]),
     place=PLACES,
-    op=OPS,
-    span=SPANS,
+    op=st.builds(Op, kind=st.sampled_from(["put", "put", "delete"]), key=RACED, value=VALUES, ttl_ms=st.none()),
+    span=st.builds(Span, st.none() | RACED, st.none() | RACED, st.none(), st.none(), st.none()),
     reverse=st.booleans(),
-    limit=LIMITS,
+    limit=st.none() | st.just(1),
 )
 
 

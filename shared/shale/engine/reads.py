@@ -37,6 +37,12 @@ class Reads(ABC):
         self.gets = 0
         self.scans = 0
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} belongs to its process and cannot be pickled: pickle a DbReader that was opened "
+            "by URL, of a checkpoint if all must see the same state"
+        )
+
     @abstractmethod
     def _read_point(self, durability: Durability) -> ReadPoint:
         """Where lookups look now.

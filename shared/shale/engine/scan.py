@@ -125,6 +125,9 @@ class Scan:
         assert self._rest.start.key is not None
         return KeyRange(whole.start, included(self._rest.start.key))
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
+
     def __aiter__(self) -> "Scan":
         return self
 

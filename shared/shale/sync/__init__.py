@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shale.client.sync_client import SyncClient as Client
     from shale.sync.admin import Admin
     from shale.sync.db import Db
     from shale.sync.db_reader import DbReader
@@ -25,10 +26,12 @@ _HOMES = {
     "WriteHandle": "shale.sync.write_handle",
 }
 
-__all__ = ["Admin", "Db", "DbReader", "Scan", "Snapshot", "Transaction", "WriteHandle"]
+__all__ = ["Admin", "Client", "Db", "DbReader", "Scan", "Snapshot", "Transaction", "WriteHandle"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Client":
+        return importlib.import_module("shale.client").SyncClient
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'shale.sync' has no attribute {name!r}")

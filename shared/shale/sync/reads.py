@@ -31,6 +31,9 @@ class BlockingReads(Generic[R]):
         self._inner = inner
         self._background = background
 
+    def __reduce__(self) -> Any:
+        return self._inner.__reduce__()
+
     def get(
         self,
         key: BytesLike,

@@ -30,6 +30,9 @@ class Scan:
         self._sought: bytes | None = None
         self._fetch = _FIRST_FETCH
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
+
     def __iter__(self) -> Iterator[Row]:
         return self
 
