@@ -10,6 +10,7 @@ KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
 JOBS ?= 2
+SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 
 .PHONY: help install java demo spark-demo up test bench bench-spark sim soak compat lint fmt gen check lock archive image image-spark compose-check clean
 
@@ -60,7 +61,8 @@ soak: install ## the long runs: ROUNDS= of SIGKILL under load, 1 GiB compacted, 
 	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop tests/model $(TESTS)
 
 compat: install ## SlateDB's own tests of its Python binding against shale.compat.slatedb; SLATEDB_SOURCE= a checkout
-	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb || git clone -q --depth 1 https://github.com/slatedb/slatedb .shale/slatedb
+	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb/bindings || (git init -q .shale/slatedb && cd .shale/slatedb \
+		&& git fetch -q --depth 1 https://github.com/slatedb/slatedb $(SLATEDB_COMMIT) && git checkout -q FETCH_HEAD)
 	SLATEDB_SOURCE=$(or $(SLATEDB_SOURCE),$(CURDIR)/.shale/slatedb) $(BIN)/pytest tests/interop/test_compat_suite.py
 
 lint: install ## ruff, layer contracts, mypy strict, pyright

@@ -16,7 +16,6 @@ _LEVELS = {
     LogLevel.DEBUG: logging.DEBUG,
     LogLevel.TRACE: logging.DEBUG,
 }
-_OPENED = "db_opened"
 
 
 class LogCallback(ABC):
