@@ -144,8 +144,16 @@ class Memtable:
         self.size_bytes += size + count * ROW_OVERHEAD_BYTES
         return self.size_bytes
 
+    @classmethod
+    def from_sorted(cls, parts: Sequence[Rows]) -> "Memtable":
+        """A writable table that begins with rows of several parts, each by key, then seq descending."""
+        table = cls()
+        for rows in parts:
+            table.append_columns(rows)
+        return table
+
     def append_columns(self, rows: Rows) -> None:
-        """Append one commit of sorted rows as they are, one per key."""
+        """Append sorted rows as they are: a commit, or what was replayed."""
         assert self._indexed, "a frozen table takes no writes"
         self._columns.append(SortedPart(rows))
         self.size_bytes += rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
@@ -158,6 +166,8 @@ class Memtable:
     async def gather_columns(self, cpu: Cpu) -> None:
         """Merge what came as columns into one part, without blocking the loop."""
         parts = tuple(self._columns)
+        if len(parts) < 2:
+            return
         rows = await cpu.run(lambda: sort_rows(concat_rows([part.rows for part in parts])))
         if tuple(self._columns[: len(parts)]) == parts:
             self._columns[: len(parts)] = [SortedPart(rows)]

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import anyio
+
 from shale.engine.accept import Acceptor
 from shale.engine.active_seqs import ActiveSeqs, Held
 from shale.engine.clock import DbClock
@@ -48,6 +50,7 @@ from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint, Manifest
 
+_GATHER_AFTER_S = 1.0
 log = get_logger("writer")
 
 
@@ -200,6 +203,12 @@ class Writer:
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
         await replay_into(self.parts, self.wal_files, last_id=self.fence_id, known=self._read_rows)
+        group.start_soon(self._gather, self.acceptor.table, name="gather")
+
+    async def _gather(self, table: Memtable) -> None:
+        """Put what was replayed together, for faster lookups, unless it was flushed at once."""
+        await anyio.sleep(_GATHER_AFTER_S)
+        await table.gather_columns(self.env.cpu)
 
     async def write_arrow(
         self, rows: Any, *, key: str, value: str, lifetime: Lifetime, rows_per_commit: int | None

@@ -3,18 +3,22 @@
 Source: docs/protocol.md 4.6.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from shale.engine.memtable import Memtable
 from shale.engine.replay import ReplayedTable, replay_wal
+from shale.engine.row_order import sort_rows
 from shale.engine.sorted_part import SortedPart
 from shale.engine.writer_parts import WriterParts
 from shale.errors import WalTruncated
-from shale.kernels.rows import Rows
+from shale.kernels.rows import Rows, concat_rows
 from shale.protocol.wal_store import WalStore
+from shale.store.gather import gather
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
+_PIECE_BYTES = 2 << 20
 log = get_logger("wal")
 
 
@@ -72,8 +76,11 @@ async def _install(parts: WriterParts, replayed: ReplayedTable) -> None:
     if not replayed.row_count:
         acceptor.consumed(replayed.consumed_wal_id)
         return
-    table = await parts.env.cpu.run(partial(Memtable.from_parts, replayed.parts, writable=True))
-    segments = [] if acceptor.route is None else acceptor.route.segments_in(SortedPart(table.rows()))
+    pieces = await gather([partial(parts.env.cpu.run, partial(_sorted, files)) for files in _pieces(replayed.parts)])
+    table = Memtable.from_sorted(pieces)
+    segments: set[bytes] = set()
+    if acceptor.route is not None:
+        segments.update(*(acceptor.route.segments_in(SortedPart(rows)) for rows in pieces))
     parts.progress.check()
     # Before the table is handed on: its rows come from the WAL, so they are durable.
     parts.progress.durable_through(replayed.last_seq)
@@ -82,5 +89,23 @@ async def _install(parts: WriterParts, replayed: ReplayedTable) -> None:
         replayed.last_seq,
         replayed.last_tick,
         consumed_wal_id=replayed.consumed_wal_id,
-        segments=segments,
+        segments=sorted(segments),
     )
+
+
+def _pieces(files: Sequence[Rows]) -> Iterator[list[Rows]]:
+    """The files of a table in pieces, each of which is sorted for itself, side by side; they are never many."""
+    piece: list[Rows] = []
+    size_bytes = 0
+    for rows in files:
+        piece.append(rows)
+        size_bytes += rows.size_bytes
+        if size_bytes >= _PIECE_BYTES:
+            yield piece
+            piece, size_bytes = [], 0
+    if piece:
+        yield piece
+
+
+def _sorted(files: Sequence[Rows]) -> Rows:
+    return sort_rows(concat_rows(files))
