@@ -11,7 +11,7 @@ from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.service.bodies import Body, BodyBudget
 from shale.service.latency import Latency
-from shale.service.problems import busy
+from shale.service.problems import Problem, busy
 from shale.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -47,4 +47,8 @@ class Limits:
         with anyio.move_on_after(self.time_max_s) as scope:
             yield
         if scope.cancelled_caught:
-            raise busy(f"took more than {self.time_max_s:g} s to {what}")
+            raise self.too_late(what)
+
+    def too_late(self, what: str) -> Problem:
+        """The answer to a wait that took too long."""
+        return busy(f"took more than {self.time_max_s:g} s to {what}")

@@ -5,6 +5,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
+import anyio
+
 from shale.api.answers import is_packed, table_answer
 from shale.api.app import Route
 from shale.api.call import Answer, Call, RawHeader
@@ -181,8 +183,10 @@ class WriteCalls:
     async def _durable(self, handle: WriteHandle) -> None:
         if self._db.durable_seq >= handle.seq:
             return
-        with self._limits.in_time(f"make seq {handle.seq} durable; its outcome is unknown"):
+        with anyio.move_on_after(self._limits.time_max_s):
             await handle.durable()
+            return
+        raise self._limits.too_late(f"make seq {handle.seq} durable; its outcome is unknown")
 
 
 def _compare_failed(places: list[int]) -> Problem:
