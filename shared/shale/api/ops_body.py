@@ -4,7 +4,8 @@
 the order of the writes; keys and values are base64 in JSON and binary in msgpack.
 """
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from shale.api.fields import binary, known_only, life_in_body
 from shale.engine.batch import WriteBatch
@@ -49,28 +50,31 @@ def items(value: object, name: str, *, max_rows: int) -> Items:
 def batch_of(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatch:
     """The operations as a batch; raises like ``decode_batch``."""
     batch = WriteBatch(max_key_bytes=max_key_bytes)
-    add_ops(batch, ops, packed=packed)
+    columns = _plain_puts(ops) if packed else None
+    if columns is not None:
+        batch.put_many(*columns)
+    else:
+        add_ops(batch, ops, packed=packed)
     return batch
 
 
 def add_ops(batch: "WriteBatch | Transaction", ops: Items, *, packed: bool) -> None:
-    """Do the operations, in their order; raises like ``decode_batch``.
-
-    In msgpack the common one comes first: a bulk load is a long list of plain puts.
-    """
-    put = batch.put
+    """Do the operations, in their order; raises like ``decode_batch``."""
     for place, op in enumerate(ops):
-        if (
-            packed
-            and type(op) is tuple
-            and len(op) == 3
-            and op[0] == "put"
-            and type(op[1]) is bytes
-            and type(op[2]) is bytes
-        ):
-            put(op[1], op[2])
-        else:
-            _add(batch, op, f"ops[{place}]", packed=packed)
+        _add(batch, op, f"ops[{place}]", packed=packed)
+
+
+def _plain_puts(ops: Items) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
+    """Keys and values of what is nothing but puts, as a bulk load is; ``None`` if there is anything else."""
+    if not ops or set(map(type, ops)) != {tuple}:
+        return None
+    rows = cast("Sequence[tuple[Any, ...]]", ops)
+    if set(map(len, rows)) != {3}:
+        return None
+    kinds, keys, values = zip(*rows, strict=True)
+    if set(map(type, kinds)) != {str} or set(kinds) != {"put"} or set(map(type, (*keys, *values))) != {bytes}:
+        return None
+    return keys, values
 
 
 def _add(batch: "WriteBatch | Transaction", op: object, name: str, *, packed: bool) -> None:

@@ -1,6 +1,6 @@
 """A set of writes that becomes visible and durable as one (docs/format.md 13)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 from shale.engine.lifetime import ExpireAt, Lifetime, Moment, Ttl, lifetime_of
@@ -87,6 +87,20 @@ class WriteBatch:
                 self._lifetimes[key] = lifetime
                 self._is_plain = False
         self._values[key] = value
+
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Add a value for each key, with the database's default lifetime; of several for one key the last one counts.
+
+        Raises:
+            InvalidRequestError: an impossible key or value; some may have been added.
+        """
+        lengths = list(map(len, keys))
+        is_plain = not self._lifetimes and not self._operands and lengths and min(lengths) > 0
+        if is_plain and max(lengths) <= self._max_key_bytes and max(map(len, values)) <= MAX_VALUE_BYTES:
+            self._values.update(zip(keys, values, strict=True))
+            return
+        for key, value in zip(keys, values, strict=True):
+            self.put(key, value)
 
     def delete(self, key: BytesLike) -> None:
         """Add a deletion.

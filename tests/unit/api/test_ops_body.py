@@ -1,0 +1,34 @@
+"""Bulk loads take a shorter way through the body of a batch, which must lead to the same place."""
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from shale.api.ops_body import decode_batch
+from shale.errors import InvalidRequestError
+from shale.service.problems import Problem
+
+
+def decoded(ops: list[Any]) -> list[tuple[bytes, bytes]]:
+    batch = decode_batch(msgpack.packb({"ops": ops}), packed=True, max_key_bytes=5, max_rows=10)
+    rows = batch.commit_rows(None)
+    return list(zip(rows.keys, rows.values, strict=True))
+
+
+@pytest.mark.parametrize("rest", [[], [["delete", b"z"]], [["put", b"z", b"", 5]]], ids=["plain", "delete", "lifetime"])
+def test_of_several_puts_on_one_key_the_last_one_counts(rest: list[Any]) -> None:
+    rows = decoded([["put", b"b", b"1"], ["put", b"a", b"2"], ["put", b"b", b"3"], *rest])
+    assert rows[:2] == [(b"a", b"2"), (b"b", b"3")]
+
+
+@pytest.mark.parametrize("key", [b"", b"abcdef"])
+def test_a_key_that_cannot_be_is_refused(key: bytes) -> None:
+    with pytest.raises(InvalidRequestError, match=f"key of {len(key)} bytes"):
+        decoded([["put", b"a", b"1"], ["put", key, b"2"]])
+
+
+@pytest.mark.parametrize("op", [["put", "text", b"1"], ["put", b"k", 7], ["put", b"k"], [b"put", b"k", b"1"], 5, "put"])
+def test_what_is_no_put_is_named(op: Any) -> None:
+    with pytest.raises(Problem, match=r"ops\[1\]"):
+        decoded([["put", b"a", b"1"], op])
