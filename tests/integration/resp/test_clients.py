@@ -6,9 +6,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.integration.daemons.running import metric
 from tests.integration.writer.test_api import Client, writer
@@ -21,6 +24,11 @@ NEEDS_TOOLS = pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redi
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     with writer(tmp_path_factory.mktemp("resp"), *RESP) as one:
         yield one
+
+
+def hasty(port: int, **options: Any) -> "redis.Redis":
+    """A client that does not try again what has failed."""
+    return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), **options)
 
 
 def resp_port(client: Client) -> int:
@@ -174,9 +182,9 @@ def test_a_password(tmp_path: Path) -> None:
         for protocol in (2, 3):
             with redis.Redis(port=port, protocol=protocol, password="secret") as client:
                 assert client.set("a", "1")
-            with redis.Redis(port=port, protocol=protocol) as client, pytest.raises(redis.AuthenticationError):
+            with hasty(port, protocol=protocol) as client, pytest.raises(redis.AuthenticationError):
                 client.get("a")
-            wrong = redis.Redis(port=port, protocol=protocol, password="wrong")
+            wrong = hasty(port, protocol=protocol, password="wrong")
             with wrong as client, pytest.raises(redis.AuthenticationError):
                 client.get("a")
 
@@ -187,14 +195,14 @@ def set_durably(client: "redis.Redis", key: str, value: int) -> None:
 
 
 def test_what_was_waited_for_survives_a_kill_and_the_new_writer_is_found(tmp_path: Path) -> None:
-    with writer(tmp_path, *RESP, log="one") as one, redis.Redis(port=resp_port(one)) as client:
+    with writer(tmp_path, *RESP, log="one") as one, hasty(resp_port(one)) as client:
         with client.pipeline() as pipe:
             pipe.set("a", 1).set("b", 2)
             pipe.execute()
         assert client.waitaof(1, 0, 0) == [1, 0]
         one.daemon.process.kill()
         one.daemon.process.wait()
-    with writer(tmp_path, *RESP, log="two") as two, redis.Redis(port=resp_port(two)) as client:
+    with writer(tmp_path, *RESP, log="two") as two, hasty(resp_port(two)) as client:
         assert client.mget("a", "b") == [b"1", b"2"]
         with writer(tmp_path, *RESP, "--set", "resp.durability=durable", log="three") as three:
             with redis.Redis(port=resp_port(three)) as newer:
@@ -207,10 +215,10 @@ def test_what_was_waited_for_survives_a_kill_and_the_new_writer_is_found(tmp_pat
 
 def test_a_stop_makes_what_was_written_durable(tmp_path: Path) -> None:
     late = ("--set", "flush_interval=1h")
-    with writer(tmp_path, *RESP, *late, log="one") as one, redis.Redis(port=resp_port(one)) as client:
+    with writer(tmp_path, *RESP, *late, log="one") as one, hasty(resp_port(one)) as client:
         client.set("a", 1)
         assert one.daemon.stop() == 0
         with pytest.raises(redis.ConnectionError):
             client.get("a")
-    with writer(tmp_path, *RESP, log="two") as two, redis.Redis(port=resp_port(two)) as client:
+    with writer(tmp_path, *RESP, log="two") as two, hasty(resp_port(two)) as client:
         assert client.get("a") == b"1"
