@@ -399,8 +399,12 @@ class Acceptor:
             # A loop of puts that never suspend would starve the tasks that make room for it.
             await anyio.lowlevel.checkpoint()
             self._yielded_ms = now
-        await self.room()
-        now = await self._clock.tick()
+        if self.unflushed_bytes >= self._options.max_unflushed_bytes:
+            await self.room()
+        now = self._now_ms()
+        if now < self._clock.last_tick:
+            now = await self._clock.tick()
+        self._clock.last_tick = now
         self.check()
         self._admitted_ms = now
         self._open_ms = now if self.route is None else _SLOW
