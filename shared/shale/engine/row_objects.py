@@ -33,6 +33,8 @@ def rows_to_items(rows: Rows) -> list[tuple[bytes, bytes]]:
 
 def byte_strings(data: U8, offsets: I64) -> list[bytes]:
     """The strings between offsets.  Where all have one length numpy cuts them, several times as fast."""
+    if len(offsets) < 2:
+        return []
     first, last = int(offsets[0]), int(offsets[-1])
     lengths = offsets[1:] - offsets[:-1]
     length = int(lengths[0])
