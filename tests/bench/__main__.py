@@ -1,6 +1,6 @@
 """``make bench``: the table of docs/architecture.md's promises, every line measured in this run.
 
-python -m tests.bench [codec|compaction|calls|durable|ingest|caching|transactions|resp|http]... [--large]
+python -m tests.bench [codec|compaction|calls|durable|ingest|caching|transactions|resp|http|sync]... [--large]
 
 ``--large`` adds the compaction of 10 GB, which takes 20 minutes and up to 42 GB of disk.
 """
@@ -24,6 +24,7 @@ SUITES = {
     "transactions": "transaction_lines",
     "resp": "resp_lines",
     "http": "http_lines",
+    "sync": "sync_lines",
 }
 
 

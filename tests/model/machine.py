@@ -20,7 +20,8 @@ from tests.model.house import House
 PLAIN = [b"a", b"b", b"ba", b"b\x00", b"c", b"\xff\xff"]
 MERGED = [b"m", b"ma"]
 EXPIRING = [b"t", b"ta"]
-KEYS = st.sampled_from(PLAIN + MERGED + EXPIRING)
+ALL_KEYS = PLAIN + MERGED + EXPIRING
+KEYS = st.sampled_from(ALL_KEYS)
 BOUNDS = st.none() | st.sampled_from([*PLAIN, b"m", b"n", b"t", b"u"])
 VALUES = st.binary(max_size=12) | st.just(b"x" * 40)
 TTLS_MS = st.sampled_from([1, 1_000, 40_000, 10_000_000])
@@ -109,8 +110,9 @@ class DatabaseMachine(RuleBasedStateMachine):
         table_bytes=st.sampled_from([80, 400, 10_000]),
         interval=st.sampled_from([0, "50ms", None]),
         faults=st.booleans(),
+        looks=st.booleans(),
     )
-    def begin(self, seed: int, table_bytes: int, interval: Any, faults: bool) -> None:
+    def begin(self, seed: int, table_bytes: int, interval: Any, faults: bool, looks: bool) -> None:
         settings = {
             "l0_sst_size_bytes": table_bytes,
             "l0_max_ssts": 1000,
@@ -124,6 +126,7 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.model = Model(concatenate)
         self.flushes_itself = interval is not None
         self.refusals = 0
+        self.looks = looks
         self.open()
 
     def open(self) -> None:
@@ -139,7 +142,16 @@ class DatabaseMachine(RuleBasedStateMachine):
 
     # Writes
 
-    @rule(op=OPS, durable=st.booleans())
+    @rule(ops=st.lists(OPS, min_size=2, max_size=6), durable=st.booleans())
+    def write(self, ops: list[Op], durable: bool) -> None:
+        for op in ops:
+            self.write_one(op, durable)
+
+    @rule(ops=st.lists(OPS, min_size=2, max_size=6), kind=st.sampled_from(["wal", "memtable"]))
+    def write_and_flush(self, ops: list[Op], kind: str) -> None:
+        self.write(ops, False)
+        self.flush(kind)
+
     def write_one(self, op: Op, durable: bool) -> None:
         durable = durable and self.flushes_itself
         if op.kind == "put":
@@ -199,8 +211,12 @@ class DatabaseMachine(RuleBasedStateMachine):
 
     # Reads
 
-    @rule(key=KEYS, durable=st.booleans())
-    def get(self, key: bytes, durable: bool) -> None:
+    @rule(durable=st.booleans())
+    def get(self, durable: bool) -> None:
+        for key in ALL_KEYS:
+            self.get_one(key, durable)
+
+    def get_one(self, key: bytes, durable: bool) -> None:
         before = self.house.now_ms()
         if durable:
             seq, shown = self.db.durable_seq, self.face.get(key, durability="durable")
@@ -211,8 +227,12 @@ class DatabaseMachine(RuleBasedStateMachine):
         if not durable or seq == self.db.durable_seq:
             self.model.check_get(shown, key, seq, (before, self.house.now_ms()), hide_expired=hides)
 
-    @rule(key=KEYS)
-    def get_row(self, key: bytes) -> None:
+    @rule()
+    def get_row(self) -> None:
+        for key in ALL_KEYS:
+            self.get_row_of(key)
+
+    def get_row_of(self, key: bytes) -> None:
         before = self.house.now_ms()
         row = self.face.get_row(key)
         self.model.check_row(row, key, self.model.last_seq, (before, self.house.now_ms()))
@@ -257,14 +277,15 @@ class DatabaseMachine(RuleBasedStateMachine):
         self.snapshots.append(OpenSnapshot(face, face.seq))
 
     @precondition(lambda self: self.snapshots)
-    @rule(place=PLACES, key=KEYS, span=SPANS, reverse=st.booleans(), limit=LIMITS)
-    def read_snapshot(self, place: int, key: bytes, span: Span, reverse: bool, limit: int | None) -> None:
+    @rule(place=PLACES, span=SPANS, reverse=st.booleans(), limit=LIMITS)
+    def read_snapshot(self, place: int, span: Span, reverse: bool, limit: int | None) -> None:
         snapshot = self.snapshots[place % len(self.snapshots)]
         before = self.house.now_ms()
-        value = snapshot.face.get(key)
+        values = [snapshot.face.get(key) for key in ALL_KEYS]
         rows = snapshot.face.scan(span, reverse=reverse, limit=limit)
         now = (before, self.house.now_ms())
-        self.model.check_get(value, key, snapshot.seq, now)
+        for key, value in zip(ALL_KEYS, values, strict=True):
+            self.model.check_get(value, key, snapshot.seq, now)
         self.model.check_scan(rows, span, snapshot.seq, now, reverse=reverse, limit=limit)
 
     @precondition(lambda self: self.snapshots)
@@ -347,6 +368,7 @@ class DatabaseMachine(RuleBasedStateMachine):
     @rule(serializable=st.booleans(), other=st.booleans(), steps=st.lists(STEPS, min_size=2, max_size=8))
     def race(self, serializable: bool, other: bool, steps: list[Step]) -> None:
         """Transactions and a plain write that get in each other's way, close together: rare among all other rules."""
+        self.write_batch([Op("put", key, key) for key in (b"a", b"b", b"ba")], None)
         for each in (serializable, other):
             self.begin_transaction(each)
         count = len(self.transactions)
@@ -445,6 +467,12 @@ class DatabaseMachine(RuleBasedStateMachine):
             assert self.db.last_seq == self.model.last_seq
             assert self.db.durable_seq <= self.db.last_seq
             assert self.db.problem is None
+
+    @invariant()
+    def everything_is_there(self) -> None:
+        """After every step, in half of the runs: looking may also mend what it looks at."""
+        if hasattr(self, "db") and self.looks:
+            self.see_everything()
 
     def teardown(self) -> None:
         if hasattr(self, "house"):
