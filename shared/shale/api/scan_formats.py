@@ -31,7 +31,7 @@ class ScanFormat(ABC):
         self.last_key: bytes | None = None
 
     @abstractmethod
-    def pieces(self, scan: Scan) -> AsyncIterator[bytes]:
+    def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """The rows.
 
         Raises:
@@ -46,7 +46,7 @@ class ScanFormat(ABC):
 class _Rows(ScanFormat):
     """Row by row."""
 
-    async def pieces(self, scan: Scan) -> AsyncIterator[bytes]:
+    async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
         async for rows in scan.batches(CHUNK_ROWS):
             self.rows += len(rows)
@@ -104,7 +104,7 @@ class ArrowStream(ScanFormat):
         super().__init__()
         self._writer: Any = ArrowWriter()
 
-    async def pieces(self, scan: Scan) -> AsyncIterator[bytes]:
+    async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
         while (rows := await scan.columns()) is not None:
             self.rows += len(rows)

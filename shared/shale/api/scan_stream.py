@@ -19,8 +19,8 @@ class ScanStream:
     def __init__(
         self,
         encoder: ScanFormat,
-        first: bytes | None,
-        rest: AsyncGenerator[bytes, None],
+        first: bytes | memoryview | None,
+        rest: AsyncGenerator[bytes | memoryview, None],
         *,
         headers: list[RawHeader],
         patience_s: float,
@@ -51,14 +51,14 @@ class ScanStream:
                     await self._rest.aclose()
             tasks.cancel_scope.cancel()
 
-    async def _send(self, send: Send, piece: bytes) -> None:
+    async def _send(self, send: Send, piece: bytes | memoryview) -> None:
         with anyio.fail_after(self._patience_s):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 async def scan_pieces(
     scan: Scan, encoder: ScanFormat, *, limit: int | None, token: Callable[[bytes], str]
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[bytes | memoryview, None]:
     """The whole stream.
 
     Args:
