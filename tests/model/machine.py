@@ -170,6 +170,11 @@ class DatabaseMachine(RuleBasedStateMachine):
             written = self.face.merge(op.key, op.value)
         self.note(written, [op])
 
+    @rule(ops=st.lists(OPS, min_size=2, max_size=4), key=st.sampled_from(MERGED))
+    def write_one_key_many_times(self, ops: list[Op], key: bytes) -> None:
+        self.write_batch([op._replace(key=key) for op in ops], None)
+        self.get_row_of(key)
+
     @rule(ops=st.lists(OPS, min_size=1, max_size=6), ahead=st.none() | st.integers(1, 5))
     def write_batch(self, ops: list[Op], ahead: int | None) -> None:
         ops = same_lifetimes(ops)
@@ -394,7 +399,7 @@ class DatabaseMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.scans) < 3 and isinstance(self.face, SyncFace))
     @rule(span=SPANS, reverse=st.booleans())
     def begin_scan(self, span: Span, reverse: bool) -> None:
-        scan = self.face.begin_scan(span, reverse=reverse)
+        scan = self.face.begin_scan(span, reverse=reverse, read_ahead_bytes=1)
         self.scans.append(OpenScan(scan, span, self.model.last_seq, reverse))
 
     @precondition(lambda self: self.scans)
@@ -413,6 +418,32 @@ class DatabaseMachine(RuleBasedStateMachine):
                 reverse=open_one.reverse,
                 lenient=True,
             )
+
+    @precondition(lambda self: len(self.snapshots) < 3 and len(self.scans) < 3 and isinstance(self.face, SyncFace))
+    @rule(
+        ops=st.lists(OPS, min_size=3, max_size=8),
+        more=st.lists(OPS, min_size=3, max_size=8),
+        reverse=st.booleans(),
+        replaced=st.booleans(),
+    )
+    def long_readers(self, ops: list[Op], more: list[Op], reverse: bool, replaced: bool) -> None:
+        """A snapshot and a scan that has begun, while everything below them is rewritten and collected."""
+        self.write_and_flush(more, "memtable")
+        self.take_snapshot(False)
+        self.begin_scan(Span(), reverse)
+        if self.scans[-1].seq:
+            self.go_on_with_scan(len(self.scans) - 1, 1)
+        self.write(ops, False)
+        self.flush("wal")
+        self.write_and_flush(more, "memtable")
+        if replaced:
+            self.write_and_flush(ops, "memtable")
+            self.compaction()
+            self.collection()
+        self.read_snapshot(len(self.snapshots) - 1, Span(), reverse, None)
+        self.close_snapshot(len(self.snapshots) - 1)
+        if self.scans:
+            self.go_on_with_scan(len(self.scans) - 1, 1000)
 
     # What happens to the database meanwhile
 
