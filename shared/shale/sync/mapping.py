@@ -1,6 +1,7 @@
 """Typed views as mappings of Python."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from shale.engine.batch import WriteBatch
@@ -93,7 +94,8 @@ class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
         """Write what a mapping, or pairs, and the keywords say, as one commit."""
         batch = WriteBatch()
         pairs: Iterable[tuple[Any, Any]] = other.items() if isinstance(other, Mapping) else other
-        for key, value in (*pairs, *values.items()):
+        both: Iterable[tuple[Any, Any]] = chain(pairs, values.items())
+        for key, value in both:
             batch.put(self._space.key_of(key), self._space.bytes_of(value))
         if len(batch):
             self._db.write(batch)
