@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from shale.compaction.size_tiered import SizeTiered
-from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.bloom import BloomPolicy
 from shale.iter.merge_operator import MergeOperator
+from shale.service.companion import Place
 from shale.sst.options import SstOptions
-from shale.store.port import ObjectStore
-from shale.telemetry.metrics import Metrics
 from shale.types import Compression
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
@@ -19,28 +17,8 @@ from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 
 
-class Place(Protocol):
+class WriterPlace(Place, Protocol):
     """The database, and what its writer knows."""
-
-    @property
-    def store(self) -> ObjectStore:
-        """Where it lives."""
-        ...
-
-    @property
-    def root(self) -> str:
-        """Its path there."""
-        ...
-
-    @property
-    def env(self) -> Env:
-        """The outside world."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counts here."""
-        ...
 
     @property
     def merge_operator(self) -> MergeOperator | None:
@@ -58,7 +36,7 @@ class Place(Protocol):
         ...
 
 
-async def run(place: Place, options: Mapping[str, Any]) -> None:
+async def run(place: WriterPlace, options: Mapping[str, Any]) -> None:
     """Coordinate and work until cancelled, or until another compactor takes over.
 
     Args:
@@ -81,7 +59,7 @@ async def run(place: Place, options: Mapping[str, Any]) -> None:
     await compactor.run()
 
 
-def _options(place: Place, options: Mapping[str, Any]) -> CompactorOptions:
+def _options(place: WriterPlace, options: Mapping[str, Any]) -> CompactorOptions:
     worker = options["worker"]
     return CompactorOptions(
         coordinator=CoordinatorOptions(
@@ -108,7 +86,7 @@ def _worker(options: Mapping[str, Any]) -> WorkerOptions:
     )
 
 
-def _executor(place: Place, options: Mapping[str, Any]) -> ExecutorOptions:
+def _executor(place: WriterPlace, options: Mapping[str, Any]) -> ExecutorOptions:
     codec = options["compression_codec"]
     return ExecutorOptions(
         sst=SstOptions(

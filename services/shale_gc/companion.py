@@ -4,37 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from shale.env import Env
-from shale.store.port import ObjectStore
-from shale.telemetry.metrics import Metrics
+from shale.service.companion import Place
 from shale_gc.collector import Collector
 from shale_gc.options import FENCE_MIN_AGE_S, GcOptions, TaskOptions
 
 _INTERVAL_S = 600.0
 
 
-class Place(Protocol):
+class WriterPlace(Place, Protocol):
     """The database, and what its writer knows."""
-
-    @property
-    def store(self) -> ObjectStore:
-        """Where it lives."""
-        ...
-
-    @property
-    def root(self) -> str:
-        """Its path there."""
-        ...
-
-    @property
-    def env(self) -> Env:
-        """The outside world."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counts here."""
-        ...
 
     @property
     def has_own_wal_store(self) -> bool:
@@ -42,7 +20,7 @@ class Place(Protocol):
         ...
 
 
-async def run(place: Place, options: Mapping[str, Any]) -> None:
+async def run(place: WriterPlace, options: Mapping[str, Any]) -> None:
     """Sweep until cancelled, or until the database is gone.
 
     Args:
@@ -56,7 +34,7 @@ async def run(place: Place, options: Mapping[str, Any]) -> None:
     await _collector(place, options).run()
 
 
-async def run_once(place: Place, options: Mapping[str, Any]) -> None:
+async def run_once(place: WriterPlace, options: Mapping[str, Any]) -> None:
     """One pass of every task that is on.
 
     Raises:
@@ -67,7 +45,7 @@ async def run_once(place: Place, options: Mapping[str, Any]) -> None:
     await _collector(place, options).run_once()
 
 
-def _collector(place: Place, options: Mapping[str, Any]) -> Collector:
+def _collector(place: WriterPlace, options: Mapping[str, Any]) -> Collector:
     wal, fences = options["wal_options"], options["wal_fence_options"]
     if place.has_own_wal_store:
         wal = fences = None
