@@ -221,6 +221,7 @@ class Acceptor:
         """
         if not len(batch):
             raise InvalidRequestError("the batch is empty")
+        self._next_seq(seq)  # an impossible one is refused before anything takes note of it
         now = await self._admit(seq) if self._now_ms() != self._admitted_ms else self._admitted_ms
         # From here to the end nothing waits.
         seq = self._next_seq(seq)

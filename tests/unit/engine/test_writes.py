@@ -229,6 +229,24 @@ def test_numbers_chosen_by_the_caller() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("impossible", [1.5, "11", 1 << 64])
+def test_a_refused_number_leaves_no_trace(impossible: Any) -> None:
+    """A number that the tracker had noted would end the writer with the next flush, or lie about times."""
+
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            batch = shale.WriteBatch()
+            batch.put(b"k", b"1")
+            with pytest.raises(InvalidRequestError):
+                await db.write(batch, seq=impossible)
+            handle = await db.put(b"k", b"2")
+            await db.flush("memtable")
+            assert handle.seq == 1
+            assert db.seq_at(handle.create_ts) == 1
+
+    run(story)
+
+
 def test_errors_have_the_kinds_of_slatedb() -> None:
     for error in (IncompatibleMergeTtls, InvalidSequenceNumber, MergeOperatorMissing):
         assert issubclass(error, ShaleError)
