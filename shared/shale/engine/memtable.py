@@ -164,13 +164,22 @@ class Memtable:
         return len(self._columns) >= _COLUMN_PARTS_MAX
 
     async def gather_columns(self, cpu: Cpu) -> None:
-        """Merge what came as columns into one part, without blocking the loop."""
-        parts = tuple(self._columns)
+        """Merge what came as columns into few parts, without blocking the loop.
+
+        A part that is more than twice as large as all behind it stays what it is, so many small commits cost a row
+        O(log n) merges and not one for each of them.
+        """
+        start, count = len(self._columns), 0
+        while start and (not count or len(self._columns[start - 1]) <= 2 * count):
+            start -= 1
+            count += len(self._columns[start])
+        parts = tuple(self._columns[start:])
         if len(parts) < 2:
             return
         rows = await cpu.run(lambda: sort_rows(concat_rows([part.rows for part in parts])))
-        if tuple(self._columns[: len(parts)]) == parts:
-            self._columns[: len(parts)] = [SortedPart(rows)]
+        end = start + len(parts)
+        if tuple(self._columns[start:end]) == parts:
+            self._columns[start:end] = [SortedPart(rows)]
 
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""

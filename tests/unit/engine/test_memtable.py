@@ -1,7 +1,7 @@
 """The memtable against a plain list of entries."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import pytest
@@ -178,3 +178,28 @@ def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
 
     for meanwhile in ("nothing", "writes", "scan", "freeze"):
         anyio.run(story, meanwhile)
+
+
+def test_many_small_commits_of_columns_are_merged_few_times() -> None:
+    """Each into all that came before would be 1,000,000 rows and more."""
+    merged = 0
+
+    class Counting:
+        async def run(self, work: Any) -> Any:
+            nonlocal merged
+            rows = work()
+            merged += len(rows)
+            return rows
+
+    async def story() -> None:
+        table = Memtable()
+        for seq in range(1, 8001):
+            if table.is_scattered:
+                await table.gather_columns(Counting())  # type: ignore[arg-type]
+            table.append_columns(rows_from_entries([Entry(b"%04d" % (seq * 7919 % 1000), b"%d" % seq, seq, 1, 0, 0)]))
+        assert len(table) == 8000
+        newest_first = [seq for seq in range(8000, 0, -1) if seq * 7919 % 1000 == 7]
+        assert [entry.seq for entry in table.get(b"0007")] == newest_first
+
+    anyio.run(story)
+    assert merged < 60_000
