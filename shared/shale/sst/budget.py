@@ -23,13 +23,15 @@ class MemoryBudget:
         """Keep nothing yet; a capacity of 0 keeps nothing ever."""
         assert capacity_bytes >= 0
         self.capacity_bytes = capacity_bytes
-        self._shares: weakref.WeakSet[BlockCache] = weakref.WeakSet()
+        # Replaced and never changed, because threads look through it while others join.
+        self._shares: tuple[weakref.ref[BlockCache], ...] = ()
+        self._joining = threading.Lock()
         self._of_thread = threading.local()
 
     @property
     def used_bytes(self) -> int:
         """What all caches hold."""
-        return sum(share.used_bytes for share in list(self._shares))
+        return sum(share.used_bytes for share in self._living())
 
     @property
     def is_exceeded(self) -> bool:
@@ -50,20 +52,24 @@ class MemoryBudget:
         """Change the bound; caches shrink in their own threads, with their next read at the latest."""
         assert capacity_bytes >= 0
         self.capacity_bytes = capacity_bytes
-        for share in list(self._shares):
+        for share in self._living():
             share.call(share.make_room)
 
     def join(self, share: "BlockCache") -> None:
         """Count a cache; it leaves when nobody holds it any more."""
-        self._shares.add(share)
+        with self._joining:
+            self._shares = (*(ref for ref in self._shares if ref() is not None), weakref.ref(share))
 
     def ask_for(self, share: "BlockCache") -> None:
         """If this cache has less than an even part, let the largest one give back what it has above its own."""
-        shares = list(self._shares)
+        shares = self._living()
         even_bytes = self.capacity_bytes // len(shares)
         largest = max(shares, key=lambda other: other.used_bytes)
         if share.used_bytes < even_bytes < largest.used_bytes and largest is not share:
-            largest.call(lambda: largest.shrink_to(even_bytes))
+            largest.ask(even_bytes)
+
+    def _living(self) -> "list[BlockCache]":
+        return [share for ref in self._shares if (share := ref()) is not None]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -9,6 +9,7 @@ rates beside those of other rules.)
 Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 """
 
+import contextlib
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ class BlockCache:
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.evictions = 0
+        self._asked_loop: asyncio.AbstractEventLoop | None = None
         self._held_bytes = 0
         self._new: OrderedDict[_Entry, int] = OrderedDict()
         self._new_bytes = 0
@@ -124,10 +126,27 @@ class BlockCache:
         while self.used_bytes > size_bytes and self._evict_one():
             pass
 
+    def ask(self, size_bytes: int) -> None:
+        """Let this cache shrink in its own thread; nothing happens until it has done so.  Any thread may call this.
+
+        A loop that stands still, or is busy, must not collect one request for every block that others read.
+        """
+        loop = self.loop
+        if loop is None or self._asked_loop is loop:
+            return
+        self._asked_loop = loop
+
+        def shrink() -> None:
+            self._asked_loop = None
+            self.shrink_to(size_bytes)
+
+        self.call(shrink)
+
     def call(self, work: Callable[[], None]) -> None:
         """Do this in the cache's own thread, if its loop still runs.  Any thread may call this."""
-        if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(work)
+        if self.loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed, perhaps since a moment ago
+                self.loop.call_soon_threadsafe(work)
 
     def _settle(self) -> None:
         """Take note of what other threads have let go."""

@@ -1,6 +1,8 @@
 """One number bounds what all databases of a process keep, whichever threads read them."""
 
+import asyncio
 import gc
+import sys
 import threading
 
 import anyio
@@ -231,3 +233,49 @@ def test_accesses_count_by_kind() -> None:
         assert (shown("filter", "miss"), shown("filter", "hit")) == (2, 1)
 
     anyio.run(run)
+
+
+def test_threads_may_join_while_others_count() -> None:
+    budget = MemoryBudget(1000)
+    held = [BlockCache(budget) for _ in range(40)]
+    errors: list[RuntimeError] = []
+    is_over = threading.Event()
+
+    def count() -> None:
+        while not is_over.is_set() and not errors:
+            try:
+                assert budget.used_bytes == 0
+            except RuntimeError as error:
+                errors.append(error)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=count) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(3000):
+            held[number % 40] = BlockCache(budget)
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval_s)
+    assert not errors
+
+
+def test_a_loop_that_stands_still_collects_no_requests() -> None:
+    budget = MemoryBudget(1000)
+    loop = asyncio.new_event_loop()
+    largest, needy = BlockCache(budget), BlockCache(budget)
+    calls: list[object] = []
+    largest.loop = loop
+    largest._held_bytes = 5000
+    loop.call_soon_threadsafe = calls.append  # type: ignore[assignment,method-assign]
+    for _ in range(100):
+        budget.ask_for(needy)
+    assert len(calls) == 1
+    calls[0]()  # type: ignore[operator]
+    budget.ask_for(needy)
+    assert len(calls) == 2
+    loop.close()
