@@ -2,7 +2,8 @@
 
     pytest -p tests.interop.slatedb_suite CHECKOUT/bindings/python/tests
 
-It answers for ``slatedb`` and ``slatedb.uniffi``, and runs coroutine functions, each on a loop of its own.
+It answers for ``slatedb`` and ``slatedb.uniffi``, and runs coroutine functions, each on a loop of its own.  Nothing
+else may import it: from then on the process knows no other ``slatedb``.
 """
 
 import asyncio
@@ -14,12 +15,10 @@ import pytest
 
 import shale.compat.slatedb
 import shale.compat.slatedb.uniffi
+from tests.interop.slatedb_exclusions import EXCLUDED
 
 sys.modules["slatedb"] = shale.compat.slatedb
 sys.modules["slatedb.uniffi"] = shale.compat.slatedb.uniffi
-
-EXCLUDED: dict[str, str] = {"test_admin_clone": "Shale makes no clones yet"}
-"""Tests that cannot pass, with the reason that docs/compat.md gives."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

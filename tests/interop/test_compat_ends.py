@@ -40,8 +40,8 @@ async def ends(api: Any) -> dict[str, str]:
     await old.flush()
     snapshot, scan = await old.snapshot(), await old.scan(everything(api))
     transaction = await old.begin(api.IsolationLevel.SNAPSHOT)
-    await second.open()
     lost = await old.put(b"b", b"1")
+    await second.open()
     told = {"fenced: durable": await kind_of(api, lambda: _flushed(old, lost))}
     calls: Calls = {
         "fenced: put": lambda: old.put(b"c", b"1"),

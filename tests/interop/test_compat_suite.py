@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.slatedb_suite import EXCLUDED
+from tests.interop.slatedb_exclusions import EXCLUDED
 
 SOURCE = os.environ.get("SLATEDB_SOURCE")
 REPOSITORY = Path(__file__).parents[2]
