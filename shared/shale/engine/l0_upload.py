@@ -5,6 +5,7 @@ from functools import partial
 
 from shale.engine.memtable import ROW_OVERHEAD_BYTES
 from shale.env import Env
+from shale.errors import MergeOperatorFailed
 from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperator
 from shale.iter.retention import Retention
@@ -13,7 +14,11 @@ from shale.kernels.rows import Rows
 from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
 from shale.store.port import Buffer, ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 from shale.types import Sst, SstInfo, Ulid
+
+log = get_logger("memtable")
 
 _STREAM_FROM_BYTES = 16 << 20
 """Smaller SSTs go up in one request, which the retry layer can repeat."""
@@ -27,7 +32,7 @@ class L0Uploader:
     Args:
         store: where.
         options: how SSTs look.
-        operator: folds merge operands; without one they pass.
+        operator: folds merge operands; without one they pass, as they do in an SST where it fails.
     """
 
     def __init__(self, store: ObjectStore, options: SstOptions, operator: MergeOperator | None, env: Env) -> None:
@@ -46,8 +51,19 @@ class L0Uploader:
             min_seq: older versions that a reader at this sequence number needs are kept.
             now_tick: the database's clock at the newest of the rows.
         """
+        try:
+            return await self._upload(rows, sst_id, key, self._operator, min_seq=min_seq, now_tick=now_tick)
+        except MergeOperatorFailed as error:
+            # These rows were accepted.  Reads of the key fail, as they would anyway; to end the writer for it would
+            # end the next one too, which replays the same rows.
+            log.warning(Event.MEMTABLE_FLUSH_UNFOLDED, sst_id=str(sst_id), error=str(error))
+            return await self._upload(rows, sst_id, key, None, min_seq=min_seq, now_tick=now_tick)
+
+    async def _upload(
+        self, rows: Rows, sst_id: Ulid, key: str, operator: MergeOperator | None, *, min_seq: int, now_tick: int
+    ) -> Sst | None:
         retention = Retention(min_seq=min_seq, now_tick=now_tick, drop_tombstones=False)
-        source = compaction_source([RowsSource(rows)], retention=retention, operator=self._operator, env=self._env)
+        source = compaction_source([RowsSource(rows)], retention=retention, operator=operator, env=self._env)
         build = _Build(source, self._options, self._env)
         parts = build.parts()
         first = await anext(parts, None)

@@ -53,6 +53,7 @@ class Event(StrEnum):
     WAL_FLUSH_FAILED = "wal.flush.failed", "error"
     MEMTABLE_FLUSH_OK = "memtable.flush.ok", "debug"
     MEMTABLE_FLUSH_STALLED = "memtable.flush.stalled", "warning"
+    MEMTABLE_FLUSH_UNFOLDED = "memtable.flush.unfolded", "warning"
     WRITER_BACKPRESSURE_STARTED = "writer.backpressure.started", "warning"
     WRITER_BACKPRESSURE_ENDED = "writer.backpressure.ended", "info"
     COMPACTION_SUBMITTED = "compaction.submitted", "info"

@@ -229,6 +229,31 @@ def test_numbers_chosen_by_the_caller() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("value_bytes", [5, 1 << 20])
+def test_what_a_flush_cannot_fold_is_kept(value_bytes: int) -> None:
+    """Else two calls of any client would end the writer, and every later one that replays them."""
+    bad = bytes(value_bytes)
+
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store, merge_operator="int_add", l0_sst_size_bytes=64 << 20) as db:
+            for number in range(20):
+                await db.put(b"k%02d" % number, bad)
+            await db.put(b"n", (5).to_bytes(8, "little"))
+            await db.merge(b"k19", (1).to_bytes(8, "little"))
+            await db.merge(b"n", (1).to_bytes(8, "little"))
+            await db.flush("memtable")
+            with pytest.raises(MergeOperatorFailed):
+                await db.get(b"k19")
+            assert await db.get_many([b"k18", b"n"]) == [bad, (6).to_bytes(8, "little")]
+        async with open_db(store, merge_operator="concatenate") as db:
+            assert await db.get(b"k19") == bad + (1).to_bytes(8, "little")
+            await db.put(b"k19", bad)
+        async with open_db(store, merge_operator="int_add") as db:
+            assert await db.get(b"k19") == bad
+
+    run(story)
+
+
 @pytest.mark.parametrize("impossible", [1.5, "11", 1 << 64])
 def test_a_refused_number_leaves_no_trace(impossible: Any) -> None:
     """A number that the tracker had noted would end the writer with the next flush, or lie about times."""
