@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from shale.env import Clock
 from shale.errors import InvalidRequestError
@@ -131,18 +132,20 @@ class DiskCache:
         head = encode_head(name, part, data)
         size = len(head) + len(data)
         path = self._root / file_name
-        unfinished = self._root / f"{os.getpid()}-{next(self._numbers)}{_UNFINISHED}"
+        unfinished: Path | None = None
         try:
             self._make_room(size)
             path.parent.mkdir(parents=True, exist_ok=True)
-            with unfinished.open("xb") as file:
+            unfinished, opened = self._create()
+            with opened as file:
                 file.write(head)
                 file.write(data)
             unfinished.replace(path)
         except OSError as error:
             self._note(error)
             self._paused_until_s = now_s + _PAUSE_S
-            _unlink(unfinished)
+            if unfinished is not None:
+                _unlink(unfinished)
             self._shrink_to(self._total * 7 // 8)
             return
         self._enter(file_name, size)
@@ -160,6 +163,13 @@ class DiskCache:
             parts = [int(known.removeprefix(begin)) for known in self._sizes if known.startswith(begin)]
         for part in parts:
             self.drop(name, part)
+
+    def _create(self) -> tuple[Path, BinaryIO]:
+        """A file that nobody else writes: in containers every process may be number 1, also the one that died."""
+        while True:
+            path = self._root / f"{os.getpid()}-{next(self._numbers)}{_UNFINISHED}"
+            with contextlib.suppress(FileExistsError):
+                return path, path.open("xb")
 
     def _make_room(self, size: int) -> None:
         if not self._has_looked or self._written > self.options.max_bytes // _LOOK_AGAIN_PART:

@@ -15,7 +15,7 @@ from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache
 from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
-from shale.sst.disk_part import head_size
+from shale.sst.disk_part import PartRange, head_size
 from shale.sst.part_reader import PartReader
 from shale.sst.reader import SstReader
 from shale.types import Entry
@@ -359,3 +359,14 @@ def test_damage_that_came_from_the_store_does_not_stay(tmp_path: Path) -> None:
         assert len(await reader.blocks(sst, 0, 1))
 
     anyio.run(run)
+
+
+def test_processes_of_one_number_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """As in containers that share a directory, or after one that died there."""
+    cache = cache_in(tmp_path)
+    others = tmp_path / "parts-1" / f"{os.getpid()}-0.new"
+    others.write_bytes(b"half")
+    name = object_name("store", "a")
+    cache.store(name, 0, b"whole")
+    assert cache.load(PartRange(name, 0, 5, 0, 5)) == b"whole"
+    assert (cache.errors, others.read_bytes()) == (0, b"half")
