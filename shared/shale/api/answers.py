@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 
-import msgpack
 import orjson
 
 from shale.api.call import Answer, Call, RawHeader
+from shale.api.packing import as_msgpack
 from shale.service.bodies import JSON, MSGPACK, is_msgpack
 from shale.service.problems import Problem
 
@@ -20,7 +20,7 @@ def table_answer(
 ) -> Answer:
     """Names and values, in the format of the request."""
     if packed:
-        return Answer(status, msgpack.packb(fields), media_type=MSGPACK, headers=headers)
+        return Answer(status, as_msgpack(fields), media_type=MSGPACK, headers=headers)
     return Answer(status, orjson.dumps(fields), media_type=JSON, headers=headers)
 
 

@@ -12,6 +12,7 @@ import msgpack
 import orjson
 
 from shale.api.fields import to_base64
+from shale.api.packing import as_msgpack
 from shale.engine.scan import Scan
 from shale.service.bodies import MSGPACK
 from shale.types import Row
@@ -89,8 +90,7 @@ class Msgpack(_Rows):
 
     def ending(self, fields: Mapping[str, object]) -> bytes:
         """See ``ScanFormat``."""
-        data: bytes = msgpack.packb(fields)
-        return data
+        return as_msgpack(fields)
 
 
 class ArrowStream(ScanFormat):

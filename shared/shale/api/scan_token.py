@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgpack
 
+from shale.api.packing import as_msgpack
 from shale.service.problems import Problem, bad_request
 
 _VERSION = 2
@@ -28,7 +29,7 @@ class ScanToken:
 
 def encode_token(token: ScanToken) -> str:
     """A token as text."""
-    plain: bytes = msgpack.packb([_VERSION, token.scan, token.seq, token.snapshot, token.behind])
+    plain = as_msgpack([_VERSION, token.scan, token.seq, token.snapshot, token.behind])
     return base64.urlsafe_b64encode(plain + _check(plain)).decode()
 
 
@@ -53,7 +54,7 @@ def decode_token(text: object) -> ScanToken:
 
 def scan_name(start: bytes | None, stop: bytes | None, prefix: bytes | None, *, reverse: bool) -> bytes:
     """What tells one scan from another: its range and direction."""
-    return hashlib.blake2b(msgpack.packb([start, stop, prefix, reverse]), digest_size=8).digest()
+    return hashlib.blake2b(as_msgpack([start, stop, prefix, reverse]), digest_size=8).digest()
 
 
 def _check(plain: bytes) -> bytes:

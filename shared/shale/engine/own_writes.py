@@ -24,7 +24,7 @@ class OwnWrites:
     def __len__(self) -> int:
         return len(self._batch)
 
-    def get(self, key: bytes, _max_seq: int | None = None) -> Sequence[Entry]:
+    def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:  # noqa: ARG002 - all is visible
         """Versions of a key, newest first, down to the first that is no merge operand."""
         if key not in self._batch:
             return ()
@@ -58,7 +58,7 @@ class SealedWrites:
     def __len__(self) -> int:
         return len(self._part)
 
-    def get(self, key: bytes, _max_seq: int | None = None) -> Sequence[Entry]:
+    def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:  # noqa: ARG002 - all is visible
         """Versions of a key, newest first, down to the first that is no merge operand."""
         return self._part.versions(key, None)
 

@@ -106,7 +106,8 @@ class ReaderOptions:
             elif name == "checkpoint":
                 values[name] = _checkpoint_id(value)
             else:
-                values[name] = tuple(value) if name == "filter_policies" else value
+                is_several = name == "filter_policies" and value is not None
+                values[name] = tuple(value) if is_several else value
         return cls(**values)
 
 
