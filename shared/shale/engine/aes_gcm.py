@@ -80,7 +80,7 @@ class AesGcm:
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequestError(
                 f"encryption: {os.fspath(path)} cannot be read: {type(error).__name__}"
-            ) from error
+            ) from None  # an error of decoding holds the whole text
         keys: dict[str, bytes] = {}
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -162,9 +162,13 @@ def _parse_line(line: str, place: str) -> tuple[str, bytes]:
     match line.split():
         case [name, digits]:
             try:
-                return name, bytes.fromhex(digits)
+                key = bytes.fromhex(digits)
             except ValueError:
                 raise InvalidRequestError(f"{place}: the key is not hexadecimal") from None
+            if len(key) not in _KEY_BYTES:
+                # Without the name: in a line that has them the other way round it is the key.
+                raise InvalidRequestError(f"{place}: the key has {len(key)} bytes, not 16, 24 or 32")
+            return name, key
     raise InvalidRequestError(f"{place}: write a name and a key")
 
 
