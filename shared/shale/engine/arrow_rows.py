@@ -84,7 +84,10 @@ def _batches(source: Any) -> Iterable[Any]:
     if isinstance(source, pa.RecordBatch):
         return [source]
     if hasattr(source, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(source)  # type: ignore[no-any-return]
+        try:
+            return pa.RecordBatchReader.from_stream(source)  # type: ignore[no-any-return]
+        except pa.ArrowInvalid as error:
+            raise InvalidRequestError(f"write_arrow takes Arrow tables or batches: {error}") from error
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | dict):
         return chain.from_iterable(map(_batches_of_part, source))
     raise InvalidRequestError(f"write_arrow takes Arrow tables or batches, not {type(source).__name__}")
@@ -104,7 +107,8 @@ def _column(batch: Any, name: str) -> Any:
     column = batch.column(name)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
+        column = _decoded(column)
+        kind = column.type
     if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())
     elif not any(is_a(kind) for is_a in _KINDS):
@@ -112,6 +116,14 @@ def _column(batch: Any, name: str) -> Any:
     if column.null_count:
         raise InvalidRequestError(f"column {name!r} has {column.null_count} nulls: every row needs a {name}")
     return column
+
+
+def _decoded(column: Any) -> Any:
+    """A column without its dictionary."""
+    kind = column.type.value_type
+    if pa.types.is_binary_view(kind) or pa.types.is_string_view(kind):  # which Arrow does not decode
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_binary()))
+    return column.dictionary_decode()
 
 
 def _slice(pair: ColumnPair, start: int, count: int) -> ColumnPair:
@@ -150,8 +162,12 @@ def _pieces(column: Any) -> tuple[U8, I64]:
 
 def _check_keys(rows: Rows, max_key_bytes: int) -> None:
     sizes = np.diff(rows.key_offsets)
-    for place, what in ((int(sizes.argmin()), "empty"), (int(sizes.argmax()), "too long")):
-        if not 0 < sizes[place] <= max_key_bytes:
+    shortest, longest = int(sizes.argmin()), int(sizes.argmax())
+    for place, what, is_wrong in (
+        (shortest, "empty", sizes[shortest] == 0),
+        (longest, "too long", sizes[longest] > max_key_bytes),
+    ):
+        if is_wrong:
             raise InvalidRequestError(
                 f"the key in row {place} is {what}: {sizes[place]} bytes, must be between 1 and {max_key_bytes}"
             )

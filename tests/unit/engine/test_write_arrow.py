@@ -39,6 +39,14 @@ SOURCES = {
     "large binary": table_of(ROWS, pa.large_binary()),
     "views": table_of(ROWS).cast(pa.schema({"key": pa.binary_view(), "value": pa.binary_view()})),
     "dictionary": pa.table({name: table_of(ROWS)[name].dictionary_encode() for name in ("key", "value")}),
+    "dictionary of views": pa.table(
+        {
+            name: pa.DictionaryArray.from_arrays(
+                pa.array(range(6)), pa.array([b"z", *(row[place] for row in ROWS)], pa.binary_view())
+            )
+            for place, name in enumerate(("key", "value"))
+        }
+    ).slice(1),
     "batch": table_of(ROWS).to_batches()[0],
     "chunks": pa.concat_tables([table_of(ROWS[:2]), table_of(ROWS[2:3]), table_of([]), table_of(ROWS[3:])]),
     "slices": table_of([(b"z", b"z"), *ROWS, (b"z", b"z")]).slice(1, 5),
@@ -98,6 +106,8 @@ def test_memory_of_the_caller_is_not_kept() -> None:
         pytest.param([], "no rows", id="no batches"),
         pytest.param(table_of([(b"a", b""), (b"", b"x")]), "row 1 is empty", id="empty key"),
         pytest.param(table_of([(b"a", b""), (b"a" * 70_000, b"x")]), "row 1 is too long", id="long key"),
+        pytest.param(table_of([(b"a" * 65_536, b"x")]), "row 0 is too long", id="only a long key"),
+        pytest.param(pa.chunked_array([[b"a"]]), "tables or batches", id="a column"),
         pytest.param(pa.table({"key": pa.array([b"a", None]), "value": [b"", b""]}), "1 nulls", id="null key"),
         pytest.param(pa.table({"key": [b"a"], "value": pa.array([None], pa.binary())}), "1 nulls", id="null value"),
         pytest.param(pa.table({"key": [b"a"], "values": [b"a"]}), "'value'.*key, values", id="no such column"),
