@@ -229,6 +229,8 @@ class Acceptor:
             if guard is not None:
                 guard()
             rows = batch.commit_rows(self._default_ttl_ms, self._operator)
+            if not rows.keys:
+                raise InvalidRequestError("the batch was emptied before it could be written")
             segments = self.route.segments_of(rows.keys) if self.route is not None else ()
             if self.route is not None:
                 self.route.admit_all(segments)

@@ -254,6 +254,29 @@ def test_what_a_flush_cannot_fold_is_kept(value_bytes: int) -> None:
     run(story)
 
 
+def test_a_batch_that_was_emptied_meanwhile_is_no_commit() -> None:
+    """A commit without rows is in no file: whoever waits for it, or for a flush, would wait for ever."""
+
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store, flush_interval=None) as db:
+            batch = shale.WriteBatch()
+            batch.put(b"k", b"1")
+
+            async def write() -> None:
+                with pytest.raises(InvalidRequestError, match="emptied"):
+                    await db.write(batch)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(write)
+                await anyio.lowlevel.checkpoint()
+                batch.clear()
+            with anyio.fail_after(10):
+                await db.flush("memtable")
+            assert await contents(db) == {}
+
+    run(story)
+
+
 @pytest.mark.parametrize("impossible", [1.5, "11", 1 << 64])
 def test_a_refused_number_leaves_no_trace(impossible: Any) -> None:
     """A number that the tracker had noted would end the writer with the next flush, or lie about times."""
