@@ -19,7 +19,6 @@ from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions
 from shale.engine.segments import ROOT_TREE, SegmentRouter
-from shale.engine.sorted_part import SortedPart
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.write_handle import Durability, WriteHandle
 from shale.errors import InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing, ShaleError
@@ -248,14 +247,14 @@ class Acceptor:
             self._attend()
         return WriteHandle(seq, now, self._durability)
 
-    async def write_columns(self, rows: Rows, lifetime: Lifetime) -> WriteHandle:
+    async def write_columns(self, rows: Rows, lifetime: Lifetime, segments: Sequence[bytes] = ()) -> WriteHandle:
         """Write rows that are in columns already as one commit.
 
         Args:
             rows: some, by key, one each; the caller gives them away, and their stamps are set here.
             lifetime: of all of them.
+            segments: that they go to, in a database that has some.
         """
-        segments = self.route.segments_in(SortedPart(rows)) if self.route is not None else ()
         now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
         seq = self._next_seq(None)
         if self.route is not None:

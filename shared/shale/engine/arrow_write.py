@@ -1,6 +1,6 @@
 """``Db.write_arrow``: columns into the memtable and the WAL as they are (docs/architecture.md, "The memtable")."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from shale.engine.arrow_rows import ColumnPair, commits_of, rows_of
 from shale.engine.lifetime import Lifetime
 from shale.engine.memtable import ROW_OVERHEAD_BYTES
 from shale.engine.options import DbOptions
+from shale.engine.sorted_part import SortedPart
 from shale.engine.write_handle import WriteHandle
 from shale.env import Env
 from shale.errors import InvalidRequestError
@@ -32,9 +33,12 @@ async def write_arrow(
     commits = commits_of(source, key=key, value=value, rows_per_commit=rows_per_commit)
     handle: WriteHandle | None = None
     while (rows := await env.cpu.run(partial(_next_rows, commits, options))) is not None:
+        segments: Sequence[bytes] = ()
+        if acceptor.route is not None:
+            segments = await env.cpu.run(partial(acceptor.route.segments_of_columns, SortedPart(rows)))
         if acceptor.table.is_scattered:
             await acceptor.table.gather_columns(env.cpu)
-        handle = await acceptor.write_columns(rows, lifetime)
+        handle = await acceptor.write_columns(rows, lifetime, segments)
     if handle is None:
         raise InvalidRequestError("there are no rows to write")
     return handle

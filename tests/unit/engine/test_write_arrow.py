@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shale
-from shale.errors import InvalidRequestError, TransactionConflict
+from shale.errors import InvalidRequestError, InvalidSegmentPrefix, TransactionConflict
 from shale.format.bloom import FixedPrefix
 from shale.store.memory import MemoryStore
 
@@ -191,6 +191,27 @@ def test_columns_go_to_their_segments() -> None:
             await db.flush("memtable")
             assert [segment.prefix for segment in db.manifest.segments] == [b"a", b"b", b"c"]
             assert len(await contents(db)) == 4
+
+    run(story)
+
+
+def test_columns_are_refused_as_rows_are_when_segments_would_nest() -> None:
+    class UpToLast:
+        name = "up to the last colon"
+
+        def prefix_len(self, key: bytes) -> int | None:
+            return key.rfind(b":") + 1 or None
+
+        def scan_prefix_len(self, prefix: bytes) -> int | None:
+            return self.prefix_len(prefix)
+
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store, segment_extractor=UpToLast()) as db:
+            with pytest.raises(InvalidSegmentPrefix):
+                await db.write_arrow(table_of([(b"a:1", b""), (b"a:b:1", b"")]))
+            assert (db.segments, await contents(db)) == ([], [])
+            await db.write_arrow(table_of([(b"a:1", b""), (b"b:1", b"")]))
+            assert db.segments == [b"a:", b"b:"]
 
     run(story)
 
