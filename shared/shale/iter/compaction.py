@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 
 from shale.env import Env
 from shale.iter.fused import Fused
-from shale.iter.merge import MergeSource
 from shale.iter.merge_operator import MergeOperandSource, MergeOperator
 from shale.iter.retention import Retention, RetentionSource
 from shale.iter.source import RowSource
-from shale.kernels.rules import OnExpired
+from shale.kernels.rules import OnExpired, Rules
 
 
 def compaction_source(
@@ -27,6 +26,8 @@ def compaction_source(
     """
     if operator is None:
         return Fused(sources, retention.rules(), env, on_expired, is_frugal=True)
-    merged = MergeSource(sources, env, is_frugal=True)
+    # What a newer value hides is gone before the operator sees it: a key that it cannot fold is cured by a put.
+    needed = Rules(newest_only=True, min_seq=retention.min_seq)
+    merged = Fused(sources, needed, env, is_frugal=True)
     folded = MergeOperandSource(merged, operator, retention.min_seq, env, on_folded=on_folded)
     return RetentionSource(folded, retention, env, on_expired)

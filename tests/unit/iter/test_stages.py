@@ -13,10 +13,11 @@ from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperandSource, fold_versions
 from shale.iter.resume import SkipThrough
 from shale.iter.retention import Retention
-from shale.iter.source import RowSource, drain
+from shale.iter.source import RowSource, RowsSource, drain
 from shale.iter.visible import VisibleSource
 from shale.kernels.choice import load_kernels
-from shale.kernels.rows import concat_rows, entries_from_rows
+from shale.kernels.rows import concat_rows, entries_from_rows, rows_from_entries
+from shale.merge_operators import int_add
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Entry
 from tests.unit.iter.test_fused import Chunks
 from tests.unit.iter.test_traces import concatenate
@@ -123,3 +124,13 @@ def test_compaction_without_an_operator_loses_nothing(tree: list[list[Entry]], c
         before = VisibleSource([Chunks(s, 50) for s in tree], max_seq, ENV, operator=concatenate)
         after = VisibleSource([Chunks(compacted, 50)], max_seq, ENV, operator=concatenate)
         assert collect(after) == collect(before)
+
+
+def test_a_put_cures_a_key_that_the_operator_cannot_fold() -> None:
+    """What it hides goes before the operator sees it, or no compaction would ever end again."""
+    rows = [Entry(b"k", b"new", 5, 0), Entry(b"k", bytes(8), 4, FLAG_MERGE), Entry(b"k", b"no integer", 3, 0)]
+    retention = Retention(min_seq=5, now_tick=0, drop_tombstones=False)
+    source = compaction_source([RowsSource(rows_from_entries(rows))], retention=retention, operator=int_add, env=ENV)
+    kept = asyncio.run(source.next())
+    assert kept is not None
+    assert list(entries_from_rows(kept)) == rows[:1]
