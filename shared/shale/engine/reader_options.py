@@ -103,11 +103,12 @@ class ReaderOptions:
                 values[name] = parse_size(value, name=name)
             elif name == "disk_cache":
                 values[name] = parse_disk_cache(value)
+            elif name == "filter_policies" and value is not None:
+                values[name] = tuple(value)
             elif name == "checkpoint":
                 values[name] = _checkpoint_id(value)
             else:
-                is_several = name == "filter_policies" and value is not None
-                values[name] = tuple(value) if is_several else value
+                values[name] = value
         return cls(**values)
 
 
