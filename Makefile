@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
-JOBS ?= 2
+JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 
 .PHONY: help install java demo spark-demo up test bench bench-spark sim soak compat lint fmt gen check lock archive image image-spark compose-check clean
