@@ -10,10 +10,11 @@ from shale.api.ports import read_port
 from shale.engine.db_reader import DbReader
 from shale.engine.reader_options import ReaderMode
 from shale.env import Clock
-from shale.errors import CheckpointMissing, ShaleError
+from shale.errors import CheckpointMissing
 from shale.service.health import OK, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.process import Process
+from shale.service.until_end import until_end
 from shale_reader.settings import ReaderSettings
 
 
@@ -61,26 +62,10 @@ async def _serve(process: Process[ReaderSettings], db: DbReader, listener: socke
     api = read_port(db, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate)
     async with api.running(), serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
         process.ready(port=listener.getsockname()[1])
-        problem = await _until_end(process, db)
+        problem = await until_end(process.draining, db.failed)
         api.draining = True
     if problem is not None:
         raise problem
-
-
-async def _until_end(process: Process[ReaderSettings], db: DbReader) -> ShaleError | None:
-    """Wait for the stop, or for the reader's failure, which is returned."""
-    problem: ShaleError | None = None
-
-    async def watch(scope: anyio.CancelScope) -> None:
-        nonlocal problem
-        problem = await db.failed()
-        scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch, tasks.cancel_scope, name="failure")
-        await process.draining.wait()
-        tasks.cancel_scope.cancel()
-    return problem
 
 
 def _status(db: DbReader, clock: Clock) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from shale.service.health import OK, State, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.problems import problem_of, response
 from shale.service.process import Process
+from shale.service.until_end import until_end
 from shale_writer.settings import WriterSettings
 
 
@@ -74,7 +75,7 @@ async def _serve(
         _serving_resp(process, db, resp_listener) as ports,
     ):
         process.ready(port=listener.getsockname()[1], **ports)
-        problem = await _until_end(process, db)
+        problem = await until_end(process.draining, db.failed)
         if isinstance(problem, FencedError):
             process.health.set_state(State.FENCED)
         api.draining = True
@@ -107,22 +108,6 @@ async def _serving_resp(
         drain_timeout_s=settings.shutdown.request_timeout,
     ):
         yield {"resp_port": port}
-
-
-async def _until_end(process: Process[WriterSettings], db: Db) -> ShaleError | None:
-    """Wait for the stop, or for the engine's failure, which is returned."""
-    problem: ShaleError | None = None
-
-    async def watch(scope: anyio.CancelScope) -> None:
-        nonlocal problem
-        problem = await db.failed()
-        scope.cancel()
-
-    async with anyio.create_task_group() as tg:
-        tg.start_soon(watch, tg.cancel_scope, name="failure")
-        await process.draining.wait()
-        tg.cancel_scope.cancel()
-    return problem
 
 
 def _status(db: Db) -> dict[str, Any]:
