@@ -1,5 +1,6 @@
 """Uploads side by side: ids by dispatch, publication in order, and a limit (docs/protocol.md 4.8, 16.2)."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 import shale
+from shale.env import Env, InlineCpu
 from shale.format.bloom import FixedPrefix
 from shale.store.memory import MemoryStore
 
@@ -40,8 +42,9 @@ def test_f2_11_what_overtakes_a_slow_upload_waits_for_it(extractor: FixedPrefix 
 
     async def story() -> None:
         store = StoreWithASlowUpload()
+        in_order = replace(Env.system(), cpu=InlineCpu())  # with threads, a later table may be built first
         db = await shale.Db.open(
-            "db", store=store, flush_interval=0, l0_sst_size_bytes=200, max_unflushed_bytes=10**6,
+            "db", store=store, env=in_order, flush_interval=0, l0_sst_size_bytes=200, max_unflushed_bytes=10**6,
             l0_flush_parallelism=3, segment_extractor=extractor,
         )  # fmt: skip
         version = db.manifest_id
