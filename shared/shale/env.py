@@ -53,6 +53,10 @@ class Cpu(Protocol):
         """Call ``work`` and return its result."""
         ...
 
+    async def load(self, work: Callable[[], object]) -> None:
+        """Call what only makes later work faster; who is cancelled does not wait for its end."""
+        ...
+
 
 class InlineCpu:
     """Runs work on the spot: for simulations, which use no threads."""
@@ -60,6 +64,10 @@ class InlineCpu:
     async def run(self, work: Callable[[], T]) -> T:
         """See ``Cpu``."""
         return work()
+
+    async def load(self, work: Callable[[], object]) -> None:
+        """See ``Cpu``."""
+        work()
 
 
 class ThreadCpu:
@@ -79,6 +87,10 @@ class ThreadCpu:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(self._limiter_size)
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+    async def load(self, work: Callable[[], object]) -> None:
+        """See ``Cpu``.  Beside the limited threads: one that nobody waits for must not take the place of another."""
+        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 class Ids:

@@ -13,7 +13,8 @@ ShaleError
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing
 ├── InvalidRequestError  an impossible call or setting: fix the caller
-│   └── AccessDenied, StoreUnsafe, InvalidDbState, InvalidDeletion, InvalidCompaction, WalDisabled, …
+│   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), InvalidDeletion, InvalidCompaction, …
+│   └── InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
 ├── ClosedError          the handle is closed: open a new one
 └── ProtocolPanic        an invariant of ours broke: write nothing more, end the process
 
@@ -140,8 +141,8 @@ class ManifestMissing(CorruptionError):
 class WalTruncated(CorruptionError):
     """A WAL file that replay needs is gone."""
 
-    def __init__(self, id: int) -> None:  # noqa: A002 - the protocol's name
-        super().__init__(f"WAL file {id} is needed but gone")
+    def __init__(self, id: int, why: str = "") -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"WAL file {id} is needed but gone" + (f": {why}" if why else ""))
         self.id = id
 
 
@@ -149,7 +150,11 @@ class SstMissing(CorruptionError):
     """An SST that the manifest names is gone: lost, or, if a newer manifest does not name it, collected."""
 
     def __init__(self, id: str, path: str) -> None:  # noqa: A002 - the protocol's name
-        super().__init__("the object is gone, and a manifest still names it", path=path)
+        super().__init__(
+            "the object is gone, and a manifest still names it; if it was collected under a scan without protection "
+            "(follow_latest), refresh and begin another scan behind the last row, or read with a checkpoint",
+            path=path,
+        )
         self.id = id
 
 
@@ -181,6 +186,10 @@ class InvalidRequestError(ShaleError):
     kind = ErrorKind.INVALID
 
 
+class ValuesTooLarge(InvalidRequestError):
+    """What was asked for is together larger than the caller has room for."""
+
+
 class AccessDenied(InvalidRequestError):
     """The store refused the credentials."""
 
@@ -195,6 +204,14 @@ class InvalidDbState(InvalidRequestError):
     """The database cannot be used like this: half built, destroyed, or without what the call needs."""
 
     kind = ErrorKind.DATA
+
+
+class UnknownCheckpoint(InvalidDbState):
+    """A checkpoint that an administrator wants to change is not there; commands and HTTP call it not found."""
+
+    def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
+        super().__init__(f"the database has no checkpoint {id}")
+        self.id = id
 
 
 class InvalidDeletion(InvalidRequestError):
@@ -265,6 +282,48 @@ class CompactionFilterFailed(InvalidRequestError):
     """A compaction filter raised, or decided something impossible."""
 
     kind = ErrorKind.INTERNAL
+
+
+class CloneExternalDbMissing(InvalidRequestError):
+    """The database at the clone's path is no clone: it borrows from nobody."""
+
+    kind = ErrorKind.DATA
+
+
+class CloneIncorrectExternalDbCheckpoint(InvalidRequestError):
+    """The clone that is there was made of another source, or of another checkpoint of it."""
+
+    kind = ErrorKind.DATA
+
+
+class CloneIncorrectFinalCheckpoint(InvalidRequestError):
+    """A database that the clone borrows from does not hold the clone's checkpoint any more."""
+
+    kind = ErrorKind.DATA
+
+
+class IdenticalClonePaths(InvalidRequestError):
+    """A clone and its source are at the same path, or one inside the other."""
+
+
+class DuplicatedCloneSourcePath(InvalidRequestError):
+    """A clone names the same source twice."""
+
+
+class InvalidCloneSourceWithWal(InvalidRequestError):
+    """Rows of a source are only in its WAL, where they cannot be cut or united."""
+
+
+class InvalidUnionSetEmpty(InvalidRequestError):
+    """A clone needs at least one source."""
+
+
+class InvalidUnion(InvalidRequestError):
+    """The sources cannot be one database."""
+
+
+class InvalidProjection(InvalidRequestError):
+    """The range for a segment is empty, or leaves the segment."""
 
 
 class ClosedError(ShaleError):

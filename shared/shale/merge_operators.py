@@ -7,6 +7,8 @@ Wherever one is configured a name will do: one of ``BUILT_IN``, one that an inst
 ``module:attribute`` (docs/compaction_code.md).
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -17,6 +19,8 @@ from shale.plugins import MERGE_OPERATORS, resolve
 
 _INT_BYTES = 8
 _INT_VALUES = 1 << 64
+_MANY_DIGITS = re.compile(rb"\d{19}")
+"""Fewer digits always fit into 64 bits."""
 
 
 def concatenate(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
@@ -41,24 +45,36 @@ def int_min(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> b
 
 
 def json_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The union of JSON arrays taken as sets; the result is ordered by how its elements are written."""
+    """The union of JSON arrays taken as sets; the result is ordered by how its elements are written.
+
+    Integers beyond 64 bits are refused: read as floats, different ones would become one.
+    """
     import orjson
 
     def elements(data: bytes) -> Iterable[bytes]:
-        return (orjson.dumps(element, option=orjson.OPT_SORT_KEYS) for element in _array(orjson.loads(data)))
+        array = _array(orjson.loads(data))
+        if _MANY_DIGITS.search(data):
+            json.loads(data, parse_int=_integer)
+        return (orjson.dumps(element, option=orjson.OPT_SORT_KEYS) for element in array)
 
     return b"[" + b",".join(_union(elements, existing, operands)) + b"]"
 
 
 def msgpack_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The union of msgpack arrays taken as sets; the result is ordered by the packed bytes of its elements."""
+    """The union of msgpack arrays taken as sets; the result is ordered by the packed bytes of its elements.
+
+    Maps whose keys are equal in Python (1, 1.0 and true) are refused: they would lose entries.
+    """
     import msgpack
+
+    def unpacked(data: bytes) -> Any:
+        return msgpack.unpackb(data, raw=False, strict_map_key=False, object_pairs_hook=_map)
 
     def packed(element: Any) -> bytes:
         return msgpack.packb(_ordered(element, packed), use_bin_type=True)  # type: ignore[no-any-return]
 
     def elements(data: bytes) -> Iterable[bytes]:
-        return map(packed, _array(msgpack.unpackb(data, raw=False, strict_map_key=False)))
+        return map(packed, _array(unpacked(data)))
 
     union = _union(elements, existing, operands)
     return b"".join((msgpack.Packer().pack_array_header(len(union)), *union))
@@ -104,6 +120,21 @@ def _ints(existing: bytes | None, operands: Sequence[bytes]) -> list[int]:
     if any(len(each) != _INT_BYTES for each in given):
         raise ValueError("integers are stored in 8 bytes, little-endian")
     return [int.from_bytes(each, "little", signed=True) for each in given]
+
+
+def _integer(digits: str) -> int:
+    """An integer of JSON that is read exactly."""
+    value = int(digits)
+    if not -_INT_VALUES // 2 <= value < _INT_VALUES:
+        raise ValueError("integers of more than 64 bits cannot be told apart")
+    return value
+
+
+def _map(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a map has the same key twice")
+    return found
 
 
 def _array(value: Any) -> list[Any]:

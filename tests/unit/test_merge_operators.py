@@ -43,6 +43,13 @@ def i64(number: int) -> bytes:
         pytest.param("int_min", i64(3), [i64(-7), i64(9)], i64(-7), id="min"),
         pytest.param("json_set_union", b'[2,"b"]', [b'["a",2,true,1]', b"[]"], b'["a","b",1,2,true]', id="json"),
         pytest.param(
+            "json_set_union",
+            b"[18446744073709551615]",
+            [b'[-9223372036854775808,"12345678901234567890123"]'],
+            b'["12345678901234567890123",-9223372036854775808,18446744073709551615]',
+            id="json integers of 64 bits",
+        ),
+        pytest.param(
             "json_set_union", None, [b'[{"b":1,"a":2}]', b'[ {"a":2,"b":1} ]'], b'[{"a":2,"b":1}]', id="json objects"
         ),
         pytest.param(
@@ -73,6 +80,8 @@ def test_any_grouping_gives_the_same(name: str, data: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "operand"),
     [("int_add", b"12"), ("int_max", b""), ("json_set_union", b"{}"), ("json_set_union", b"["),
+     ("json_set_union", b"[18446744073709551616]"), ("json_set_union", b"[-9223372036854775809]"),
+     ("msgpack_set_union", b"\x91\x82\x01\x02\xc3\x03"),
      ("msgpack_set_union", b"\x01"), ("msgpack_set_union", b"")],
 )  # fmt: skip
 def test_operands_that_are_none_are_named(name: str, operand: bytes) -> None:

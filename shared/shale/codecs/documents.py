@@ -1,5 +1,8 @@
 """Codecs of structured values: JSON, msgpack, and types with fields."""
 
+import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
@@ -7,6 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 from shale.errors import InvalidRequestError
 
 T = TypeVar("T")
+
+_NO_NUMBER: Final = "JSON has no infinity and no NaN: they would come back as null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +25,12 @@ class JsonCodec:
         import orjson
 
         try:
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+            data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except TypeError as error:
             raise InvalidRequestError(f"no JSON: {error}") from error
+        if b"null" in data and _holds_no_number(value):
+            raise InvalidRequestError(f"no JSON: {_NO_NUMBER}")
+        return data
 
     def decode(self, data: bytes) -> Any:
         """See ``Codec``."""
@@ -55,12 +63,15 @@ class MsgpackCodec:
 
         try:
             return msgpack.unpackb(data, timestamp=3, strict_map_key=False)
-        except (ValueError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
             raise InvalidRequestError(f"not msgpack: {error}") from error
 
 
 class TypedCodec(Generic[T]):
     """Values of one type as JSON that pydantic writes and checks: its models, dataclasses, typed dicts, unions, …
+
+    What it writes it has read back, so a type whose JSON it cannot read (aliases for one direction only) is refused
+    when a value is stored, and not when somebody needs it.
 
     Args:
         type_: what is stored; anything that ``pydantic.TypeAdapter`` takes.
@@ -76,10 +87,17 @@ class TypedCodec(Generic[T]):
         from pydantic import ValidationError
         from pydantic_core import PydanticSerializationError
 
+        adapter = self._adapter
         try:
-            return self._adapter.dump_json(self._adapter.validate_python(value), by_alias=True)  # type: ignore[no-any-return]
+            valid = adapter.validate_python(value)
+            data: bytes = adapter.dump_json(valid, by_alias=True, round_trip=True)
+            adapter.validate_json(data)
+            has_no_number = b"null" in data and _holds_no_number(adapter.dump_python(valid, round_trip=True))
         except (ValidationError, PydanticSerializationError) as error:
             raise InvalidRequestError(f"no {self._name}: {error}") from error
+        if has_no_number:
+            raise InvalidRequestError(f"no {self._name}: {_NO_NUMBER}")
+        return data
 
     def decode(self, data: bytes) -> T:
         """See ``Codec``."""
@@ -100,6 +118,17 @@ class TypedCodec(Generic[T]):
     @property
     def _name(self) -> str:
         return getattr(self._type, "__name__", repr(self._type))
+
+
+def _holds_no_number(value: Any) -> bool:
+    """Whether a float somewhere in it is none that JSON can write."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(map(_holds_no_number, value.values()))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return any(_holds_no_number(getattr(value, each.name)) for each in dataclasses.fields(value))
+    return isinstance(value, list | tuple | set | frozenset) and any(map(_holds_no_number, value))
 
 
 JSON: Final = JsonCodec()

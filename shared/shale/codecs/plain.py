@@ -98,7 +98,7 @@ class StructCodec:
         """See ``Codec``."""
         try:
             return struct.pack(self.format, *value)
-        except (struct.error, TypeError) as error:
+        except (struct.error, TypeError, OverflowError) as error:
             raise InvalidRequestError(f"{value!r} does not fit into {self.format!r}: {error}") from error
 
     def decode(self, data: bytes) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ def decode_images(images: Sequence[bytes], places: I64, *, version: int, path: s
         CorruptionError: with path and offset of the block; nothing is returned of any block then.
     """
     if use_kernels(sum(map(len, images))):
-        return _decode(_side_by_side(images, places, version, path))
+        return _decode(images_as_blocks(images, places, version=version, path=path))
     entries: list[Entry] = []
     for place, image in zip(places.tolist(), images, strict=False):
         try:
@@ -161,7 +161,7 @@ def _opened(stored: _Stored, version: int, *, visible: KeyRange = EVERYTHING) ->
     data, offsets = stored.data, stored.offsets
     if not stored.is_image:
         images = [bytes(image) for _, image in stored.images()]
-        return _side_by_side(images, offsets, version, stored.path, visible)
+        return images_as_blocks(images, offsets, version=version, path=stored.path, visible=visible)
     return StoredBlocks(
         image=np.frombuffer(data, np.uint8),
         bounds=np.ascontiguousarray(offsets, np.int64),
@@ -173,9 +173,10 @@ def _opened(stored: _Stored, version: int, *, visible: KeyRange = EVERYTHING) ->
     )
 
 
-def _side_by_side(
-    images: Sequence[bytes], places: I64, version: int, path: str, visible: KeyRange = EVERYTHING
+def images_as_blocks(
+    images: Sequence[bytes], places: I64, *, version: int, path: str, visible: KeyRange = EVERYTHING
 ) -> StoredBlocks:
+    """Blocks that were checked and unpacked before, side by side; arguments as for ``decode_images``."""
     bounds = np.zeros(len(images) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, images), np.int64, len(images)), out=bounds[1:])
     return StoredBlocks(

@@ -3,21 +3,24 @@
 ``BlockMerge`` is the input side, fed span by span; the output side is ``shale.format.block_writer``.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from shale.errors import CorruptionError
 from shale.format.block import StoredBlocks
+from shale.format.block_input import BlockInput
 from shale.kernels import block_cursor as cursors
 from shale.kernels import merge_blocks as kernel
-from shale.kernels.block_decode import MESSAGES
 from shale.kernels.columns import SLACK, address_of
 from shale.kernels.fuse import rule_words
 from shale.kernels.merge_steps import Step
-from shale.kernels.rows import I64, U8
 from shale.kernels.rules import Rules
 
+if TYPE_CHECKING:
+    from shale.kernels.rows import U8
+
 _GRAVES_FIRST = 64
-_UNSORTED = "rows out of order: the SST is not sorted"
 
 
 class BlockMerge:
@@ -29,7 +32,7 @@ class BlockMerge:
         self._state = np.zeros(kernel.STATE_WORDS, np.int64)
         self._rules = rule_words(rules)
         self._addresses = tuple(map(address_of, (self._cursors, self._order, self._rules, self._state)))
-        self._inputs: list[_Input | None] = [None] * source_count
+        self._inputs: list[BlockInput | None] = [None] * source_count
         self._starved: int | None = None
         self._keys: U8 = np.zeros((3, 0), np.uint8)
         self._reserve_keys(0)
@@ -163,7 +166,7 @@ class BlockMerge:
 
     def _load(self, source: int, blocks: StoredBlocks) -> bool:
         longest = blocks.longest
-        self._inputs[source] = _Input(blocks, self._cursors[source], longest)
+        self._inputs[source] = BlockInput(blocks, self._cursors[source], longest)
         self._reserve_keys(longest)
         status = int(cursors.first_row(self._addresses[0] + source * cursors.CURSOR_BYTES))
         if status not in (cursors.ROW, cursors.USED_UP):
@@ -191,48 +194,4 @@ class BlockMerge:
     def _corrupt(self, source: int, status: int) -> CorruptionError:
         fed = self._inputs[source]
         assert fed is not None, "only a source with blocks can be malformed"
-        if status in (kernel.OUT_OF_ORDER, kernel.BAD_BLOCK + cursors.OUT_OF_ORDER):
-            return fed.corrupt(_UNSORTED, in_block=False)
-        return fed.corrupt(MESSAGES[status - kernel.BAD_BLOCK], in_block=True)
-
-
-class _Input:
-    """The blocks that a cursor is on, and what it points at besides, kept alive for it."""
-
-    def __init__(self, blocks: StoredBlocks, words: I64, longest: int) -> None:
-        self._blocks = blocks
-        self._words = words
-        self._keys: U8 = np.zeros((2, longest + SLACK), np.uint8)
-        words[:] = 0
-        words[cursors.DATA] = address_of(blocks.image)
-        words[cursors.DATA_END] = address_of(blocks.image) + len(blocks.image)
-        words[cursors.BOUNDS] = address_of(blocks.bounds)
-        words[cursors.BLOCKS] = len(blocks.bounds) - 1
-        words[cursors.BLOCK] = -1
-        words[cursors.VERSION] = blocks.version
-        words[cursors.HAS_CHECKSUMS] = blocks.has_checksums
-        words[cursors.KEY] = address_of(self._keys[0])
-        words[cursors.BASE_KEY] = address_of(self._keys[0 if blocks.version == 2 else 1])
-        self._edges = [
-            self._set_edge(key, *where)
-            for key, where in (
-                (blocks.visible.first_key, (cursors.START, cursors.START_LEN)),
-                (blocks.visible.end_key, (cursors.END, cursors.END_LEN)),
-            )
-            if key is not None
-        ]
-
-    def _set_edge(self, key: bytes, address: int, length: int) -> U8:
-        edge: U8 = np.frombuffer(key + bytes(1), np.uint8)
-        self._words[address] = address_of(edge)
-        self._words[length] = len(key)
-        return edge
-
-    def corrupt(self, message: str, *, in_block: bool) -> CorruptionError:
-        """An error at the row that was read last, or at its block."""
-        blocks, words = self._blocks, self._words
-        block = int(words[cursors.BLOCK])
-        place = int(blocks.places[block])
-        if in_block and blocks.has_checksums:
-            place += int(words[cursors.ROW_AT] - words[cursors.DATA] - blocks.bounds[block] + blocks.bounds[0])
-        return CorruptionError(message, path=blocks.path, offset=place)
+        return fed.corrupt(cursors.OUT_OF_ORDER if status == kernel.OUT_OF_ORDER else status - kernel.BAD_BLOCK)

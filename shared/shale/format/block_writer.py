@@ -44,7 +44,8 @@ class BlockOptions:
     """``target_bytes``: size of a block's image; a larger row makes a block of its own.
 
     ``by_seq``: the blocks of a WAL file: rows in any order, index keys are sequence numbers.
-    ``merged_part_bytes``: size of the parts that a merge hands out.
+    ``merged_part_bytes``: size of the parts that a merge hands out; also the most of those made of rows, which are
+    as large as what is added at once, but not below ``PART_BYTES``.
     ``transformer``: applied to what is compressed.
     """
 

@@ -74,6 +74,8 @@ class KernelBlocks:
         separator_ends = np.empty(n_rows, np.int64)
         table = np.empty((n_rows + 1, kernel.BLOCK_WORDS), np.int64)
         columns = column_addresses(rows)
+        # Large parts can be written to a file from where they are; small chunks come from who has little memory.
+        part_bytes = max(PART_BYTES, min(rows.size_bytes, self._options.merged_part_bytes))
         state[kernel.ROW] = 0
         while True:
             state[kernel.LIMIT] = until_bytes - (self._written.data_len - self._noted)
@@ -97,7 +99,7 @@ class KernelBlocks:
             if status == kernel.OUT_OF_ORDER:
                 raise CorruptionError(UNSORTED)
             if status == kernel.NEED_ROOM:
-                self._turn(int(state[kernel.NEED]), PART_BYTES)
+                self._turn(int(state[kernel.NEED]), part_bytes)
             elif status == kernel.DONE or self._written.data_len > until_bytes:
                 break
         self._note_keys(separators, separator_ends)

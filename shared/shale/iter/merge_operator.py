@@ -19,6 +19,9 @@ MergeOperator = Callable[[bytes, bytes | None, Sequence[bytes]], bytes]
 """``(key, existing value or None, operands oldest first) -> value``.  It must be associative, and the same in every
 process that uses the database."""
 
+OnRefused = Callable[[int, MergeOperatorFailed], None]
+"""Told how many operands stay unfolded, and why the first of them does."""
+
 BATCH_MAX = 100
 """Operands of one call while more may follow, so a key with many operands needs little memory."""
 INLINE_OPERANDS_MAX = 64
@@ -61,6 +64,11 @@ class MergeOperandSource:
             ``None``: there is no snapshot.
         mix_expiry: fold as reads do: operands with different expiry too, and single ones, so that values come out.
         on_folded: told how many operands the operator got.
+        on_refused: told how many operands stay as they are because the operator refuses them, and its first error;
+            ``None``: that is an error of whoever asks for rows.
+
+    Raises:
+        MergeOperatorFailed: from ``next``, without ``on_refused``.
     """
 
     def __init__(
@@ -72,13 +80,15 @@ class MergeOperandSource:
         *,
         mix_expiry: bool = False,
         on_folded: Callable[[int], None] = lambda _count: None,
+        on_refused: OnRefused | None = None,
     ) -> None:
         self._source = source
         self._barrier = barrier
         self._env = env
         self._folds_all = mix_expiry
-        self._folder = _Folder(operator, mix_expiry=mix_expiry)
+        self._folder = _Folder(operator, mix_expiry=mix_expiry, keeps_refused=on_refused is not None)
         self._on_folded = on_folded
+        self._on_refused = on_refused
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
@@ -89,14 +99,20 @@ class MergeOperandSource:
             fold = partial(self._fold, rows, operands)
             is_inline = self._folds_all and len(operands) <= INLINE_OPERANDS_MAX
             folded = fold() if is_inline else await self._env.cpu.run(fold)
-            self._on_folded(self._folder.take_count())
+            self._tell()
             if len(folded):
                 return folded
         if not self._folder.is_open:
             return None
         rest = self._rest() if self._folds_all else await self._env.cpu.run(self._rest)
-        self._on_folded(self._folder.take_count())
+        self._tell()
         return rest
+
+    def _tell(self) -> None:
+        self._on_folded(self._folder.take_count())
+        refused, error = self._folder.take_refused()
+        if self._on_refused is not None and error is not None:
+            self._on_refused(refused, error)
 
     def _rest(self) -> Rows:
         return rows_from_entries(list(self._folder.finish()))
@@ -162,26 +178,30 @@ class _Group:
     """Operands of one key that fold together, newest first; full batches are folded already."""
 
     first: Entry
-    operands: list[bytes] = field(default_factory=list)
-    folded: list[bytes] = field(default_factory=list)
-    create_ts: int | None = None
-    expire_ts: int | None = None
+    operands: list[Entry] = field(default_factory=list)
+    folded: list[Entry] = field(default_factory=list)
 
-    def note_times(self, entry: Entry) -> None:
-        if entry.flags & FLAG_CREATE_TS:
-            self.create_ts = entry.create_ts if self.create_ts is None else max(self.create_ts, entry.create_ts)
-        if entry.flags & FLAG_EXPIRE_TS:
-            self.expire_ts = entry.expire_ts if self.expire_ts is None else min(self.expire_ts, entry.expire_ts)
+    @property
+    def rows(self) -> list[Entry]:
+        """All there is of them."""
+        return [*self.folded, *self.operands]
 
 
 class _Folder:
-    """Takes rows one by one and gives them back folded; at most one group is open."""
+    """Takes rows one by one and gives them back folded; at most one group is open.
 
-    def __init__(self, operator: MergeOperator, *, mix_expiry: bool) -> None:
+    Args:
+        keeps_refused: operands that the operator refuses come out as they went in, with the row below them.
+    """
+
+    def __init__(self, operator: MergeOperator, *, mix_expiry: bool, keeps_refused: bool = False) -> None:
         self._operator = operator
         self._mix_expiry = mix_expiry
+        self._keeps_refused = keeps_refused
         self._group: _Group | None = None
         self._count = 0
+        self._refused = 0
+        self._error: MergeOperatorFailed | None = None
 
     @property
     def is_open(self) -> bool:
@@ -192,59 +212,72 @@ class _Folder:
         count, self._count = self._count, 0
         return count
 
+    def take_refused(self) -> tuple[int, MergeOperatorFailed | None]:
+        """Operands that stay as they are since the last call, and why the first of them does."""
+        refused, self._refused = (self._refused, self._error), 0
+        self._error = None
+        return refused
+
     def feed(self, entry: Entry, barrier: int | None, *, may_begin: bool = True) -> Iterator[Entry]:
         group = self._group
         if group is not None:
-            if not self._matches(group.first, entry):
-                yield from self.finish()
-            elif entry.is_merge:
-                self._add(group, entry)
+            if self._matches(group.first, entry):
+                yield from self._add(group, entry) if entry.is_merge else self._close(group, base=entry)
                 return
-            else:
-                yield self._close(group, base=entry)
-                return
+            yield from self.finish()
         if not may_begin or not entry.is_merge or (barrier is not None and entry.seq > barrier):
             yield entry
             return
         self._group = _Group(entry)
-        self._add(self._group, entry)
+        yield from self._add(self._group, entry)
 
-    def finish(self) -> Iterator[Entry]:
-        if self._group is not None:
-            yield self._close(self._group, base=None)
+    def finish(self) -> Iterable[Entry]:
+        return () if self._group is None else self._close(self._group, base=None)
 
     def _matches(self, first: Entry, entry: Entry) -> bool:
         if entry.key != first.key:
             return False
         return self._mix_expiry or _expiry(first) == _expiry(entry)
 
-    def _add(self, group: _Group, entry: Entry) -> None:
-        group.note_times(entry)
-        group.operands.append(entry.value)
+    def _add(self, group: _Group, entry: Entry) -> Sequence[Entry]:
+        """Take one more; returns the whole group if the operator refuses it."""
+        group.operands.append(entry)
         if len(group.operands) >= BATCH_MAX:
-            group.folded.append(self._apply(group.first.key, None, group.operands[::-1]))
+            folded = self._try_fold(group.operands, FLAG_MERGE)
+            if folded is None:
+                return self._give_up(group)
+            group.folded.append(folded)
             group.operands.clear()
         if len(group.folded) >= BATCH_MAX:
-            group.folded = [self._apply(group.first.key, None, group.folded[::-1])]
+            folded = self._try_fold(group.folded, FLAG_MERGE)
+            if folded is None:
+                return self._give_up(group)
+            group.folded = [folded]
+        return ()
 
-    def _apply(self, key: bytes, existing: bytes | None, operands: list[bytes]) -> bytes:
-        self._count += len(operands)
-        return self._operator(key, existing, operands)
-
-    def _close(self, group: _Group, base: Entry | None) -> Entry:
+    def _close(self, group: _Group, base: Entry | None) -> Sequence[Entry]:
+        versions = group.rows if base is None else [*group.rows, base]
+        folded = self._try_fold(versions, FLAG_MERGE if base is None else 0)
+        if folded is None:
+            return [*self._give_up(group), *versions[len(group.rows) :]]
         self._group = None
-        key = group.first.key
-        existing = None
-        if base is not None:
-            group.note_times(base)
-            existing = None if base.is_tombstone else base.value
-        value = self._apply(key, existing, [*group.operands[::-1], *group.folded[::-1]])
-        flags = 0 if base is not None else FLAG_MERGE
-        if group.create_ts is not None:
-            flags |= FLAG_CREATE_TS
-        if group.expire_ts is not None:
-            flags |= FLAG_EXPIRE_TS
-        return Entry(key, value, group.first.seq, flags, group.create_ts or 0, group.expire_ts or 0)
+        return [folded]
+
+    def _give_up(self, group: _Group) -> Sequence[Entry]:
+        self._group = None
+        self._refused += len(group.rows)
+        return group.rows
+
+    def _try_fold(self, versions: Sequence[Entry], flags: int) -> Entry | None:
+        """One row for all of them; ``None`` if the operator refuses and they may stay."""
+        self._count += sum(entry.is_merge for entry in versions)
+        try:
+            return _fold_one(versions, self._operator, flags)
+        except MergeOperatorFailed as error:
+            if not self._keeps_refused:
+                raise
+            self._error = self._error or error
+            return None
 
 
 def _are_followed(rows: Rows, places: I64) -> BoolMask:
@@ -285,6 +318,11 @@ def fold_visible(versions: Sequence[Entry], operator: MergeOperator) -> Entry:
     Args:
         versions: newest first; all are operands, but perhaps the last.
     """
+    return _fold_one(versions, operator, 0)
+
+
+def _fold_one(versions: Sequence[Entry], operator: MergeOperator, flags: int) -> Entry:
+    """One row for the versions of a key, with ``flags`` and those of its times; see ``fold_visible``."""
     first, last = versions[0], versions[-1]
     values = [entry.value for entry in versions]
     existing = None
@@ -295,7 +333,7 @@ def fold_visible(versions: Sequence[Entry], operator: MergeOperator) -> Entry:
     value = operator(first.key, existing, values)
     created = [entry.create_ts for entry in versions if entry.flags & FLAG_CREATE_TS]
     expiring = [entry.expire_ts for entry in versions if entry.flags & FLAG_EXPIRE_TS]
-    flags = (FLAG_CREATE_TS if created else 0) | (FLAG_EXPIRE_TS if expiring else 0)
+    flags |= (FLAG_CREATE_TS if created else 0) | (FLAG_EXPIRE_TS if expiring else 0)
     return Entry(first.key, value, first.seq, flags, max(created, default=0), min(expiring, default=0))
 
 

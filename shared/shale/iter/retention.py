@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from shale.env import Env
 from shale.iter.fused import Fused
 from shale.iter.source import RowSource
+from shale.kernels.choice import use_kernels
 from shale.kernels.rows import Rows
 from shale.kernels.rules import OnExpired, Rules
+from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,21 @@ class Retention:
         return Rules(
             newest_only=True, min_seq=self.min_seq, now_tick=self.now_tick, drop_tombstones=self.drop_tombstones
         )
+
+
+def keeps_as_is(rows: Rows, retention: Retention) -> bool:
+    """Whether all rows surely survive unchanged, so that nobody need copy them: each key has one version, which
+    neither expires nor is a merge operand.  May be ``False`` where they do; always without kernels.
+
+    Args:
+        rows: by key, then seq descending.
+        retention: what would be applied.
+    """
+    if retention.drop_tombstones or not use_kernels(rows.size_bytes):
+        return False
+    from shale.kernels.sort import is_ascending
+
+    return not (rows.flags & (FLAG_EXPIRE_TS | FLAG_MERGE)).any() and is_ascending(rows)
 
 
 class RetentionSource:

@@ -40,14 +40,26 @@ class VisibleSource:
         now_tick: int | None = None,
     ) -> None:
         rules = Rules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
-        self._source: RowSource = Fused(sources, rules, env)
-        self._has_operator = operator is not None
-        if operator is not None:
-            self._source = MergeOperandSource(self._source, operator, None, env, mix_expiry=True)
+        self._source = folded(Fused(sources, rules, env), operator, env)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
+        return await self._source.next()
+
+
+def folded(source: RowSource, operator: MergeOperator | None, env: Env) -> RowSource:
+    """The newest versions of each key as one value each.  Arguments and errors as for ``VisibleSource``."""
+    if operator is None:
+        return _OnlyValues(source)
+    return MergeOperandSource(source, operator, None, env, mix_expiry=True)
+
+
+class _OnlyValues:
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+
+    async def next(self) -> Rows | None:
         rows = await self._source.next()
-        if rows is not None and not self._has_operator and np.any(rows.flags & np.uint8(FLAG_MERGE)):
+        if rows is not None and np.any(rows.flags & np.uint8(FLAG_MERGE)):
             raise MergeOperatorMissing("the database holds merge operands: open it with a merge operator")
         return rows

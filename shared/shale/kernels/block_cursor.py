@@ -16,6 +16,7 @@ from shale.kernels.memory import (
     load_u8,
     load_u16be,
     load_u32be,
+    load_u64,
     load_u64be,
     set_word,
     store_u64,
@@ -74,6 +75,7 @@ BLOCK_ROWS = 27
 """In version 1: whether the open block has given its first key."""
 CURSOR_WORDS = 32
 CURSOR_BYTES = 8 * CURSOR_WORDS
+_ALL_ONES = np.uint64(2**64 - 1)
 
 
 @helper
@@ -113,8 +115,16 @@ def _join_key(cursor: int, shared: int, suffix_at: int, suffix: int) -> None:
     copy_loose(key + shared, suffix_at, suffix)
     key_len = shared + suffix
     set_word(cursor, KEY_LEN, key_len)
-    store_u64(cursor + 8 * HIGH, word_of(key, key_len))
-    store_u64(cursor + 8 * LOW, word_of(key + 8, key_len - 8) if key_len > 8 else np.uint64(0))
+    if base == key and shared >= 8 and key_len >= 16:
+        # The suffix joins the words of the key before: loads of what was just stored piecemeal would wait for it.
+        if shared < 16:
+            places = np.uint64(8 * (shared - 8))
+            rest = _ALL_ONES >> places
+            low = load_u64(cursor + 8 * LOW)
+            store_u64(cursor + 8 * LOW, (low & ~rest) | (load_u64be(suffix_at) >> places))
+    else:
+        store_u64(cursor + 8 * HIGH, word_of(key, key_len))
+        store_u64(cursor + 8 * LOW, word_of(key + 8, key_len - 8) if key_len > 8 else np.uint64(0))
     if base == key:
         set_word(cursor, BASE_LEN, key_len)
     elif word(cursor, BLOCK_ROWS) == 0:

@@ -16,6 +16,11 @@ def are_loaded() -> bool:
     return hasattr(sys.modules.get(_LOADED), "KERNELS")
 
 
+def are_loading() -> bool:
+    """Whether a thread is at it: minutes, where they are compiled for the first time."""
+    return _LOADED in sys.modules and not are_loaded()
+
+
 def use_kernels(size_bytes: int) -> bool:
     """Whether work on so many bytes goes through kernels; loads them if it is worth it."""
     if size_bytes <= PLAIN_BYTES_MAX and not are_loaded():

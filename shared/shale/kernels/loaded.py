@@ -2,8 +2,19 @@
 
 import numba
 
-from shale.kernels import block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, siphash, sort
+from shale.kernels import (
+    block_decode,
+    block_encode,
+    bloom,
+    flat,
+    fuse,
+    lookup,
+    merge_blocks,
+    merge_visible,
+    siphash,
+    sort,
+)
 
 HAS_JIT = not numba.config.DISABLE_JIT
 """Without a JIT compiler kernels cannot work on addresses: the plain twins serve."""
-KERNELS = (block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, siphash, sort)
+KERNELS = (block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, merge_visible, siphash, sort)

@@ -1,7 +1,7 @@
 """Rows as columns: how rows travel in bulk from the block decoder to the block encoder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -62,6 +62,13 @@ class Rows:
         """Bytes of all keys and values."""
         keys, values = self.key_offsets, self.val_offsets
         return int(keys[-1] - keys[0] + values[-1] - values[0])
+
+
+def only_keys(rows: Rows) -> Rows:
+    """The same rows with empty values; all else is shared."""
+    if not len(rows.val_bytes):
+        return rows
+    return replace(rows, val_bytes=EMPTY_ROWS.val_bytes, val_offsets=np.zeros(len(rows) + 1, np.int64))
 
 
 def _no_rows() -> Rows:

@@ -5,6 +5,7 @@ The first 16 bytes behind what all keys share are sorted byte by byte, from the 
 ``shale.engine.row_order``.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -126,26 +127,28 @@ def _order_rows(columns: Any, count: int) -> Any:
     return order
 
 
-@kernel("void(int64[::1], int64, int64[::1], int64[::1])")
-def _take(columns: Any, count: int, order: Any, out: Any) -> None:
+@kernel("void(int64[:, ::1], int64[::1], uint32[::1], int64[::1], int64[::1])")
+def _take(tables: Any, starts: Any, owners: Any, order: Any, out: Any) -> None:
+    """Copy rows of several tables of columns: row ``starts[i]`` is the first of table ``i == owners[row]``."""
     keys_at = 0
     values_at = 0
-    for place in range(count):
-        row = order[place]
-        start = load_i64(columns[KEY_OFFSETS] + 8 * row)
-        size = load_i64(columns[KEY_OFFSETS] + 8 * row + 8) - start
-        copy(out[KEY_BYTES] + keys_at, columns[KEY_BYTES] + start, size)
+    for place in range(len(order)):
+        table = owners[order[place]]
+        row = order[place] - starts[table]
+        start = load_i64(tables[table, KEY_OFFSETS] + 8 * row)
+        size = load_i64(tables[table, KEY_OFFSETS] + 8 * row + 8) - start
+        copy(out[KEY_BYTES] + keys_at, tables[table, KEY_BYTES] + start, size)
         keys_at += size
-        start = load_i64(columns[VAL_OFFSETS] + 8 * row)
-        size = load_i64(columns[VAL_OFFSETS] + 8 * row + 8) - start
-        copy(out[VAL_BYTES] + values_at, columns[VAL_BYTES] + start, size)
+        start = load_i64(tables[table, VAL_OFFSETS] + 8 * row)
+        size = load_i64(tables[table, VAL_OFFSETS] + 8 * row + 8) - start
+        copy(out[VAL_BYTES] + values_at, tables[table, VAL_BYTES] + start, size)
         values_at += size
         store_i64(out[KEY_OFFSETS] + 8 * place + 8, keys_at)
         store_i64(out[VAL_OFFSETS] + 8 * place + 8, values_at)
-        store_u64(out[SEQ] + 8 * place, load_u64(columns[SEQ] + 8 * row))
-        store_u8(out[FLAGS] + place, load_u8(columns[FLAGS] + row))
-        store_i64(out[CREATE_TS] + 8 * place, load_i64(columns[CREATE_TS] + 8 * row))
-        store_i64(out[EXPIRE_TS] + 8 * place, load_i64(columns[EXPIRE_TS] + 8 * row))
+        store_u64(out[SEQ] + 8 * place, load_u64(tables[table, SEQ] + 8 * row))
+        store_u8(out[FLAGS] + place, load_u8(tables[table, FLAGS] + row))
+        store_i64(out[CREATE_TS] + 8 * place, load_i64(tables[table, CREATE_TS] + 8 * row))
+        store_i64(out[EXPIRE_TS] + 8 * place, load_i64(tables[table, EXPIRE_TS] + 8 * row))
 
 
 @helper
@@ -194,10 +197,19 @@ def row_order(rows: Rows) -> I64:
 
 def take_rows(rows: Rows, order: I64) -> Rows:
     """The rows at these places, in this order, in buffers of their own."""
+    return take_from([rows], order)
+
+
+def take_from(parts: Sequence[Rows], order: I64) -> Rows:
+    """The same of rows that lie in several parts; places count through all of them."""
     order = np.ascontiguousarray(order, np.int64)
-    assert not len(order) or 0 <= int(order.min()) <= int(order.max()) < len(rows)
-    keys_max = int(np.diff(rows.key_offsets)[order].sum())
-    values_max = int(np.diff(rows.val_offsets)[order].sum())
+    counts = [len(rows) for rows in parts]
+    assert not len(order) or 0 <= int(order.min()) <= int(order.max()) < sum(counts)
+    keys_max = int(np.concatenate([np.diff(rows.key_offsets) for rows in parts])[order].sum())
+    values_max = int(np.concatenate([np.diff(rows.val_offsets) for rows in parts])[order].sum())
     out = ColumnBuffers(len(order), keys_max, values_max)
-    _take(column_addresses(rows), len(order), order, out.addresses)
+    tables = np.stack([column_addresses(rows) for rows in parts])
+    starts = np.cumsum([0, *counts[:-1]], dtype=np.int64)
+    owners = np.repeat(np.arange(len(parts), dtype=np.uint32), counts)
+    _take(tables, starts, owners, order, out.addresses)
     return out.rows(0, len(order))

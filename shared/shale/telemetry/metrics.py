@@ -31,6 +31,13 @@ class Metrics:
         self._before_scrape: list[Callable[[], None]] = []
         self._children_made: set[tuple[str, ...]] = set()
 
+    def for_database(self, db: str) -> "Metrics":
+        """The same metrics for another database of the same process."""
+        other = Metrics(db=db, registry=self.registry)
+        other._families = self._families
+        other._before_scrape = self._before_scrape
+        return other
+
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter child with these labels; ``db`` is added where the metric has it."""
         return self._child(Counter, Kind.COUNTER, name, labels)

@@ -11,7 +11,10 @@ Seq = NewType("Seq", int)
 
 U64_MAX = 2**64 - 1
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_VALUES = {char: value for value, char in enumerate(_ALPHABET)}
+_CHARACTERS = frozenset(_ALPHABET)
+_DIGITS_OF_PYTHON = str.maketrans(_ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")
+_PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
+_PAIR_SHIFTS = tuple(range(120, -1, -10))
 _TEXT_LENGTH = 26
 
 
@@ -28,15 +31,9 @@ class Ulid(int):
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Read the canonical upper-case form; ``None`` for anything else."""
-        if len(text) != _TEXT_LENGTH or text[0] > "7":
+        if len(text) != _TEXT_LENGTH or text[0] > "7" or not _CHARACTERS.issuperset(text):
             return None
-        number = 0
-        for char in text:
-            value = _VALUES.get(char)
-            if value is None:
-                return None
-            number = number << 5 | value
-        return cls(number)
+        return cls(text.translate(_DIGITS_OF_PYTHON), 32)
 
     @classmethod
     def from_parts(cls, ms: int, chance: int) -> Self:
@@ -44,7 +41,7 @@ class Ulid(int):
         return cls((ms & (2**48 - 1)) << 80 | chance)
 
     def __str__(self) -> str:
-        return "".join(_ALPHABET[self >> shift & 31] for shift in range(125, -1, -5))
+        return "".join([_PAIRS[self >> shift & 1023] for shift in _PAIR_SHIFTS])
 
     def __repr__(self) -> str:
         return f"Ulid({self})"

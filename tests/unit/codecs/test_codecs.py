@@ -1,6 +1,7 @@
 """Codecs give back what they were given, and those that say so keep the order."""
 
 import dataclasses
+import math
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -28,6 +29,19 @@ class Order:
     day: date
 
 
+class Reading(pydantic.BaseModel, extra="forbid"):
+    level: float | None
+
+    @pydantic.computed_field
+    @property
+    def is_known(self) -> bool:
+        return self.level is not None
+
+
+class OneWay(pydantic.BaseModel):
+    number: int = pydantic.Field(validation_alias="inside", serialization_alias="outside")
+
+
 class Customer(pydantic.BaseModel):
     name: str
     orders: list[Order] = []
@@ -44,6 +58,7 @@ class Customer(pydantic.BaseModel):
         pytest.param(codecs.struct_of(">qd?"), st.tuples(I64, st.floats(allow_nan=False), st.booleans()), id="struct"),
         pytest.param(codecs.typed(Order), st.builds(Order, item=TEXTS, count=I64), id="dataclass"),
         pytest.param(codecs.typed(Customer), st.builds(Customer, name=TEXTS, orders=st.just([])), id="model"),
+        pytest.param(codecs.typed(Reading), st.builds(Reading, level=st.none() | st.just(1.5)), id="computed"),
         pytest.param(codecs.typed(dict[str, int]), st.dictionaries(TEXTS, I64, max_size=3), id="annotation"),
     ],
 )
@@ -97,6 +112,9 @@ def test_layouts_whose_bytes_are_in_another_order_do_not_say_so(layout: str) -> 
         (codecs.INT, True),
         (codecs.INT, 1.0), (codecs.JSON, {1, 2}), (codecs.JSON, b""), (codecs.MSGPACK, object()),
         (codecs.MSGPACK, 1 << 64),
+        (codecs.JSON, math.nan), (codecs.JSON, {"a": [math.inf, "null"]}), (codecs.typed(float), math.nan),
+        (codecs.typed(Reading), Reading(level=-math.inf)), (codecs.typed(OneWay), OneWay(inside=1)),
+        (codecs.struct_of(">f"), (1e300,)),
         (codecs.struct_of("B"), (256,)), (codecs.struct_of("B"), 1), (codecs.typed(Order), {"item": "x"}),
     ],
 )  # fmt: skip
@@ -109,7 +127,9 @@ def test_what_cannot_be_stored_is_refused(codec: Any, value: Any) -> None:
     ("codec", "data"),
     [
         (codecs.TEXT, b"\xff"), (codecs.INT, b"1234567"), (codecs.JSON, b"{"), (codecs.MSGPACK, b"\xc1"),
-        (codecs.MSGPACK, b"\x01\x02"), (codecs.struct_of("I"), b"123"), (codecs.typed(Order), b'{"item": 1}'),
+        (codecs.MSGPACK, b"\x01\x02"), (codecs.MSGPACK, b"\x81\x91\x01\x01"),
+        (codecs.MSGPACK, b"\xc7\x0c\xff\0\0\0\0\x7f" + b"\xff" * 7),
+        (codecs.struct_of("I"), b"123"), (codecs.typed(Order), b'{"item": 1}'),
     ],
 )  # fmt: skip
 def test_what_was_not_stored_this_way_is_refused(codec: Any, data: bytes) -> None:

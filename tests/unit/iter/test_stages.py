@@ -2,17 +2,18 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import MergeOperatorMissing
+from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperandSource, fold_versions
 from shale.iter.resume import SkipThrough
-from shale.iter.retention import Retention
+from shale.iter.retention import Retention, keeps_as_is
 from shale.iter.source import RowSource, RowsSource, drain
 from shale.iter.visible import VisibleSource
 from shale.kernels.choice import load_kernels
@@ -59,6 +60,20 @@ def without_twins(tree: list[list[Entry]]) -> list[list[Entry]]:
     return out
 
 
+@given(TREES, st.none() | st.integers(0, 60), st.booleans(), st.booleans())
+def test_rows_that_need_no_stage_are_those_that_pass_unchanged(
+    tree: list[list[Entry]], min_seq: int | None, drop: bool, one_each: bool
+) -> None:
+    entries = list({row.key: row for row in tree[0]}.values()) if one_each else tree[0]
+    plain = rows_from_entries(entries)
+    retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
+    kept = collect(compaction_source([RowsSource(plain)], retention=retention, operator=concatenate, env=ENV))
+    if keeps_as_is(plain, retention):
+        assert kept == entries
+    elif one_each and not drop:
+        assert any(row.flags & (FLAG_EXPIRE_TS | FLAG_MERGE) for row in entries), "a plain table is copied for nothing"
+
+
 @given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans(), st.data())
 def test_a_compaction_resumes_behind_its_last_row(
     tree: list[list[Entry]], chunk: int, min_seq: int | None, drop: bool, data: st.DataObject
@@ -84,6 +99,44 @@ def test_operands_fold_alike_whatever_the_chunks(
     entries = in_order([entry for source in tree for entry in source])
     folded = MergeOperandSource(Chunks(entries, chunk), concatenate, barrier, ENV, mix_expiry=mix)
     assert collect(folded) == fold_versions(entries, concatenate, barrier, mix_expiry=mix)
+
+
+@given(
+    st.integers(0, 450),
+    st.sets(st.integers(1, 450), max_size=3),
+    st.sampled_from([None, b"", b"!"]),
+    st.integers(1, 130),
+)
+def test_what_the_operator_refuses_stays_readable_by_one_that_takes_it(
+    count: int, bad: set[int], base: bytes | None, chunk: int
+) -> None:
+    """Wherever among hundreds of operands it is: nothing is lost, and nothing counts twice."""
+    values = {seq: b"!%d," % seq if seq in bad else b"%d," % seq for seq in range(1, count + 1)}
+    entries = [Entry(b"k", value, seq, FLAG_MERGE) for seq, value in values.items()]
+    if base is not None:
+        entries.insert(0, Entry(b"k", base, 0, 0))
+    whole = [*entries[::-1], Entry(b"l", b"1", 2, FLAG_MERGE), Entry(b"l", b"0", 1, 0)]
+    refused: list[int] = []
+
+    def fussy(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+        if any(b"!" in value for value in [existing or b"", *operands]):
+            raise MergeOperatorFailed("no")
+        return concatenate(key, existing, operands)
+
+    source = MergeOperandSource(
+        Chunks(whole, chunk), fussy, None, ENV, on_refused=lambda count, _error: refused.append(count)
+    )
+    *kept, last = collect(source)
+    assert (last.value, last.is_merge) == (b"01", False)
+    seqs = [entry.seq for entry in kept]
+    assert seqs == sorted(set(seqs), reverse=True)
+    if entries:
+        whole_value = b"".join(entry.value for entry in entries)
+        (lenient,) = fold_versions(kept, concatenate, None)
+        assert (lenient.value, lenient.is_merge) == (whole_value, base is None)
+    has_bad = any(b"!" in entry.value for entry in entries)
+    assert bool(refused) == has_bad or len(entries) == 1
+    assert len(kept) < 100 + sum(refused)
 
 
 @given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60))

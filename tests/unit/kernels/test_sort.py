@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine import row_order
-from shale.engine.row_order import newest_of_each, plain_order, take_rows
+from shale.engine.row_order import merged_parts, newest_of_each, plain_order, take_rows
 from shale.kernels import sort
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
@@ -31,6 +31,20 @@ def test_order_and_rows_are_those_of_the_twin(keys: list[bytes], shift: int) -> 
     order = sort.row_order(rows)
     assert order.tolist() == plain_order(rows).tolist()
     assert entries_from_rows(sort.take_rows(rows, order)) == entries_from_rows(take_rows(rows, order))
+
+
+@given(parts=st.lists(st.lists(KEYS, max_size=40), max_size=5), shift=st.integers(0, 2))
+def test_parts_are_merged_as_if_they_were_one(parts: list[list[bytes]], shift: int) -> None:
+    seqs = iter(range(1, 1000))
+    entries = [[Entry(key, key * 2, seq := next(seqs), seq % 4, seq, -seq) for key in keys] for keys in parts]
+    tables = [rows_from_entries(each) for each in entries]
+    tables = [rows.slice(min(shift, len(rows)), len(rows)) for rows in tables]
+    expected = [row for each in entries for row in each[shift:]]
+    expected.sort(key=lambda row: (row.key, -row.seq))
+    assert entries_from_rows(merged_parts(tables)) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_order, "use_kernels", lambda _: False)
+        assert entries_from_rows(merged_parts(tables)) == expected
 
 
 def test_many_keys_that_differ_late_only() -> None:

@@ -1,0 +1,204 @@
+"""The kernel that makes visible rows of stored blocks against the plain twin, and how its sources are driven."""
+
+import asyncio
+import random
+from collections import deque
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shale.env import Env, InlineCpu, SystemClock
+from shale.errors import CorruptionError, SstMissing
+from shale.format.block import StoredBlocks
+from shale.iter.plain import fuse_plain
+from shale.iter.source import drain
+from shale.kernels.choice import load_kernels
+from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
+from shale.kernels.rules import Rules
+from shale.types import EVERYTHING, FLAG_CREATE_TS, FLAG_TOMBSTONE, U64_MAX, Compression, Entry, KeyRange
+from tests.unit.iter.test_fused import FEW_KEYS, SEQS, SOURCES
+from tests.unit.kernels.blocks_v1 import as_v1_reads
+from tests.unit.kernels.strategies import KEYS, entries, in_order
+from tests.unit.sst.test_block_merge import RANGES, stored
+
+ENV = Env(SystemClock(), random.Random(1), InlineCpu())
+TREES = st.lists(
+    st.lists(st.builds(lambda entry, seq: entry._replace(seq=seq), entries(FEW_KEYS | KEYS), SEQS), min_size=1).map(
+        in_order
+    ),
+    max_size=5,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    if not load_kernels():
+        pytest.skip("kernels need a JIT compiler")
+
+
+class Spans:
+    """A source of blocks of which every other one may have been read ahead."""
+
+    def __init__(
+        self, spans: list[StoredBlocks], *, reads_ahead: bool = False, knows_end: bool = False, error: bool = False
+    ) -> None:
+        self._spans = deque(spans)
+        self._reads_ahead = reads_ahead
+        self._knows_end = knows_end
+        self._error = error
+        self._is_at_hand = False
+
+    @property
+    def is_at_hand(self) -> bool:
+        return self._is_at_hand
+
+    @property
+    def is_over(self) -> bool:
+        return self._knows_end and not self._spans and not self._error
+
+    async def next(self) -> StoredBlocks | None:
+        blocks = self._taken()
+        self.read_on()
+        return blocks
+
+    def take(self) -> StoredBlocks | None:
+        assert self._is_at_hand
+        return self._taken()
+
+    def read_on(self) -> None:
+        self._is_at_hand = self._reads_ahead
+
+    def _taken(self) -> StoredBlocks | None:
+        self._is_at_hand = False
+        if self._spans:
+            return self._spans.popleft()
+        if self._error:
+            raise SstMissing("gone", "gone.sst")
+        return None
+
+
+def seen(
+    tables: list[list[Entry]],
+    sources: list[Spans],
+    *,
+    max_seq: int | None = None,
+    max_seq_of_blocks: int = U64_MAX,
+    now_tick: int | None = None,
+    is_whole: bool = False,
+) -> list[Rows]:
+    """The chunks."""
+    from shale.iter.visible_blocks import VisibleBlocks
+
+    source = VisibleBlocks(
+        [rows_from_entries(rows) for rows in tables],
+        sources,
+        ENV,
+        max_seq=max_seq,
+        max_seq_of_blocks=max_seq_of_blocks,
+        now_tick=now_tick,
+        is_whole=is_whole,
+    )
+    return asyncio.run(drain(source))
+
+
+@settings(max_examples=300)
+@given(
+    tables=SOURCES,
+    trees=TREES,
+    max_seq=st.none() | SEQS,
+    max_seq_of_blocks=st.just(U64_MAX) | SEQS,
+    now_tick=st.none() | st.integers(-(2**63), 2**63 - 1),
+    visible=st.just(EVERYTHING) | RANGES,
+    span=st.integers(1, 4),
+    version=st.sampled_from([1, 2]),
+    compression=st.sampled_from([Compression.NONE, Compression.ZSTD]),
+    drives=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+)
+def test_blocks_and_columns_show_what_merged_entries_show(
+    tables: list[list[Entry]],
+    trees: list[list[Entry]],
+    max_seq: int | None,
+    max_seq_of_blocks: int,
+    now_tick: int | None,
+    visible: KeyRange,
+    span: int,
+    version: int,
+    compression: Compression,
+    drives: tuple[bool, bool, bool],
+) -> None:
+    reads_ahead, knows_end, is_whole = drives
+    sources = [
+        Spans(
+            stored(rows, span=span, version=version, compression=compression, visible=visible),
+            reads_ahead=reads_ahead,
+            knows_end=knows_end,
+        )
+        for rows in trees
+    ]
+    if version == 1:
+        trees = [list(map(as_v1_reads, rows)) for rows in trees]
+    shown = [[row for row in rows if row.seq <= max_seq_of_blocks and visible.contains(row.key)] for rows in trees]
+    rules = Rules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
+    chunks = seen(
+        tables,
+        sources,
+        max_seq=max_seq,
+        max_seq_of_blocks=max_seq_of_blocks,
+        now_tick=now_tick,
+        is_whole=is_whole,
+    )
+    assert entries_from_rows(concat_rows(chunks)) == list(fuse_plain([*tables, *shown], rules))
+
+
+def many(count: int, step: int, seq: int, *, size: int = 100, flags: int = 0) -> list[Entry]:
+    """Rows whose keys interleave with those of other steps."""
+    return [
+        Entry(b"%016d" % (number * step), bytes(size) if not flags else b"", seq, flags, 0, 0)
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_output_that_is_full_goes_on(is_whole: bool) -> None:
+    newest, older = many(3000, 3, 9, size=3000), many(4000, 2, 5, size=3000)
+    deleted = many(700, 5, 7, flags=FLAG_TOMBSTONE)
+    rules = Rules(newest_only=True, drop_tombstones=True)
+    chunks = seen([newest], [Spans(stored(deleted)), Spans(stored(older), reads_ahead=True)], is_whole=is_whole)
+    assert len(chunks) > 1
+    assert entries_from_rows(concat_rows(chunks)) == list(fuse_plain([newest, deleted, older], rules))
+
+
+def test_a_row_larger_than_the_output_makes_it_grow() -> None:
+    rows = [Entry(b"k" * 70_000, bytes(9 << 20), 3, 0, 0, 0), Entry(b"l", b"small", 4, FLAG_CREATE_TS, 7, 0)]
+    assert entries_from_rows(concat_rows(seen([], [Spans(stored(rows))]))) == rows
+    assert entries_from_rows(concat_rows(seen([rows], [], is_whole=True))) == rows
+
+
+def test_the_first_chunk_of_a_scan_that_may_end_soon_is_small() -> None:
+    rows = many(20_000, 1, 1)
+    assert len(seen([rows], [])[0]) <= 1024
+    (whole,) = seen([rows], [], is_whole=True)
+    assert len(whole) == 20_000
+
+
+def test_rows_before_an_sst_that_is_gone_are_not_needed_to_end_in_its_error() -> None:
+    with pytest.raises(SstMissing):
+        seen([], [Spans(stored(many(500, 1, 1)), error=True)], is_whole=True)
+
+
+@pytest.mark.parametrize("at", [5, 40, 300])
+def test_damage_is_told_with_its_place(at: int) -> None:
+    from shale.iter.visible_blocks import VisibleBlocks
+
+    (blocks,) = stored(many(50, 1, 1), span=1000)
+    image = blocks.image.copy()
+    image[at] ^= 0x40
+    told: list[str] = []
+    source = VisibleBlocks([], [Spans([replace(blocks, image=image)])], ENV, on_corrupt=told.append)
+    with pytest.raises(CorruptionError, match="checksum mismatch") as error:
+        asyncio.run(drain(source))
+    assert told == ["x.sst"]
+    assert error.value.offset is not None
+    assert error.value.offset <= 1000 + at
