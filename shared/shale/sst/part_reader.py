@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -12,17 +13,29 @@ from shale.sst.disk_part import PartRange
 from shale.store.gather import gather
 from shale.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
 Fetch = Callable[[int, int], Awaitable[memoryview]]
 """Reads bytes ``[start, end)`` of one object from the store."""
 
 
+_UNWRITTEN_BYTES_MAX = 64 << 20
+"""Parts that wait for the disk; while it is so far behind, others are not kept."""
+
+
 class _Pending:
-    """Parts that are on their way; whoever else needs them waits.  ``data`` stays ``None`` if they do not come."""
+    """Parts ``[first, last)`` that are on their way from the store, or to the disk; whoever else needs them waits.
 
-    __slots__ = ("data", "done", "first")
+    ``data`` stays ``None`` if they do not come.
+    """
 
-    def __init__(self, first: int) -> None:
+    __slots__ = ("data", "done", "first", "is_forgotten", "last")
+
+    def __init__(self, first: int, last: int) -> None:
         self.first = first
+        self.last = last
+        self.is_forgotten = False
         self.done = anyio.Event()
         self.data: memoryview | None = None
 
@@ -38,6 +51,9 @@ class PartReader:
         self._env = env
         self._step = cache.options.part_bytes
         self._pending: dict[tuple[bytes, int], _Pending] = {}
+        self._unwritten_bytes = 0
+        self.tasks: TaskGroup | None = None
+        """Where parts are written to disk, so that no read waits for that; ``None``: reads wait."""
 
     async def read(self, key: str, start: int, end: int, size: int, fetch: Fetch) -> memoryview:
         """Bytes ``[start, end)`` of an object of which the first ``size`` bytes are worth reading.
@@ -62,7 +78,11 @@ class PartReader:
 
     def forget(self, key: str) -> None:
         """Drop an object that turned out to be damaged: perhaps the store was right in the meantime."""
-        self._cache.drop_object(object_name(self._store_url, key))
+        name = object_name(self._store_url, key)
+        for pending in {each for (of, _), each in self._pending.items() if of == name and each.done.is_set()}:
+            pending.is_forgotten = True
+            self._remove(name, pending)
+        self._cache.drop_object(name)
 
     def export(self, metrics: Metrics) -> None:
         """Show the counters in these metrics from now on."""
@@ -114,19 +134,42 @@ class PartReader:
                 at = read.take(pending.data, pending.first, at, self._step)
 
     async def _start(self, read: "_Read", first: int, last: int) -> _Pending:
-        pending = _Pending(first)
+        pending = _Pending(first, last)
         known = {part.part: part for part in read.wanted}
         name, end = read.wanted[0].name, (last - 1) * self._step + known[last - 1].length
         for part in range(first, last):
             self._pending[name, part] = pending
         try:
-            pending.data = await read.fetch(first * self._step, end)
+            data = pending.data = await read.fetch(first * self._step, end)
         finally:
-            for part in range(first, last):
-                del self._pending[name, part]
             pending.done.set()
-        await self._env.cpu.run(partial(self._store, name, first, pending.data))
+            if pending.data is None:
+                self._remove(name, pending)
+        if self.tasks is None:
+            await self._write(name, pending, 0)
+        elif self._unwritten_bytes + len(data) > _UNWRITTEN_BYTES_MAX:
+            self._remove(name, pending)
+        else:
+            self._unwritten_bytes += len(data)
+            self.tasks.start_soon(self._write, name, pending, len(data), name="disk_cache.write")
         return pending
+
+    async def _write(self, name: bytes, pending: _Pending, unwritten_bytes: int) -> None:
+        """Bring parts to the disk; until then they are found in memory."""
+        assert pending.data is not None
+        try:
+            if not pending.is_forgotten:
+                await self._env.cpu.run(partial(self._store, name, pending.first, pending.data))
+            if pending.is_forgotten:
+                self._cache.drop_object(name)
+        finally:
+            self._unwritten_bytes -= unwritten_bytes
+            self._remove(name, pending)
+
+    def _remove(self, name: bytes, pending: _Pending) -> None:
+        for part in range(pending.first, pending.last):
+            if self._pending.get((name, part)) is pending:
+                del self._pending[name, part]
 
     def _store(self, name: bytes, first: int, data: Buffer) -> None:
         view = memoryview(data)

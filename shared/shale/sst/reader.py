@@ -4,12 +4,13 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
-from shale.format.block import StoredBlocks, decode_blocks, decode_images, open_blocks
+from shale.format.block import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
 from shale.format.bloom import BloomPolicy
 from shale.format.section import open_section
 from shale.format.transform import BlockTransformer
@@ -25,6 +26,9 @@ from shale.sst.slot import SstSlot
 from shale.store.port import Buffer, ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
 
 _INLINE_BYTES_MAX = PLAIN_BYTES_MAX
 """Decoding up to this size takes about as long as handing it to a thread; beyond it kernels may have to be loaded."""
@@ -83,6 +87,11 @@ class SstReader:
     def follow(self, manifest: Manifest) -> None:
         """Find SSTs that were not seen before where this manifest says they are."""
         self._paths = SstPaths.of(self._paths.root, manifest)
+
+    def write_behind(self, tasks: "TaskGroup | None") -> None:
+        """Write what the disk cache keeps in these tasks from now on; ``None``: whoever reads waits for it."""
+        if self._parts is not None:
+            self._parts.tasks = tasks
 
     def close(self) -> None:
         """Give the memory back that the cache spends on this database."""
@@ -224,6 +233,20 @@ class SstReader:
             is_cheap = is_image or len(data) <= _INLINE_BYTES_MAX
             return unpack() if is_cheap else await self.env.cpu.run(unpack)
 
+    async def stored_or_cached(
+        self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange, *, keep: bool = False
+    ) -> StoredBlocks:
+        """The same, from the cache if every block is there.  ``keep``: see ``rows``.
+
+        Raises:
+            CorruptionError: the object is gone, or a block does not unpack.
+        """
+        if not keep and not _has_blocks(slot, meta, first, last):
+            return await self.stored(slot, meta, first, last, visible)
+        images = await self.images(slot, meta, first, last)
+        places = meta.index.offsets[first : last + 1]
+        return images_as_blocks(images, places, version=slot.sst.format_version, path=slot.path, visible=visible)
+
     def may_contain_prefix(self, meta: SstMeta, prefix: bytes) -> bool:
         """Ask the filters of an SST about a prefix, and count the answer; without one it may contain it."""
         if not meta.filters.answers_prefix(prefix):
@@ -240,10 +263,14 @@ class SstReader:
         except SstMissing:
             raise  # perhaps it was collected, which whoever knows newer manifests finds out: see ``count_loss``
         except CorruptionError:
-            if self._parts is not None:
-                self._parts.forget(slot.path)
-            self.count_loss()
+            self.count_damage(slot.path)
             raise
+
+    def count_damage(self, path: str) -> None:
+        """Count an SST whose blocks turned out to be malformed after they had been handed out."""
+        if self._parts is not None:
+            self._parts.forget(path)
+        self.count_loss()
 
     def count_loss(self) -> None:
         """Count an SST that is damaged, or gone although it is needed."""

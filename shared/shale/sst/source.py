@@ -36,11 +36,16 @@ class SpanOptions(TypedDict, total=False):
     backward: bool
 
 
-class SourceOptions(SpanOptions, total=False):
+class CachedOptions(SpanOptions, total=False):
+    """What sources take besides that use the cache."""
+
+    keeps: bool
+
+
+class SourceOptions(CachedOptions, total=False):
     """What sources of rows take besides."""
 
     max_seq: int
-    keeps: bool
 
 
 T = TypeVar("T", Rows, StoredBlocks)
@@ -106,8 +111,13 @@ class _Spans(ABC, Generic[T]):
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether ``take`` has an answer.  For the thread of who reads, as the next two."""
+        """Whether ``take`` has an answer.  For the thread of who reads, as the next three."""
         return self._next_fetch is not None and self._next_fetch.is_done
+
+    @property
+    def is_over(self) -> bool:
+        """Whether ``next`` would certainly return ``None``, without waiting."""
+        return self._has_ended or (self._next_fetch is None and self._is_done)
 
     def take(self) -> T | None:
         """What ``next`` would return, without waiting, because it was read ahead; ``read_on`` has to follow.
@@ -197,10 +207,28 @@ class BlockSource(_Spans[StoredBlocks]):
     """Their blocks, for a merge that reads rows where they lie.  The first and the last may hold rows out of range."""
 
     async def _load(self, window: "_Window", first: int, last: int) -> StoredBlocks | None:
-        visible = window.visible
-        if not window.is_done:  # keys of all blocks but the last are below the end, as the index says
-            visible = KeyRange(start=visible.start)
-        return await self._reader.stored(window.slot, window.meta, first, last, visible)
+        return await self._reader.stored(window.slot, window.meta, first, last, _edges(window))
+
+
+class CachedBlockSource(_Spans[StoredBlocks]):
+    """The same, with the use of the cache that ``ViewsSource`` makes."""
+
+    def __init__(
+        self,
+        reader: SstReader,
+        views: Sequence[SstView],
+        key_range: KeyRange = EVERYTHING,
+        read_ahead_bytes: int = READ_AHEAD_BYTES,
+        *,
+        keeps: bool = True,
+        **options: Unpack[SpanOptions],
+    ) -> None:
+        super().__init__(reader, views, key_range, read_ahead_bytes, **options)
+        self._keeps = keeps
+
+    async def _load(self, window: "_Window", first: int, last: int) -> StoredBlocks | None:
+        keep = self._keeps and self._read_bytes <= _KEPT_READ_BYTES
+        return await self._reader.stored_or_cached(window.slot, window.meta, first, last, _edges(window), keep=keep)
 
 
 class SstSource(ViewsSource):
@@ -229,6 +257,13 @@ class RunSource(ViewsSource):
         **options: Unpack[SourceOptions],
     ) -> None:
         super().__init__(reader, run.ssts, key_range, read_ahead_bytes, **options)
+
+
+def _edges(window: "_Window") -> KeyRange:
+    """Which keys of the span that was given last are wanted, as far as rows have to be compared with it."""
+    if window.is_done:
+        return window.visible
+    return KeyRange(start=window.visible.start)  # keys of all blocks but the last are below the end, says the index
 
 
 class _Window:

@@ -14,7 +14,7 @@ import anyio.to_thread
 import obstore
 from obstore.exceptions import BaseError, NotModifiedError
 
-from shale.errors import CorruptionError, NotFoundError
+from shale.errors import CorruptionError, NotFoundError, ShaleError
 from shale.store import cloud_backend, cloud_errors
 from shale.store.cloud_values import etag_of, head_of, http_etag, meta_of, mode_of, whole
 from shale.store.failures import RequestFailed
@@ -23,6 +23,7 @@ from shale.store.location import parse_store_url
 from shale.store.memory import joined
 from shale.store.options import StoreOptions
 from shale.store.port import (
+    LIST_PAGE,
     OVERWRITE,
     UNCHANGED,
     Buffer,
@@ -35,7 +36,6 @@ from shale.store.port import (
 
 T = TypeVar("T")
 
-_LIST_PAGE = 1000
 _CLOSE_S = 2.0
 
 
@@ -161,11 +161,32 @@ class CloudStore:
         """See ``ObjectStore``."""
 
         def work() -> Sequence[ObjectMeta]:
-            pages = obstore.list(self._once, prefix.rstrip("/") or None, chunk_size=_LIST_PAGE)
+            pages = obstore.list(self._once, prefix.rstrip("/") or None, chunk_size=LIST_PAGE)
             metas = (meta_of(found, by_generation=self._by_generation) for page in pages for found in page)
             return sorted(metas, key=lambda meta: meta.key)
 
         return [*(await self._call("list", prefix, work) or ())]
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``."""
+        pages = obstore.list(self._once, prefix.rstrip("/") or None, offset=after or None, chunk_size=LIST_PAGE)
+        while found := await self._call("list", prefix, lambda: next(pages, None)):
+            yield [meta_of(each, by_generation=self._by_generation) for each in found]
+            if len(found) < LIST_PAGE:
+                return
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``.  S3 and Azure have a request for it, for others obstore sends several at a time.
+
+        If anything goes wrong, obstore does not say for which objects, so all are reported.
+        """
+        if not keys:
+            return {}
+        try:
+            await self._write("delete", keys[0], lambda: obstore.delete(self._once, list(keys)))
+        except ShaleError as error:
+            return dict.fromkeys(keys, error)
+        return {}
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""

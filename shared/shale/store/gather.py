@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from shale.errors import ShaleError
 
@@ -18,10 +19,11 @@ async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         return [await works[0]()]
     results: dict[int, T] = {}
     errors: list[ShaleError] = []
-    limiter = anyio.CapacityLimiter(REQUESTS_MAX)
+    waiting = iter(range(len(works)))
 
-    async def run(index: int) -> None:
-        async with limiter:
+    async def run() -> None:
+        for index in waiting:  # shared: whoever is free takes the next
+            await anyio.lowlevel.checkpoint_if_cancelled()
             try:
                 results[index] = await works[index]()
             except ShaleError as error:
@@ -29,8 +31,8 @@ async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
                 tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        for index in range(len(works)):
-            tasks.start_soon(run, index)
+        for _ in range(min(len(works), REQUESTS_MAX)):
+            tasks.start_soon(run)
     if errors:
         raise errors[0]
     return [results[index] for index in range(len(works))]

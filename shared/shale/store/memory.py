@@ -4,12 +4,13 @@ Every operation happens at once, in one step of the event loop, so conditional p
 is written: callers may reuse their buffers.
 """
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shale.env import Clock, SystemClock
-from shale.errors import AlreadyExists, CorruptionError, NotFoundError, Precondition
+from shale.errors import AlreadyExists, CorruptionError, NotFoundError, Precondition, ShaleError
 from shale.store.port import (
+    LIST_PAGE,
     OVERWRITE,
     UNCHANGED,
     Buffer,
@@ -109,7 +110,22 @@ class MemoryStore:
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
         found = [(key, value.meta) for key, value in self._objects.items() if key.startswith(prefix)]
-        return [ObjectMeta(key, meta.size, meta.last_modified_ms, meta.etag) for key, meta in sorted(found)]
+        return [_listed(meta) for _, meta in sorted(found)]
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``.  Which keys there are is looked up once, what they hold page by page."""
+        keys = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
+        for first in range(0, len(keys), LIST_PAGE):
+            found = (self._objects.get(key) for key in keys[first : first + LIST_PAGE])
+            page = [_listed(each.meta) for each in found if each is not None]
+            if page:
+                yield page
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``."""
+        for key in keys:
+            self._objects.pop(key, None)
+        return {}
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
@@ -127,6 +143,11 @@ class MemoryStore:
         kept = dict(attributes or {}) if self._supports_attributes else None
         self._objects[key] = _Object(data, ObjectMeta(key, len(data), self._clock.now_ms(), etag, kept))
         return etag
+
+
+def _listed(meta: ObjectMeta) -> ObjectMeta:
+    """Without attributes, which no listing has."""
+    return ObjectMeta(meta.key, meta.size, meta.last_modified_ms, meta.etag)
 
 
 def joined(data: Buffer | Sequence[Buffer]) -> bytes:

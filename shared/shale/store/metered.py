@@ -4,12 +4,13 @@ A conflict and an absent object are answers, not errors of the store; upstream c
 conflicts (``error_type="precondition"``), to keep one dashboard for both.
 """
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from shale.env import Clock
 from shale.errors import ShaleError
 from shale.store.failures import failure_type
+from shale.store.pages import next_page
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
@@ -44,6 +45,24 @@ class _Family:
             kind: metrics.counter("slatedb_object_store_errors_total", **labels, error_type=kind.value)
             for kind in ErrorType
         }
+
+    async def measure_next(self, pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:
+        """Count a further page; to find that there is none takes no request."""
+        start = self._clock.monotonic_s()
+        try:
+            page = await next_page(pages)
+        except ShaleError as error:
+            self._requests.inc()
+            self.failed(error)
+            raise
+        if page:
+            self._requests.inc()
+            self._durations.observe(self._clock.monotonic_s() - start)
+        return page
+
+    def failed(self, error: ShaleError) -> None:
+        """Count an error that is part of an answer."""
+        self._errors[failure_type(error)].inc()
 
     async def measure(self, call: Callable[[], Awaitable[T]]) -> T:
         """Count one attempt.  A cancelled one counts as a request without a duration."""
@@ -121,6 +140,21 @@ class MeteredStore:
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
         return await self._families["list"].measure(lambda: self._store.list(prefix))
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``.  Every page counts, and the answer that there is nothing at all."""
+        pages = self._store.list_pages(prefix, after=after)
+        page = await self._families["list"].measure(lambda: next_page(pages))
+        while page:
+            yield page
+            page = await self._families["list"].measure_next(pages)
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``.  One request, and an error for every object that it leaves."""
+        problems = await self._families["delete"].measure(lambda: self._store.delete_many(keys))
+        for problem in problems.values():
+            self._families["delete"].failed(problem)
+        return problems
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""

@@ -5,15 +5,21 @@ read-after-write, list-after-write and linearizable conditional puts per key.  A
 error; every error is one of ``shale.errors``.
 """
 
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from shale.errors import ShaleError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 ETag: TypeAlias = str
 
 PUT_ID = "slatedbputid"
 """Metadata name under which a conditional put carries its own id, as SlateDB does."""
+
+LIST_PAGE = 1000
+"""Objects in a page of a listing, and keys in one request to delete many: what S3 gives and takes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,24 @@ class ObjectStore(Protocol):
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """Every object whose key begins with ``prefix`` (which ends in ``/``), ascending by key, without attributes."""
+        ...
+
+    def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """As ``list``, up to ``LIST_PAGE`` objects at a time and no more of them in memory; no page is empty.
+
+        Pages are read one after the other: what comes or goes meanwhile may be in them or not.
+
+        Args:
+            after: only keys behind this one.
+        """
+        ...
+
+    async def delete_many(self, keys: Sequence[str]) -> "Mapping[str, ShaleError]":
+        """Delete up to ``LIST_PAGE`` objects, in one request where the store has one; a missing object is success.
+
+        Returns:
+            what went wrong, by key; objects that are not in it are gone.
+        """
         ...
 
     async def copy(self, source: str, destination: str) -> None:

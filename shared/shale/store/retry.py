@@ -9,6 +9,7 @@ Without metadata (a plain directory) an own write can look like a conflict; ever
 
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -16,7 +17,9 @@ import anyio
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
 from shale.store.failures import NotSupported, failure_type
+from shale.store.gather import gather
 from shale.store.options import RetryPolicy
+from shale.store.pages import next_page
 from shale.store.port import (
     OVERWRITE,
     PUT_ID,
@@ -129,6 +132,40 @@ class RetryingStore:
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``.  Repeated as a whole: half a listing is never seen."""
         return await self._insist("list", lambda: self._store.list(prefix))
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``.  After a failure the listing goes on behind the last page that came."""
+        pages = self._store.list_pages(prefix, after=after)
+
+        async def advance() -> Sequence[ObjectMeta]:
+            nonlocal pages
+            try:
+                return await next_page(pages)
+            except ShaleError:
+                pages = self._store.list_pages(prefix, after=after)
+                raise
+
+        while page := await self._insist("list", advance):
+            after = page[-1].key
+            yield page
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``.  Objects that are left are tried once more, each by itself, and then reported.
+
+        Without end it would insist on one object that cannot be deleted while all others wait.
+        """
+        problems = await self._store.delete_many(keys)
+        if not problems:
+            return problems
+        outcomes = await gather([partial(self._delete_once, key) for key in problems])
+        return {key: error for key, error in zip(problems, outcomes, strict=True) if error is not None}
+
+    async def _delete_once(self, key: str) -> ShaleError | None:
+        try:
+            await self._store.delete(key)
+        except ShaleError as error:
+            return error
+        return None
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""

@@ -141,6 +141,28 @@ class StoreConformance:
         assert caught.value.path == "db/a"
         assert caught.value.offset == 10
 
+    async def test_pages_hold_what_a_listing_holds(self, store: ObjectStore) -> None:
+        for key in ("db/m/2", "db/m-/1", "db/m/sub/1", "db/m0", "db/m/10", "dbx/1", "db/.deleting"):
+            await store.put(key, b"abc")
+        listed = await store.list("db/")
+        assert [meta async for page in store.list_pages("db/") for meta in page] == listed
+        for after in ("db/m-/1", "db/m/1", "db/zzz"):
+            pages = [page async for page in store.list_pages("db/", after=after)]
+            assert all(pages), "no page is empty"
+            assert [meta.key for page in pages for meta in page] == [meta.key for meta in listed if meta.key > after]
+        assert [page async for page in store.list_pages("none/")] == []
+
+    async def test_many_are_deleted_at_once(self, store: ObjectStore) -> None:
+        for number in range(5):
+            await store.put(f"db/a/{number}", b"abc")
+        assert await store.delete_many([]) == {}
+        assert await store.delete_many(["db/a/0", "db/a/3", "db/a/4"]) == {}
+        assert await keys(store, "db/") == ["db/a/1", "db/a/2"]
+        problems = await store.delete_many(["db/a/1", "db/none/1"])
+        for key in problems:  # a store may not tell which one it did not find
+            await store.delete(key)
+        assert await keys(store, "db/") == ["db/a/2"]
+
     async def test_a_listing_is_recursive_sorted_and_by_whole_segments(self, store: ObjectStore) -> None:
         for key in ("db/m/2", "db/m/10", "db/m/sub/1", "db/mx/1", "db2/m/1", "db/.deleting"):
             await store.put(key, b"abc")

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import anyio
 import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
-from shale.sst import disk_cache
+from shale.sst import disk_cache, part_reader
 from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
 from shale.sst.disk_part import PartRange, head_size
 from shale.sst.part_reader import PartReader
@@ -21,6 +22,7 @@ from shale.sst.reader import SstReader
 from shale.types import Entry
 from tests.unit.engine.reading import CountingStore, Shelf, quiet_env
 
+T = TypeVar("T")
 PART = 64 << 10
 ROWS = [Entry(b"k%05d" % key, b"v" * 200, key + 1, 0) for key in range(2000)]
 
@@ -47,13 +49,24 @@ def files_of(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
+class SlowCpu(InlineCpu):
+    """Work that is done in the background of reads stands still at a gate."""
+
+    gate: anyio.Event | None = None
+
+    async def run(self, work: Callable[[], T]) -> T:
+        if self.gate is not None and "_store" in repr(work):
+            await self.gate.wait()
+        return await super().run(work)
+
+
 class Objects:
     """Objects in a store that counts its reads, behind a disk cache."""
 
-    def __init__(self, cache: DiskCache) -> None:
+    def __init__(self, cache: DiskCache, cpu: InlineCpu | None = None) -> None:
         self.store = CountingStore()
         self.gates: dict[str, anyio.Event] = {}
-        self.parts = PartReader(cache, self.store.url, Env(SystemClock(), Random(1), InlineCpu()))
+        self.parts = PartReader(cache, self.store.url, Env(SystemClock(), Random(1), cpu or InlineCpu()))
 
     async def read(self, key: str, start: int, end: int, size: int) -> memoryview:
         return await self.parts.read(key, start, end, size, partial(self._fetch, key))
@@ -69,6 +82,36 @@ class Objects:
         data = Random(key).randbytes(size)
         await self.store.put(key, data)
         return data
+
+
+def test_a_read_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not on disk yet is found in memory, once; what turns out to be damaged does not come to stay."""
+
+    async def run() -> None:
+        slow = SlowCpu()
+        objects = Objects(cache_in(tmp_path), slow)
+        data = await objects.put("a", 2 * PART)
+        async with anyio.create_task_group() as tasks:
+            objects.parts.tasks = tasks
+            slow.gate = anyio.Event()
+            assert bytes(await objects.read("a", 0, 10, 2 * PART)) == data[:10]
+            assert bytes(await objects.read("a", 5, 20, 2 * PART)) == data[5:20]
+            assert objects.store.reads == [("a", 0, PART)]
+            monkeypatch.setattr(part_reader, "_UNWRITTEN_BYTES_MAX", PART)
+            assert bytes(await objects.read("a", PART, PART + 9, 2 * PART)) == data[PART : PART + 9]
+            assert files_of(tmp_path) == []
+            slow.gate.set()
+        assert len(files_of(tmp_path)) == 1
+        async with anyio.create_task_group() as tasks:
+            objects.parts.tasks = tasks
+            slow.gate = anyio.Event()
+            await objects.read("a", PART, PART + 9, 2 * PART)
+            objects.parts.forget("a")
+            slow.gate.set()
+        assert files_of(tmp_path) == []
+        assert not objects.parts._pending
+
+    anyio.run(run)
 
 
 @pytest.mark.parametrize("seed", range(5))

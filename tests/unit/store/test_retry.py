@@ -11,12 +11,14 @@ import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableError
+from shale.store import memory as memory_store
 from shale.store import retry
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
 from shale.store.port import CREATE, PUT_ID, Buffer, Got, ObjectMeta, Update
 from shale.store.retry import RetryingStore
 from shale.telemetry.log import RateLimit
+from shale.testing import faulty_store
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultPlan, FaultyStore, Request, Rule
 
@@ -269,3 +271,29 @@ async def test_one_seed_gives_one_history() -> None:
 
     assert await history(7) == await history(7)
     assert await history(7) != await history(8)
+
+
+async def test_a_listing_goes_on_where_it_was(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pages have come; the third request fails, and what has come is neither lost nor repeated."""
+    for module in (memory_store, faulty_store):
+        monkeypatch.setattr(module, "LIST_PAGE", 2)
+    memory, faulty, store, requests = make()
+    for number in range(7):
+        await memory.put(f"db/{number}", b"v")
+    faulty.add(Rule(fault=Fault.AFTER, op="list", skip=2, times=2))
+    pages = [[meta.key for meta in page] async for page in store.list_pages("db/")]
+    assert pages == [["db/0", "db/1"], ["db/2", "db/3"], ["db/4", "db/5"], ["db/6"]]
+    assert len(requests) == 4 + 2
+    assert len(pauses) == 2
+
+
+async def test_of_many_deletions_those_that_fail_are_tried_once_more(pauses: list[float]) -> None:
+    memory, faulty, store, _ = make()
+    for number in range(5):
+        await memory.put(f"db/{number}", b"v")
+    faulty.add(Rule(fault=Fault.BEFORE, op="delete", key_contains="db/1", times=1))
+    faulty.add(Rule(fault=Fault.BEFORE, op="delete", key_contains="db/3", times=2))
+    problems = await store.delete_many([f"db/{number}" for number in range(4)])
+    assert list(problems) == ["db/3"]
+    assert [meta.key for meta in await memory.list("db/")] == ["db/3", "db/4"]
+    assert pauses == []

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from shale.errors import CorruptionError
+from shale.errors import CorruptionError, InvalidObjectState
+from shale.sst.verify.codes import Code, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +14,24 @@ class Finding:
     object: str
     what: str
     offset: int | None = None
+    code: Code = Code.UNDECODABLE
 
     @classmethod
     def of(cls, error: CorruptionError, path: str) -> Self:
         """What an error says of the object at ``path``."""
-        return cls(error.path or path, error.message or str(error), error.offset)
+        return cls(error.path or path, error.message or str(error), error.offset, _code_of(error))
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is."""
+        return self.code.severity
 
     def __str__(self) -> str:
         place = self.object if self.offset is None else f"{self.object} at byte {self.offset}"
         return f"{place}: {self.what}"
+
+
+def _code_of(error: CorruptionError) -> Code:
+    if isinstance(error, InvalidObjectState):
+        return Code.BOUNDARY
+    return Code.CHECKSUM if error.message.startswith("checksum mismatch") else Code.UNDECODABLE

@@ -5,6 +5,7 @@ A byte that belongs to no part is covered by no checksum.
 
 from collections.abc import Iterator
 
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.types import FilterFormat, Sst, SstInfo, SstType
 
@@ -18,22 +19,26 @@ def check_layout(info: SstInfo, *, footer_offset: int, path: str) -> Iterator[Fi
         parts.append(("the stats", info.stats_offset, info.stats_len))
     for name, offset, length in parts:
         if offset != at:
-            yield Finding(path, f"{name} begins at byte {offset}, what comes before ends at {at}", at)
+            yield Finding(path, f"{name} begins at byte {offset}, what comes before ends at {at}", at, Code.LAYOUT_GAP)
         at = offset + length
     if at != footer_offset:
-        yield Finding(path, f"the footer begins at byte {footer_offset}, what comes before ends at {at}", at)
+        yield Finding(
+            path, f"the footer begins at byte {footer_offset}, what comes before ends at {at}", at, Code.LAYOUT_GAP
+        )
 
 
 def check_footer(info: SstInfo, version: int, sst: Sst, *, path: str, offset: int) -> Iterator[Finding]:
     """Whether an SST's own footer says what the manifest says of it."""
     if version != sst.format_version:
-        yield Finding(path, f"it is of format version {version}, the manifest says {sst.format_version}", offset)
+        what = f"it is of format version {version}, the manifest says {sst.format_version}"
+        yield Finding(path, what, offset, Code.FOOTER_MISMATCH)
     if info.sst_type is not SstType.COMPACTED:
-        yield Finding(path, "its footer calls it a WAL file", offset)
+        yield Finding(path, "its footer calls it a WAL file", offset, Code.FOOTER_MISMATCH)
     for name in SstInfo.__dataclass_fields__:
         stored, known = getattr(info, name), getattr(sst.info, name)
         if stored != known and not _is_moot(name, info):
-            yield Finding(path, f"its footer has {name} {stored!r}, the manifest {known!r}", offset)
+            what = f"its footer has {name} {stored!r}, the manifest {known!r}"
+            yield Finding(path, what, offset, Code.FOOTER_MISMATCH)
 
 
 def _is_moot(name: str, info: SstInfo) -> bool:

@@ -19,6 +19,14 @@ def first_disorder(rows: Rows) -> int | None:
     return int(np.argmax(wrong)) + 1 if wrong.any() else None
 
 
+def first_descent(key_bytes: U8, offsets: I64) -> int | None:
+    """The first of some keys in columns that is below the one before; ``None`` if none is."""
+    if len(offsets) < 3:
+        return None
+    wrong = _compare_neighbours(key_bytes, offsets) > 0
+    return int(np.argmax(wrong)) + 1 if wrong.any() else None
+
+
 def _compare_neighbours(key_bytes: U8, offsets: I64) -> I64:
     """Shape (n-1,): how each key compares with the next one; negative, zero or positive."""
     starts, lengths = offsets[:-1], np.diff(offsets)

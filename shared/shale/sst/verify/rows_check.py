@@ -14,6 +14,7 @@ from shale.format.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows, concat_rows
 from shale.sst.builder import hash_rows
 from shale.sst.meta import SstMeta
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.order import first_disorder
 from shale.sst.verify.probe import first_missing
@@ -89,7 +90,7 @@ class RowsCheck:
             return
         walk = walk_blocks(stored)
         for block, what in walk.problems:
-            self._note(first + block, what)
+            self._note(first + block, what, Code.ROW_OFFSETS)
         bounds = np.zeros(len(walk.rows) + 1, np.int64)
         np.cumsum(walk.rows, out=bounds[1:])
         assert bounds[-1] == len(rows), "the walk and the decoder see the same rows"
@@ -109,9 +110,8 @@ class RowsCheck:
             ("last", info.last_entry, totals.last_key),
         ):
             if known is not None and known != seen:
-                self.findings.append(
-                    Finding(self.path, f"its {name} key is {shown(seen)}, the manifest says {shown(known)}")
-                )
+                what = f"its {name} key is {shown(seen)}, the manifest says {shown(known)}"
+                self.findings.append(Finding(self.path, what, None, Code.KEY_RANGE))
         if stats is None:
             return
         for name, stored, counted in (
@@ -123,7 +123,7 @@ class RowsCheck:
         ):
             if stored != counted:
                 what = f"its stats count {stored} {name}, there are {counted}"
-                self.findings.append(Finding(self.path, what, info.stats_offset))
+                self.findings.append(Finding(self.path, what, info.stats_offset, Code.STATS))
 
     def _check_apart(self, error: CorruptionError, data: memoryview, first: int, last: int) -> None:
         """Find the blocks at fault by halving; the others are checked as usual."""
@@ -146,7 +146,8 @@ class RowsCheck:
         if place is not None:
             key, previous = shown(rows.key(place)), shown(rows.key(place - 1))
             block = first + _block_of(bounds, place - before)
-            self._note(block, f"the row {key} seq {rows.seq[place]} follows {previous} seq {rows.seq[place - 1]}")
+            what = f"the row {key} seq {rows.seq[place]} follows {previous} seq {rows.seq[place - 1]}"
+            self._note(block, what, Code.ROW_ORDER)
 
     def _check_separators(self, rows: Rows, bounds: I64, first: int) -> None:
         """At most every key of its block, and above every key before unless one key straddles the blocks."""
@@ -154,11 +155,11 @@ class RowsCheck:
         for number, (start, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             separator, key = self.meta.index.first_key(first + number), rows.key(start)
             if separator > key:
-                self._note(
-                    first + number, f"the index has {shown(separator)} for a block that begins with {shown(key)}"
-                )
+                what = f"the index has {shown(separator)} for a block that begins with {shown(key)}"
+                self._note(first + number, what, Code.SEPARATOR)
             elif previous is not None and separator <= previous and not separator == previous == key:
-                self._note(first + number, f"the index has {shown(separator)} for a block behind {shown(previous)}")
+                what = f"the index has {shown(separator)} for a block behind {shown(previous)}"
+                self._note(first + number, what, Code.SEPARATOR)
             previous = rows.key(end - 1)
 
     def _check_filters(self, rows: Rows, bounds: I64, first: int) -> None:
@@ -169,9 +170,8 @@ class RowsCheck:
         for each in named:
             place = first_missing(each.bloom, hashes)
             if place is not None:
-                self._note(
-                    first + _block_of(bounds, place), f"the filter {each.name} denies the key {shown(rows.key(place))}"
-                )
+                what = f"the filter {each.name} denies the key {shown(rows.key(place))}"
+                self._note(first + _block_of(bounds, place), what, Code.FILTER_DENIES)
 
     def _count(self, rows: Rows, bounds: I64, first: int) -> None:
         deletes = rows.flags & FLAG_TOMBSTONE != 0
@@ -195,15 +195,17 @@ class RowsCheck:
         stored = stats.blocks[first : first + len(bounds) - 1].astype(np.int64)
         counted = np.add.reduceat(kinds, bounds[:-1], axis=0)
         if len(stored) != len(counted):
-            self._note(first, f"the stats tell of {len(stats.blocks)} blocks, there are {len(self.meta.index)}")
+            what = f"the stats tell of {len(stats.blocks)} blocks, there are {len(self.meta.index)}"
+            self._note(first, what, Code.STATS)
             return
         for block in np.flatnonzero((stored != counted & 0xFFFF).any(axis=1)).tolist():
             said, there = stored[block].tolist(), counted[block].tolist()
-            self._note(first + block, f"the stats count {said} puts, deletes and merges, there are {there}")
+            what = f"the stats count {said} puts, deletes and merges, there are {there}"
+            self._note(first + block, what, Code.STATS)
 
-    def _note(self, block: int, what: str) -> None:
+    def _note(self, block: int, what: str, code: Code) -> None:
         if not self.is_full:
-            self.findings.append(Finding(self.path, what, int(self.meta.index.offsets[block])))
+            self.findings.append(Finding(self.path, what, int(self.meta.index.offsets[block]), code))
 
 
 def shown(key: bytes | None) -> str:

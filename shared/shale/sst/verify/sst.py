@@ -20,9 +20,11 @@ from shale.format.stats import SstStats, decode_stats
 from shale.format.transform import BlockTransformer
 from shale.sst.meta import SstMeta
 from shale.sst.source import READ_AHEAD_BYTES, span_end
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_footer, check_layout
-from shale.sst.verify.rows_check import RowsCheck, RowTotals
+from shale.sst.verify.order import first_descent
+from shale.sst.verify.rows_check import RowsCheck, RowTotals, shown
 from shale.store.port import Buffer, ObjectStore
 from shale.types import Sst
 
@@ -32,13 +34,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstVerdict:
-    """What was found.  ``totals`` is of the rows that could be read; ``is_gone``: there is no such object."""
+    """What was found.
+
+    ``totals`` is of the rows that were read.  ``is_gone``: there is no such object.  ``is_opaque``: checksums are right
+    and nothing can be read, as if it were encrypted with another key.
+    """
 
     path: str
     findings: tuple[Finding, ...]
     totals: RowTotals
     read_bytes: int = 0
     is_gone: bool = False
+    is_opaque: bool = False
 
     @property
     def is_sound(self) -> bool:
@@ -54,6 +61,7 @@ async def verify_sst(
     *,
     extractors: Sequence[PrefixExtractor] = (),
     transformer: BlockTransformer | None = None,
+    deep: bool = True,
 ) -> SstVerdict:
     """Check everything about one SST that can be checked without another object.
 
@@ -62,13 +70,15 @@ async def verify_sst(
         sst: what the manifest says of it.  Readers believe that, and so do the checks of blocks.
         extractors: to read filters over prefixes; only filters over whole keys are asked for every row.
         transformer: the one that SSTs are written with.
+        deep: read the blocks, too, and not only what is behind them.
     """
     meta = await store.head(path)
     if meta is None:
         return _gone(path)
     size, data_len = meta.size, sst.info.data_len
     if data_len + _TRAILER_TAIL > size:
-        return _without_rows(path, Finding(path, f"it has {size} bytes, the manifest knows of {data_len} of data"))
+        what = f"it has {size} bytes, the manifest knows of {data_len} of data"
+        return _without_rows(path, Finding(path, what, None, Code.OBJECT_SIZE))
     tail = await store.get_range(path, data_len, size)
     if tail is None:
         return _gone(path)
@@ -76,6 +86,15 @@ async def verify_sst(
     decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path, transformer))
     findings += problems
     if decoded is None:
+        return SstVerdict(
+            path=path,
+            findings=tuple(findings),
+            totals=RowTotals(),
+            read_bytes=len(tail),
+            is_opaque=bool(problems) and all(each.code is Code.UNDECODABLE for each in problems),
+        )
+    if not deep:
+        findings += await env.cpu.run(partial(_check_index, decoded, sst, path))
         return _without_rows(path, *findings, read_bytes=len(tail))
     check = RowsCheck(sst, path, decoded, findings, transformer=transformer)
     if not await _check_blocks(store, check, env):
@@ -85,7 +104,7 @@ async def verify_sst(
 
 
 def _gone(path: str) -> SstVerdict:
-    finding = Finding(path, "the object is gone, and a manifest still names it")
+    finding = Finding(path, "the object is gone, and a manifest still names it", None, Code.OBJECT_MISSING)
     return SstVerdict(path=path, findings=(finding,), totals=RowTotals(), is_gone=True)
 
 
@@ -107,12 +126,35 @@ async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
     return True
 
 
+def _check_index(meta: SstMeta, sst: Sst, path: str) -> list[Finding]:
+    """What index and stats have to be, as far as that shows without the blocks."""
+    info, index = sst.info, meta.index
+    found = []
+
+    def note(block: int, what: str) -> None:
+        found.append(Finding(path, what, int(index.offsets[block]), Code.SEPARATOR))
+
+    place = first_descent(index.key_bytes, index.key_offsets)
+    if place is not None:
+        note(place, f"the index has {shown(index.first_key(place))} behind {shown(index.first_key(place - 1))}")
+    if len(index) and info.first_entry is not None and index.first_key(0) > info.first_entry:
+        note(0, f"the index begins with {shown(index.first_key(0))}, the SST with {shown(info.first_entry)}")
+    last = len(index) - 1
+    if len(index) and info.last_entry is not None and index.first_key(last) > info.last_entry:
+        note(last, f"the index ends with {shown(index.first_key(last))}, the SST with {shown(info.last_entry)}")
+    if meta.stats is not None and len(meta.stats.blocks) not in {0, len(index)}:
+        what = f"the stats tell of {len(meta.stats.blocks)} blocks, there are {len(index)}"
+        found.append(Finding(path, what, info.stats_offset, Code.STATS))
+    return found
+
+
 def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Finding]:
     """Footer, trailer and layout."""
     try:
         info, version = decode_trailer(tail, object_size=size, path=path)
     except TailTooShort as error:
-        return [Finding(path, f"the footer begins at byte {error.start}, inside the data", size - TRAILER_SIZE)]
+        what = f"the footer begins at byte {error.start}, inside the data"
+        return [Finding(path, what, size - TRAILER_SIZE, Code.FOOTER_MISMATCH)]
     except CorruptionError as error:
         return [Finding.of(error, path)]
     offset = int.from_bytes(tail[-TRAILER_SIZE:-2], "big")

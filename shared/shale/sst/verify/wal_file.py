@@ -12,6 +12,7 @@ from shale.format.section import open_section
 from shale.format.sst_info import TRAILER_SIZE, decode_trailer
 from shale.format.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_layout
 from shale.sst.verify.order import first_disorder
@@ -23,27 +24,38 @@ _EMPTY_BYTES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class WalVerdict:
-    """What was found.  ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read."""
+    """What was found.
+
+    ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read.  ``is_opaque``: see
+    ``SstVerdict``.
+    """
 
     findings: tuple[Finding, ...]
     rows: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    is_opaque: bool = False
 
 
 def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer | None = None) -> WalVerdict:
     """Check everything about one WAL file that can be checked without another object.  A fence is sound."""
     if len(data) <= _EMPTY_BYTES_MAX:
         what = f"it has {len(data)} bytes: too many for a fence, too few for rows"
-        return WalVerdict((Finding(path, what),) if len(data) else ())
+        return WalVerdict((Finding(path, what, None, Code.OBJECT_SIZE),) if len(data) else ())
     try:
-        return _verify(data, path, transformer)
+        info, version = decode_trailer(data, object_size=len(data), path=path)
     except CorruptionError as error:
         return WalVerdict((Finding.of(error, path),))
+    try:
+        return _verify(data, path, transformer, info, version)
+    except CorruptionError as error:
+        found = Finding.of(error, path)
+        return WalVerdict((found,), is_opaque=found.code is Code.UNDECODABLE)
 
 
-def _verify(data: memoryview, path: str, transformer: BlockTransformer | None) -> WalVerdict:
-    info, version = decode_trailer(data, object_size=len(data), path=path)
+def _verify(
+    data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo, version: int
+) -> WalVerdict:
     findings = list(
         check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path)
     )  # fmt: skip
@@ -54,7 +66,7 @@ def _verify(data: memoryview, path: str, transformer: BlockTransformer | None) -
     how = {"version": version, "compression": info.compression, "path": path, "transformer": transformer}
     rows = decode_blocks(blocks, index.offsets, **how)  # type: ignore[arg-type]
     walk = walk_blocks(open_blocks(blocks, index.offsets, **how))  # type: ignore[arg-type]
-    findings += [Finding(path, what, int(index.offsets[block])) for block, what in walk.problems]
+    findings += [Finding(path, what, int(index.offsets[block]), Code.ROW_OFFSETS) for block, what in walk.problems]
     starts = np.concatenate(([0], np.cumsum(walk.rows)[:-1]))
     findings += _check_order(rows, info, path)
     if info.sst_type is SstType.WAL:
@@ -66,14 +78,17 @@ def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
     """By seq and then by key; files of old releases by key and then newest first."""
     if info.sst_type is not SstType.WAL:
         place = first_disorder(rows)
-        return [] if place is None else [Finding(path, f"row {place} does not follow the one before")]
+        what = f"row {place} does not follow the one before"
+        return [] if place is None else [Finding(path, what, None, Code.ROW_ORDER)]
     found = []
     if info.first_entry != int(rows.seq[0]).to_bytes(8, "big"):
-        found.append(Finding(path, f"its footer names {info.first_entry!r}, its first row has seq {rows.seq[0]}"))
+        what = f"its footer names {info.first_entry!r}, its first row has seq {rows.seq[0]}"
+        found.append(Finding(path, what, None, Code.KEY_RANGE))
     back = np.flatnonzero(rows.seq[1:] < rows.seq[:-1])
     if len(back):
         place = int(back[0]) + 1
-        found.append(Finding(path, f"seq {rows.seq[place]} of row {place} follows seq {rows.seq[place - 1]}"))
+        what = f"seq {rows.seq[place]} of row {place} follows seq {rows.seq[place - 1]}"
+        found.append(Finding(path, what, None, Code.ROW_ORDER))
         return found
     # Within a commit keys ascend and none comes twice; at its end keys may begin anew.
     ends = np.flatnonzero(rows.seq[1:] != rows.seq[:-1]) + 1
@@ -81,9 +96,8 @@ def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
     for start, end in pairwise(bounds):
         inside = first_disorder(rows.slice(start, end)) if end - start > 1 else None
         if inside is not None:
-            found.append(
-                Finding(path, f"row {start + inside} does not follow the one before in commit {rows.seq[start]}")
-            )
+            what = f"row {start + inside} does not follow the one before in commit {rows.seq[start]}"
+            found.append(Finding(path, what, None, Code.ROW_ORDER))
             break
     return found
 
@@ -91,7 +105,12 @@ def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
 def _check_index(rows: Rows, starts: I64, index: BlockIndex, path: str) -> list[Finding]:
     """Each entry is the sequence number of its block's first row."""
     return [
-        Finding(path, f"the index has {key!r} for a block that begins with seq {rows.seq[start]}", int(offset))
+        Finding(
+            path,
+            f"the index has {key!r} for a block that begins with seq {rows.seq[start]}",
+            int(offset),
+            Code.SEPARATOR,
+        )
         for start, offset, key in zip(starts.tolist(), index.offsets[:-1], index.first_keys(), strict=True)
         if key != int(rows.seq[start]).to_bytes(8, "big")
     ]

@@ -149,11 +149,14 @@ class Forge:
             blocks=np.array([[len(block), 0, 0] for block in blocks], np.uint16),
         )
         self.gap = b""
+        self.last_entry = self.entries[-1].key
+        self.edit_image: Callable[[bytes], bytes] = bytes
 
     def write(self) -> tuple[bytes, SstInfo]:
         from shale.format.filter import hash_keys
 
-        sections = [seal_section(encode_block_plain(block), Compression.NONE) for block in self.blocks]
+        images = [self.edit_image(encode_block_plain(block)) for block in self.blocks]
+        sections = [seal_section(image, Compression.NONE) for image in images]
         data = b"".join(sections)
         hashes = hash_keys(entry.key for entry in self.hashed)
         named = encode_filters([("_bf", encode_bloom(hashes, 10)), ("_other", b"what we cannot read")])
@@ -165,7 +168,7 @@ class Forge:
         stats = seal_section(encode_stats(self.stats), Compression.NONE)
         info = SstInfo(
             first_entry=self.entries[0].key,
-            last_entry=self.entries[-1].key,
+            last_entry=self.last_entry,
             filter_offset=len(data),
             filter_len=len(filters),
             index_offset=len(data) + len(filters),
