@@ -6,6 +6,7 @@ safe to apply twice.  The second half commits.
 Source: docs/protocol.md 9.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
@@ -19,7 +20,17 @@ from shale.telemetry.log import get_logger
 from shale.types import Checkpoint, Manifest, ManifestId
 
 _U32_MAX = 2**32 - 1
+_WRITERS = re.compile(r"writer:(\d+)")
 log = get_logger("checkpoints")
+
+
+def writer_epoch_of(checkpoint: Checkpoint) -> int | None:
+    """The epoch of the writer that keeps what it serves under this one; ``None`` for everybody else's.
+
+    Its name tells: manifests have no other place for that (docs/protocol.md 9.1).
+    """
+    match = _WRITERS.fullmatch(checkpoint.name or "")
+    return None if match is None else int(match[1])
 
 
 def expire_s_after(now_ms: int, lifetime_ms: int | None) -> int:
@@ -109,13 +120,23 @@ def refresh_checkpoint(
     Raises:
         CheckpointMissing: it is not listed.
     """
-    checkpoint = manifest.checkpoint(id)
-    if checkpoint is None:
-        raise CheckpointMissing(id)
+    checkpoint = find_checkpoint(manifest, id)
     fresh = replace(checkpoint, expire_s=expire_s_after(now_ms, lifetime_ms))
     if fresh == checkpoint:
         return None
     return replace(manifest, checkpoints=tuple(fresh if entry.id == id else entry for entry in manifest.checkpoints))
+
+
+def find_checkpoint(manifest: Manifest, id: UUID) -> Checkpoint:  # noqa: A002 - the field's name
+    """A checkpoint of the list, expired or not.
+
+    Raises:
+        CheckpointMissing: it is not listed.
+    """
+    checkpoint = manifest.checkpoint(id)
+    if checkpoint is None:
+        raise CheckpointMissing(id)
+    return checkpoint
 
 
 def delete_checkpoints(manifest: Manifest, ids: Iterable[UUID]) -> Manifest | None:
@@ -191,14 +212,26 @@ async def renew_checkpoint(
     return checkpoint
 
 
-async def release_checkpoints(stored: StoredManifest, ids: Iterable[UUID]) -> None:
-    """Commit the removal of checkpoints; nothing is written if none is listed."""
+async def release_checkpoints(stored: StoredManifest, ids: Iterable[UUID]) -> tuple[UUID, ...]:
+    """Commit the removal of checkpoints; nothing is written if none is listed.
+
+    Returns:
+        Those that were listed.
+    """
     doomed = tuple(ids)
-    before = stored.id
-    await stored.apply(lambda current: delete_checkpoints(current.value, doomed))
-    if stored.id != before:
-        for checkpoint_id in doomed:
-            log.info(Event.CHECKPOINT_DELETED, checkpoint_id=str(checkpoint_id), manifest_id=stored.id)
+    found: tuple[UUID, ...] = ()
+
+    def change(current: Versioned[Manifest]) -> Manifest | None:
+        nonlocal found
+        # After a conflict our own write may be what is met: what it removed was there.
+        listed = {entry.id for entry in current.value.checkpoints} | set(found)
+        found = tuple(checkpoint_id for checkpoint_id in doomed if checkpoint_id in listed)
+        return delete_checkpoints(current.value, doomed)
+
+    committed = await stored.apply(change)
+    for checkpoint_id in found:
+        log.info(Event.CHECKPOINT_DELETED, checkpoint_id=str(checkpoint_id), manifest_id=committed.id)
+    return found
 
 
 async def remove_expired_checkpoints(stored: StoredManifest, now_ms: int) -> tuple[UUID, ...]:

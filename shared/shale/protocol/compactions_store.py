@@ -8,16 +8,19 @@ from shale.env import Env
 from shale.errors import ObjectVersionExists
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.names import boundary_key, compactions_key, compactions_prefix, parse_compactions_key
+from shale.protocol.decoded import decoding_once
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.transactional import EpochField, Fenceable, Stored
 from shale.protocol.versioned import Namespace
 from shale.protocol.versioned_store import VersionedStore
-from shale.store.port import Buffer, ObjectStore
+from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, Epoch
 
 StoredCompactions: TypeAlias = Stored[Compactions]
 FenceableCompactions: TypeAlias = Fenceable[Compactions]
+
+_DECODE = decoding_once(decode_compactions)
 
 
 def _with_epoch(compactions: Compactions, epoch: Epoch) -> Compactions:
@@ -45,7 +48,7 @@ class CompactionsStore(VersionedStore[Compactions]):
             key=partial(compactions_key, root),
             parse=partial(parse_compactions_key, root),
             encode=encode_compactions,
-            decode=_decode,
+            decode=_DECODE,
         )
         super().__init__(store, namespace, env, metrics, options)
 
@@ -59,7 +62,3 @@ class CompactionsStore(VersionedStore[Compactions]):
                 return await self.create_new(Compactions())
             except ObjectVersionExists:
                 continue
-
-
-def _decode(data: Buffer, path: str) -> Compactions:
-    return decode_compactions(data, path=path)

@@ -7,17 +7,20 @@ from typing import TypeAlias
 from shale.env import Env
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.format.names import boundary_key, manifest_key, manifest_prefix, parse_manifest_key
+from shale.protocol.decoded import decoding_once
 from shale.protocol.manifest_invariants import check_manifest
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.transactional import EpochField, Fenceable, Stored
 from shale.protocol.versioned import Namespace
 from shale.protocol.versioned_store import VersionedStore
-from shale.store.port import Buffer, ObjectStore
+from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Epoch, Manifest
 
 StoredManifest: TypeAlias = Stored[Manifest]
 FenceableManifest: TypeAlias = Fenceable[Manifest]
+
+_DECODE = decoding_once(decode_manifest)
 
 
 def _with_writer_epoch(manifest: Manifest, epoch: Epoch) -> Manifest:
@@ -52,11 +55,7 @@ class ManifestStore(VersionedStore[Manifest]):
             key=partial(manifest_key, root),
             parse=partial(parse_manifest_key, root),
             encode=encode_manifest,
-            decode=_decode,
+            decode=_DECODE,
             check=check_manifest,
         )
         super().__init__(store, namespace, env, metrics, options)
-
-
-def _decode(data: Buffer, path: str) -> Manifest:
-    return decode_manifest(data, path=path)

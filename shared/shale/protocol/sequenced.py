@@ -6,6 +6,7 @@ collector had deleted it.  ``versioned_store`` adds that check.
 Source: docs/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.rs.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic
@@ -13,10 +14,11 @@ from typing import Generic
 import anyio
 
 from shale.env import Env
-from shale.errors import AlreadyExists, ObjectVersionExists
+from shale.errors import AlreadyExists, ObjectVersionExists, ShaleError
 from shale.protocol.backoff import conflict_delay_s
 from shale.protocol.instruments import SequencedInstruments
 from shale.protocol.options import ProtocolOptions
+from shale.protocol.version_list import VersionList
 from shale.protocol.versioned import Namespace, T, VersionMeta
 from shale.store.gather import gather
 from shale.store.port import CREATE, PUT_ID, Buffer, ObjectStore
@@ -69,17 +71,17 @@ class SequencedFiles(Generic[T]):
         self._newest: StoredBytes | None = None
         self._empty_confirmed_at: float | None = None
 
-    async def list_versions(self) -> list[VersionMeta]:
+    async def list_versions(self) -> VersionList:
         """Every file with a canonical name, ascending by id; other names are ignored with a warning."""
-        versions = []
-        for meta in await self._store.list(self._namespace.directory):
-            file_id = self._namespace.parse(meta.key)
-            if file_id is None:
-                if "#" not in meta.key:  # a local store's staging file is nobody's mistake
+        versions = VersionList()
+        async for page in self._store.list_pages(self._namespace.directory):
+            for meta in page:
+                file_id = self._namespace.parse(meta.key)
+                if file_id is not None:  # canonical names have as many digits as any id, so keys ascend as ids do
+                    versions.append(VersionMeta(file_id, meta.last_modified_ms, meta.size))
+                elif "#" not in meta.key:  # a local store's staging file is nobody's mistake
                     log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
-                continue
-            versions.append(VersionMeta(file_id, meta.last_modified_ms, meta.size))
-        return sorted(versions, key=lambda version: version.id)
+        return versions
 
     async def can_be_repeated(self, file_id: int) -> bool:
         """Whether this file may repeat the one before it, because its writer could not know that its put had landed.
@@ -162,6 +164,13 @@ class SequencedFiles(Generic[T]):
         """Delete one file, unconditionally."""
         await self._store.delete(self._namespace.key(file_id))
         self.forget(file_id)
+
+    async def delete_many(self, file_ids: Sequence[int]) -> Mapping[str, ShaleError]:
+        """Delete files, unconditionally; returns what went wrong, by key."""
+        problems = await self._store.delete_many([self._namespace.key(file_id) for file_id in file_ids])
+        for file_id in file_ids:
+            self.forget(file_id)
+        return problems
 
     def forget(self, file_id: int) -> None:
         """Drop the cache if it holds exactly this file."""

@@ -3,17 +3,25 @@
 Source: docs/protocol.md 1.1, 1.4, 1.6, 2.
 """
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Generic
 
 from shale.env import Env
-from shale.errors import CorruptionError, InvalidObjectState, LatestRecordMissing, ObjectVersionBehindBoundary
+from shale.errors import (
+    CorruptionError,
+    InvalidObjectState,
+    LatestRecordMissing,
+    ObjectVersionBehindBoundary,
+    ShaleError,
+)
 from shale.protocol.boundary import Boundary
 from shale.protocol.instruments import UpdateInstruments, VersionInstruments
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.sequenced import SequencedFiles, StoredBytes
 from shale.protocol.transactional import Stored
-from shale.protocol.versioned import Namespace, T, Versioned, VersionMeta
+from shale.protocol.version_list import VersionList
+from shale.protocol.versioned import Namespace, T, Versioned
 from shale.store.port import Buffer, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -47,7 +55,7 @@ class VersionedStore(Generic[T]):
         self._decoded: tuple[Buffer, T] | None = None
         self._is_large = False
 
-    async def list_versions(self) -> list[VersionMeta]:
+    async def list_versions(self) -> VersionList:
         """Every version, ascending by id, zombies behind the boundary included."""
         return await self._files.list_versions()
 
@@ -167,6 +175,10 @@ class VersionedStore(Generic[T]):
     async def delete(self, file_id: int) -> None:
         """Delete a version.  Only a collector calls this, for ids that its plan has found unneeded."""
         await self._files.delete(file_id)
+
+    async def delete_many(self, file_ids: Sequence[int]) -> Mapping[str, ShaleError]:
+        """As ``delete``, for many; returns what went wrong, by key."""
+        return await self._files.delete_many(file_ids)
 
     async def delete_behind_boundary(self, file_id: int) -> None:
         """Delete a version that the boundary covers.

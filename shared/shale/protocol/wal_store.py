@@ -3,7 +3,7 @@
 Source: docs/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,24 +80,33 @@ class WalStore:
         except AlreadyExists as error:
             raise FencedError(f"{self.key(wal_id)} was taken by another writer") from error
 
-    async def try_put_fence(self, wal_id: int) -> bool:
-        """Write zero bytes into a slot; false if it is taken."""
+    async def try_put(self, wal_id: int, data: Buffer) -> bool:
+        """Write a file, or a fence of zero bytes, into a slot; false if it is taken."""
         try:
-            await self._store.put(self.key(wal_id), b"", mode=CREATE)
+            await self._store.put(self.key(wal_id), data, mode=CREATE)
         except AlreadyExists:
             return False
         return True
 
+    async def try_put_fence(self, wal_id: int) -> bool:
+        """Write zero bytes into a slot; false if it is taken."""
+        return await self.try_put(wal_id, b"")
+
     async def list(self) -> list[WalFile]:
         """Every file with a canonical name, ascending by id."""
-        files = []
-        for meta in await self._store.list(wal_prefix(self._root)):
-            wal_id = parse_wal_key(self._root, meta.key)
-            if wal_id is not None:
-                files.append(WalFile(wal_id, meta.size, meta.last_modified_ms))
-            elif "#" not in meta.key:
-                log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
-        return sorted(files, key=lambda file: file.id)
+        return [file async for page in self.pages() for file in page]
+
+    async def pages(self) -> AsyncIterator[Sequence[WalFile]]:
+        """As ``list``, a page of the store at a time."""
+        async for page in self._store.list_pages(wal_prefix(self._root)):
+            files = []
+            for meta in page:
+                wal_id = parse_wal_key(self._root, meta.key)
+                if wal_id is not None:
+                    files.append(WalFile(wal_id, meta.size, meta.last_modified_ms))
+                elif "#" not in meta.key:
+                    log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
+            yield files
 
     async def delete(self, wal_id: int) -> None:
         """Delete a file; only a collector does."""

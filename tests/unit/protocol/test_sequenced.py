@@ -57,11 +57,11 @@ class Requests:
 
     def __getattr__(self, name: str) -> object:
         value = getattr(self.inner, name)
-        if name not in {"get", "get_if_changed", "list", "put", "head"}:
+        if name not in {"get", "get_if_changed", "list_pages", "put", "head"}:
             return value
 
         def noted(key: str, *args: object, **kwargs: object) -> object:
-            self.made.append(f"{name} {key.removeprefix(ROOT)}")
+            self.made.append(f"{name.removesuffix('_pages')} {key.removeprefix(ROOT)}")
             return value(key, *args, **kwargs)
 
         return noted

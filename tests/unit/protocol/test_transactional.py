@@ -37,6 +37,9 @@ class Counted:
         found = getattr(self._store, name)
         if not callable(found):
             return found
+        if name == "list_pages":
+            self._requests.append("list")
+            return found
 
         async def counted(*args: Any, **options: Any) -> Any:
             self._requests.append(name)
