@@ -1,0 +1,93 @@
+"""The sources of a new clone: their checkpoints, and what they show there (docs/protocol.md 10.2, steps 4 and 5)."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from shale.clones.clone_manifest import Source
+from shale.clones.neighbours import Neighbours
+from shale.clones.projection import project
+from shale.clones.request import CloneRequest, CloneSource
+from shale.clones.wal_files import files_left_out, require_no_rows
+from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
+from shale.protocol.checkpoints import create_checkpoint
+from shale.protocol.manifest_store import StoredManifest
+from shale.protocol.wal_place import require_wal_place
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Checkpoint, Manifest
+
+EPHEMERAL_LIFETIME_MS = 300_000
+"""As long an interrupted clone can be finished whose source no user has pinned."""
+log = get_logger("clones")
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A source, and how many files of its WAL it leaves out."""
+
+    source: Source
+    wal_files_left_out: int
+
+
+async def find_source(neighbours: Neighbours, request: CloneRequest, source: CloneSource) -> Sourced:
+    """Pin a source, if its user has not, and read what it shows.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidDbState: it is half built or being destroyed, or incomplete and must not be.
+        CheckpointMissing: the checkpoint is not there, or has expired.
+        InvalidCloneSourceWithWal: it has rows in its WAL, and they cannot be taken.
+        InvalidProjection: see ``project``.
+    """
+    stored = await neighbours.load(source.path)
+    require_wal_place(stored.value, source.path, is_named=neighbours.wal_store is not None)
+    wal = neighbours.wal(source.path)
+    left_out = 0
+    if source.checkpoint is None:
+        left_out = await files_left_out(wal, stored.value)
+        _tell(request, source, left_out)
+        checkpoint = await create_checkpoint(stored, neighbours.env, lifetime_ms=EPHEMERAL_LIFETIME_MS)
+        manifest = await _read(stored, checkpoint)
+    else:
+        checkpoint = _named(stored, source, neighbours.env.clock.now_ms())
+        manifest = await _read(stored, checkpoint)
+        left_out = await files_left_out(wal, manifest, checkpoint.create_s * 1000)
+        _tell(request, source, left_out)
+    if request.is_union or request.projects(source):
+        await require_no_rows(wal, manifest, source.path)
+    cut = partial(
+        project,
+        manifest,
+        request.keys_of(source),
+        segments=request.segments,
+        segment_ranges=request.segment_ranges,
+    )
+    projected = await neighbours.env.cpu.run(cut)
+    found = Source(path=source.path, checkpoint_id=checkpoint.id, manifest=projected, named_range=source.keys)
+    return Sourced(found, left_out)
+
+
+def _named(stored: StoredManifest, source: CloneSource, now_ms: int) -> Checkpoint:
+    assert source.checkpoint is not None
+    checkpoint = stored.value.checkpoint(source.checkpoint)
+    if checkpoint is None or checkpoint.is_expired(now_ms):
+        raise CheckpointMissing(source.checkpoint)
+    return checkpoint
+
+
+async def _read(stored: StoredManifest, checkpoint: Checkpoint) -> Manifest:
+    manifest = await stored.store.read(checkpoint.manifest_id)
+    if manifest is None:
+        raise ManifestMissing(checkpoint.manifest_id)
+    return manifest
+
+
+def _tell(request: CloneRequest, source: CloneSource, left_out: int) -> None:
+    if not left_out:
+        return
+    if request.require_complete:
+        raise InvalidDbState(
+            f"the WAL of {source.path or '/'} holds {left_out} files of rows that a clone would lack: take a "
+            "checkpoint through its writer, or open and close it first"
+        )
+    log.warning(Event.CLONE_INCOMPLETE, path=source.path, clone_path=request.path, wal_files=left_out)

@@ -1,0 +1,193 @@
+"""Union: one manifest out of several whose keys do not overlap, the inverse of a projection.
+
+Source: docs/protocol.md 11.2.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from uuid import UUID
+
+from shale.clones.clone_manifest import NewUuid, Source, inherited, owned_ssts, require_one_place
+from shale.clones.lift import duplicated
+from shale.clones.ranges import are_adjacent, hull_of_views, start_order
+from shale.clones.united_tree import united_tree
+from shale.errors import InvalidUnion, InvalidUnionSetEmpty
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import ExternalDb, KeyRange, Manifest, RunId, Segment, Seq, SortedRun, Tree, Ulid
+
+log = get_logger("clones")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one source gives to one tree."""
+
+    keys: KeyRange
+    path: str
+    tree: Tree
+
+
+def unite(sources: Sequence[Source], new_uuid: NewUuid, *, allow_gaps: bool = False, compact: bool = False) -> Manifest:
+    """Version 1 of a clone of several sources: a fresh database with their trees and no history.
+
+    Args:
+        allow_gaps: ranges that the caller has named need not be adjacent.
+        compact: join what fits together, views of one SST and runs of about one size, also where nothing requires it.
+
+    Raises:
+        InvalidUnion: overlapping keys, different segment extractors, gaps, or one SST id in two databases.
+        InvalidDbState: a source borrows SSTs that it has no pin on.
+    """
+    if not sources:
+        raise InvalidUnionSetEmpty("a union needs sources")
+    name = _extractor_of(sources)
+    if not allow_gaps:
+        _require_adjacent(sources)
+    contributing = _in_key_order(sources)
+    united = Manifest(
+        initialized=False,
+        segment_extractor_name=name,
+        tree=Tree() if name is not None else _root_tree(contributing, compact=compact),
+        segments=() if name is None else _segments(contributing, compact=compact),
+        last_l0_seq=Seq(max(source.manifest.last_l0_seq for source in sources)),
+        external_dbs=_external_dbs(contributing, new_uuid),
+    )
+    assert not any(duplicated(each) for _, each in united.trees()), "such a list must never be written"
+    return _renumbered(united)
+
+
+def _extractor_of(sources: Sequence[Source]) -> str | None:
+    names = {source.manifest.segment_extractor_name for source in sources}
+    if len(names) > 1:
+        raise InvalidUnion(f"the sources have different segment extractors: {sorted(map(str, names))}")
+    return names.pop()
+
+
+def _require_adjacent(sources: Sequence[Source]) -> None:
+    named = [source.named_range for source in sources if source.named_range is not None]
+    if len(named) < len(sources):
+        return
+    named.sort(key=start_order)
+    for left, right in pairwise(named):
+        if not are_adjacent(left, right):
+            raise InvalidUnion(f"{_shown(left)} and {_shown(right)} are not adjacent; allow gaps if that is meant")
+
+
+def _in_key_order(sources: Sequence[Source]) -> list[Source]:
+    """Those that have rows at all, by their first key."""
+    found: list[tuple[bytes, Source]] = []
+    for source in sources:
+        keys = hull_of_views(source.manifest.views())
+        if keys is None:
+            log.warning(Event.CLONE_SOURCE_SKIPPED, path=source.path)
+        else:
+            found.append((start_order(keys), source))
+    return [source for _, source in sorted(found, key=lambda entry: entry[0])]
+
+
+def _root_tree(sources: Sequence[Source], *, compact: bool) -> Tree:
+    for source in sources:
+        if source.manifest.segments:
+            raise InvalidUnion(f"{source.path} has segments, but no extractor that knows them")
+    return _united([_part(source, source.manifest.tree) for source in sources], "", compact=compact)
+
+
+def _segments(sources: Sequence[Source], *, compact: bool) -> tuple[Segment, ...]:
+    by_prefix: dict[bytes, list[_Part | None]] = {}
+    for source in sources:
+        if not source.manifest.tree.is_empty:
+            raise InvalidUnion(f"{source.path} has a segment extractor, and rows outside of every segment")
+        for segment in source.manifest.segments:
+            by_prefix.setdefault(segment.prefix, []).append(_part(source, segment.tree))
+    prefixes = sorted(by_prefix)
+    for shorter, longer in pairwise(prefixes):
+        if longer.startswith(shorter):
+            raise InvalidUnion(f"segment {longer.hex()} lies inside segment {shorter.hex()}")
+    united = [
+        Segment(prefix=prefix, tree=_united(by_prefix[prefix], f" in segment {prefix.hex()}", compact=compact))
+        for prefix in prefixes
+    ]
+    return tuple(segment for segment in united if not segment.tree.is_empty)
+
+
+def _part(source: Source, tree: Tree) -> _Part | None:
+    keys = hull_of_views(tree.views())
+    return None if keys is None else _Part(keys, source.path, tree)
+
+
+def _united(parts: Sequence[_Part | None], where: str, *, compact: bool) -> Tree:
+    shown = sorted((part for part in parts if part is not None), key=lambda part: start_order(part.keys))
+    for left, right in pairwise(shown):
+        if not left.keys.intersect(right.keys).is_empty:
+            raise InvalidUnion(
+                f"the keys of {left.path} and {right.path} overlap{where}: {_shown(left.keys)}, {_shown(right.keys)}"
+            )
+    return united_tree([part.tree for part in shown], compact=compact)
+
+
+def _renumbered(manifest: Manifest) -> Manifest:
+    """All runs with ids that are unique over the trees and descend in each of them."""
+    next_id = sum(len(tree.compacted) for _, tree in manifest.trees())
+
+    def renumbered(tree: Tree) -> Tree:
+        nonlocal next_id
+        runs = []
+        for run in tree.compacted:
+            next_id -= 1
+            runs.append(SortedRun(id=RunId(next_id), ssts=run.ssts))
+        return replace(tree, compacted=tuple(runs))
+
+    return replace(
+        manifest,
+        tree=renumbered(manifest.tree),
+        segments=tuple(Segment(prefix=segment.prefix, tree=renumbered(segment.tree)) for segment in manifest.segments),
+    )
+
+
+def _external_dbs(sources: Sequence[Source], new_uuid: NewUuid) -> tuple[ExternalDb, ...]:
+    """One entry for each set of SSTs of each database, whichever of the sources brought it.
+
+    A set that is part of another one of the same database needs no entry: its SSTs are found and pinned through that.
+    So split and united again and again, with other cuts each time, a database has no more entries than SSTs.
+    """
+    collected = [entry for source in sources for entry in _collected(source)]
+    require_one_place(collected)
+    named = {(source.path, source.checkpoint_id) for source in sources}
+    chosen: dict[tuple[str, tuple[Ulid, ...]], UUID] = {}
+    for entry in collected:
+        key = (entry.path, tuple(sorted(set(entry.sst_ids))))
+        known = chosen.get(key)
+        if known is None or _preferred(entry, named) < ((entry.path, known) not in named, known):
+            chosen[key] = entry.source_checkpoint_id
+    return tuple(
+        ExternalDb(
+            path=path, source_checkpoint_id=chosen[path, sst_ids], final_checkpoint_id=new_uuid(), sst_ids=sst_ids
+        )
+        for path, sst_ids in sorted(chosen)
+        if (path, chosen[path, sst_ids]) in named or not _is_part_of_another(path, sst_ids, chosen)
+    )
+
+
+def _is_part_of_another(path: str, sst_ids: tuple[Ulid, ...], entries: Iterable[tuple[str, tuple[Ulid, ...]]]) -> bool:
+    own = frozenset(sst_ids)
+    return any(place == path and own < frozenset(others) for place, others in entries)
+
+
+def _preferred(entry: ExternalDb, named: set[tuple[str, UUID]]) -> tuple[bool, UUID]:
+    """A checkpoint that the caller knows comes first, so that a second attempt recognises the first."""
+    return (entry.path, entry.source_checkpoint_id) not in named, entry.source_checkpoint_id
+
+
+def _collected(source: Source) -> tuple[ExternalDb, ...]:
+    owned = owned_ssts(source.manifest)
+    if not owned:
+        return inherited(source.manifest)
+    own = ExternalDb(path=source.path, source_checkpoint_id=source.checkpoint_id, sst_ids=owned)
+    return (*inherited(source.manifest), own)
+
+
+def _shown(keys: KeyRange) -> str:
+    first, end = keys.first_key, keys.end_key
+    return f"{'' if first is None else first!r}..{'' if end is None else end!r}"
