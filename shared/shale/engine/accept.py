@@ -15,6 +15,7 @@ from shale.engine.batch import BytesLike, WriteBatch, checked_key, checked_value
 from shale.engine.clock import DbClock
 from shale.engine.commit_history import CommitHistory
 from shale.engine.frozen_table import FrozenTable
+from shale.engine.key_limits import require_all_inside
 from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions
@@ -67,7 +68,7 @@ class Acceptor:
     ) -> None:
         self.last_seq = last_seq
         self.table = table
-        self.history = CommitHistory(table)
+        self.history = CommitHistory(table, options.max_transaction_history_bytes)
         self.frozen: deque[FrozenTable] = deque()
         self.wal = wal
         self.write_ops = 0
@@ -83,6 +84,7 @@ class Acceptor:
         self.room: Callable[[], Awaitable[None]] = _no_wait
         self.route: SegmentRouter | None = None
         self._options = options
+        self._limits = options.enforce_visible_range
         self._clock = clock
         self._now_ms = clock.now_ms
         self._durability = durability
@@ -95,7 +97,7 @@ class Acceptor:
         self._admitted_ms = _SLOW
         """Commits of this millisecond may go on without ``_admit``."""
         self._open_ms = _SLOW
-        """The same, and their keys need no route."""
+        """The same, and their keys need neither a route nor a look at their limits."""
         self._yielded_ms = 0
         self._max_key_bytes = options.max_key_bytes
         self._default_ttl_ms = options.default_ttl_ms
@@ -103,6 +105,7 @@ class Acceptor:
         self._last_tracked_s = last_tracked_s
         self._attention_bytes = 0
         self._frozen_bytes = 0
+        self._replayed_bytes = 0
         self._set_attention()
 
     @property
@@ -114,9 +117,10 @@ class Acceptor:
         return self._seq_before_skip if self.last_seq == self._skipped_seq else self.last_seq
 
     @property
-    def memtable_bytes(self) -> int:
-        """Estimated bytes of everything that was written since the start."""
-        return self._frozen_bytes + self.table.size_bytes
+    def memtable_write_bytes(self) -> int:
+        """Bytes of keys and values that were written since the start, replay and what rows take besides left out."""
+        written = self._frozen_bytes + self.table.size_bytes - self._replayed_bytes
+        return written - ROW_OVERHEAD_BYTES * self.write_ops
 
     @property
     def unflushed_bytes(self) -> int:
@@ -136,6 +140,8 @@ class Acceptor:
             value = checked_value(value)
         now = self._now_ms()
         if now != self._open_ms:
+            if self._limits is not None:
+                require_all_inside(self._limits, (key,))
             if now != self._admitted_ms:
                 now = await self._admit()
             if self.route is not None:
@@ -189,6 +195,8 @@ class Acceptor:
 
     async def _append(self, key: bytes, value: bytes, flags: int, lifetime: Lifetime) -> WriteHandle:
         """Write one row of any kind."""
+        if self._limits is not None:
+            require_all_inside(self._limits, (key,))
         now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
         # From here to the end nothing waits.
         if self.route is not None:
@@ -230,6 +238,8 @@ class Acceptor:
             rows = batch.commit_rows(self._default_ttl_ms, self._operator)
             if not rows.keys:
                 raise InvalidRequestError("the batch was emptied before it could be written")
+            if self._limits is not None:
+                require_all_inside(self._limits, rows.keys)
             segments = self.route.segments_of(rows.keys) if self.route is not None else ()
             if self.route is not None:
                 self.route.admit_all(segments)
@@ -255,6 +265,8 @@ class Acceptor:
             lifetime: of all of them.
             segments: that they go to, in a database that has some.
         """
+        if self._limits is not None:
+            require_all_inside(self._limits, (rows.key(0), rows.key(len(rows) - 1)))
         now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
         seq = self._next_seq(None)
         if self.route is not None:
@@ -338,6 +350,7 @@ class Acceptor:
         if last_tick is not None:
             self._clock.last_tick = max(self._clock.last_tick, last_tick)
         self._track(last_seq)
+        self._replayed_bytes += table.size_bytes
         self._follow(table)
 
     def consumed(self, wal_id: int) -> None:
@@ -409,7 +422,7 @@ class Acceptor:
         self._clock.last_tick = now
         self.check()
         self._admitted_ms = now
-        self._open_ms = now if self.route is None else _SLOW
+        self._open_ms = now if self.route is None and self._limits is None else _SLOW
         self._track(max(self.last_seq + 1, seq or 0))
         self.on_rows()
         return now

@@ -39,16 +39,16 @@ class ActiveSeqs:
 class Held:
     """One reader's claim on a sequence number."""
 
-    __slots__ = ("_number", "_seqs", "seq")
+    __slots__ = ("_seqs", "number", "seq")
 
     def __init__(self, seqs: dict[int, int], number: int, seq: int) -> None:
         self._seqs = seqs
-        self._number = number
+        self.number = number
         self.seq = seq
 
     def close(self) -> None:
         """Let go; may be called again."""
-        self._seqs.pop(self._number, None)
+        self._seqs.pop(self.number, None)
 
     def __del__(self) -> None:
         self.close()

@@ -177,11 +177,16 @@ def _copied(rows: Rows) -> Rows:
     keys, values = rows.key_offsets, rows.val_offsets
     return Rows(
         key_bytes=rows.key_bytes[keys[0] : keys[-1]].copy(),
-        key_offsets=keys - keys[0],
+        key_offsets=_from_zero(keys),
         val_bytes=rows.val_bytes[values[0] : values[-1]].copy(),
-        val_offsets=values - values[0],
+        val_offsets=_from_zero(values),
         seq=rows.seq,
         flags=rows.flags,
         create_ts=rows.create_ts,
         expire_ts=rows.expire_ts,
     )
+
+
+def _from_zero(offsets: I64) -> I64:
+    """Offsets of the same pieces in a buffer of their own; those that were widened are no memory of Arrow's."""
+    return offsets if offsets.flags.owndata and not offsets[0] else offsets - offsets[0]

@@ -128,6 +128,26 @@ class WriteBatch:
         self._operands.setdefault(key, []).append(added)
         self._is_plain = False
 
+    def extend(self, other: "WriteBatch") -> None:
+        """Add all that another batch holds, behind what is here already.
+
+        Raises:
+            InvalidRequestError: it has a key that this one does not take; nothing was added.
+        """
+        if other._max_key_bytes > self._max_key_bytes:
+            for key in other:
+                checked_key(key, self._max_key_bytes)
+        if not self._is_plain:
+            for key in other._values:
+                self._operands.pop(key, None)
+                self._lifetimes.pop(key, None)
+        self._values.update(other._values)
+        self._lifetimes.update(other._lifetimes)
+        for key, operands in other._operands.items():
+            self._operands.setdefault(key, []).extend(operands)
+        self._is_plain = self._is_plain and other._is_plain
+        self.has_deletes = self.has_deletes or other.has_deletes
+
     def clear(self) -> None:
         """Forget everything."""
         self._values.clear()

@@ -5,12 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, overload
+from uuid import UUID
 
 import anyio
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike, WriteBatch
+from shale.engine.checkpointing import CheckpointScope
 from shale.engine.lifetime import Moment, Ttl, lifetime_of
 from shale.engine.mapping import KeySpace, WriteMapping
 from shale.engine.opening import Opening
@@ -18,7 +20,7 @@ from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
 from shale.engine.reads import checked_durability
 from shale.engine.seq_times import seq_at, time_of
-from shale.engine.settings_values import Duration, parse_duration_ms
+from shale.engine.settings_values import Duration, checkpoint_id_of, parse_lifetime_ms
 from shale.engine.snapshot import Snapshot
 from shale.engine.transaction import Beginning
 from shale.engine.warmable import Warmable
@@ -48,7 +50,7 @@ class Db(Warmable):
     __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer")
 
     def __init__(self, writer: Writer, stores: Stores) -> None:
-        super().__init__(writer)
+        super().__init__(writer, writer.options.enforce_visible_range)
         self._writer = writer
         self._accept = writer.acceptor
         self._stores = stores
@@ -369,21 +371,40 @@ class Db(Warmable):
         await self._writer.flush(_flush_type(kind, self.quickest_flush))
 
     async def checkpoint(
-        self, *, name: str | None = None, lifetime: Duration | None = None, flush: bool = True
+        self,
+        *,
+        name: str | None = None,
+        lifetime: Duration | None = None,
+        scope: CheckpointScope | str = CheckpointScope.ALL,
+        source: UUID | str | None = None,
+        checkpoint_id: UUID | str | None = None,
     ) -> Checkpoint:
         """Keep the state of the database from being collected.
 
         Args:
-            name: for people; need not be unique.
+            name: for people; need not be unique.  ``writer:`` and a number is the writer's own.
             lifetime: ``None`` is until it is deleted.
-            flush: with everything that is written now; else what the manifest knows.
+            scope: ``all``: everything that is written now, which is flushed for it, and waited for while L0 is full
+                (at most ``checkpoint_flush_timeout``, then what is durable); ``durable``: at once, what is durable.
+            source: keep what this checkpoint keeps instead; nothing is flushed then.
+            checkpoint_id: the id of the new one, drawn by the caller so that the call can be repeated: if it is there
+                already, it is returned as it is.
 
         Raises:
+            InvalidRequestError: no such scope, or the source is no id.
             InvalidCheckpointLifetime: not positive, or beyond what can be stored.
+            CheckpointMissing: the source is not there, or has expired.
         """
         self._writer.check_readable()
-        lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime, name="lifetime")
-        return await self._writer.checkpoint(lifetime_ms=lifetime_ms, name=name, flush=flush)
+        lifetime_ms = parse_lifetime_ms(lifetime)
+        source_id = None if source is None else checkpoint_id_of(source)
+        return await self._writer.checkpointing.create(
+            CheckpointScope.of(scope),
+            lifetime_ms=lifetime_ms,
+            name=name,
+            source_id=source_id,
+            checkpoint_id=None if checkpoint_id is None else checkpoint_id_of(checkpoint_id),
+        )
 
     async def refresh(self) -> None:
         """Take over now what other processes have committed, instead of at the next poll."""

@@ -31,6 +31,7 @@ from shale.errors import (
     SegmentExtractorMismatch,
     ShaleError,
     SstMissing,
+    WalTruncated,
 )
 from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
@@ -51,6 +52,10 @@ from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
+_TRAVELLED = (
+    "a pickled reader had shown rows that were in the WAL only, and these were flushed and collected since: "
+    "pickle it again after its next poll (refresh), or open the URL with a checkpoint where it is needed"
+)
 log = get_logger("reader")
 
 
@@ -59,7 +64,7 @@ class DbReader(Warmable):
 
     def __init__(self, where: Where, options: ReaderOptions, env: Env, metrics: Metrics, stores: Stores) -> None:
         """Use ``open``; this makes no request and starts nothing."""
-        super().__init__()
+        super().__init__(limits=options.enforce_visible_range)
         self._where = where
         self._options = options
         self._env = env
@@ -130,13 +135,15 @@ class DbReader(Warmable):
         options: ReaderOptions,
         env: Env | None = None,
         metrics: Metrics | None = None,
+        *,
+        through_wal_id: int | None = None,
     ) -> "DbReader":
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="reader")
         reader = cls(where, options, env, metrics, stores)
         try:
-            await reader._start(metrics)
+            await reader._start(metrics, through_wal_id)
         except BaseException:
             await reader.close()
             raise
@@ -152,7 +159,7 @@ class DbReader(Warmable):
     async def _snapshot(self) -> ReaderSnapshot:
         await self._settled_point()
         state = self._state
-        return ReaderSnapshot(state, state.pin.use(), self._clock_ms)
+        return ReaderSnapshot(state, state.pin.use(), self._clock_ms, self._limits)
 
     def seq_at(self, time: Moment, *, round_up: bool = False) -> int | None:
         """The sequence number that the database had reached at a time, as the manifest tells; see ``Db.seq_at``."""
@@ -175,6 +182,7 @@ class DbReader(Warmable):
         self._ended.set()
         if self._read_ahead is not None:
             self._read_ahead.close()
+        self._wait_for_disk()
         await self._host.stop()
         try:
             if self._following is not None:
@@ -229,15 +237,20 @@ class DbReader(Warmable):
     def __reduce__(self) -> tuple[Any, ...]:
         """As an opening of what is served now: a managed reader becomes one that is pinned to its checkpoint.
 
+        What it has read of the WAL is read again there.  No checkpoint protects files that are newer than itself: where
+        they were collected meanwhile, opening raises ``WalTruncated``.
+
         Raises:
             TypeError: a store was given as an object, which cannot be reached from elsewhere.
         """
         if not isinstance(self._where.store, str) or not isinstance(self._where.wal_store, str | None):
             raise TypeError("only a reader that was opened by URL can be pickled")
         options = replace(self._options, cache=None)
+        consumed_wal_id = None
         if self.checkpoint_id is not None:
             options = replace(options, checkpoint=self.checkpoint_id)
-        return Opening, (_reopen, self._where, options)
+            consumed_wal_id = self._state.tables.consumed_wal_id
+        return Opening, (_reopen, self._where, options, consumed_wal_id)
 
     @property
     def _follower(self) -> Follower:
@@ -270,7 +283,7 @@ class DbReader(Warmable):
     def _clock_ms(self) -> int:
         return self._env.clock.now_ms()
 
-    async def _start(self, metrics: Metrics) -> None:
+    async def _start(self, metrics: Metrics, through_wal_id: int | None) -> None:
         options, env, root = self._options, self._env, self._where.root
         store = self._stores.main
         protocol = ProtocolOptions(component="reader", probe_max_staleness_s=options.probe_max_staleness_s)
@@ -300,6 +313,7 @@ class DbReader(Warmable):
             disk=disk,
             transformer=transformer,
         )
+        reader.write_behind(tasks)
         wal = WalStore(self._stores.wal or store, root, env, transformer=transformer)
         builder = StateBuilder(
             wal,
@@ -310,7 +324,7 @@ class DbReader(Warmable):
             keeper=Latest(self) if options.mode is ReaderMode.FOLLOW_LATEST else None,
         )
         self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)
-        await self._following.open()
+        await self._following.open(through_wal_id)
         self._last_poll_ms = env.clock.now_ms()
         tasks.start_soon(self._hot_path.run, env, name="reader.hot_path")
         if options.mode is not ReaderMode.CHECKPOINT:
@@ -346,8 +360,14 @@ class DbReader(Warmable):
         if self._error is None:
             self._error = error if isinstance(error, ShaleError) else ShaleError(f"the reader failed: {error!r}")
             self._ended.set()
+        self._wait_for_disk()
         if self._following is not None:
             self._following.fail(self._error)
+
+    def _wait_for_disk(self) -> None:
+        """The tasks are ending: nothing is written behind the back of who reads any more."""
+        if self._following is not None and self._following.is_open:
+            self._state.view.reader.write_behind(None)
 
     def _export(self, metrics: Metrics) -> None:
         requests = {op: metrics.counter("slatedb_db_requests_total", op=op) for op in ("get", "scan")}
@@ -384,9 +404,16 @@ class Latest:
         return self._reader._state.view
 
 
-async def _reopen(where: Where, options: ReaderOptions) -> DbReader:
-    """What an unpickled opening does."""
-    return await DbReader._open(where, options)
+async def _reopen(where: Where, options: ReaderOptions, through_wal_id: int | None) -> DbReader:
+    """What an unpickled opening does.
+
+    Raises:
+        WalTruncated: rows that the original showed are not in the WAL any more.
+    """
+    try:
+        return await DbReader._open(where, options, through_wal_id=through_wal_id)
+    except WalTruncated as gone:
+        raise WalTruncated(gone.id, _TRAVELLED) from gone
 
 
 def _check(manifest: Manifest, where: Where, options: ReaderOptions) -> None:

@@ -55,7 +55,7 @@ class HotPath:
     async def run(self, env: Env) -> None:
         """Wait until the kernel pays, then load it."""
         await self._wanted.wait()
-        await env.cpu.run(self.load)
+        await env.cpu.load(self.load)
 
     def load(self) -> None:
         """Load the kernel now; takes up to a second, or some more if it was never compiled on this machine."""

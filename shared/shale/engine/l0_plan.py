@@ -120,6 +120,18 @@ def with_wal_frontier(manifest: Manifest, last_flushed_wal_id: int) -> Manifest:
     return replace(manifest, next_wal_sst_id=WalId(max(manifest.next_wal_sst_id, last_flushed_wal_id + 1)))
 
 
+def with_wal_end(manifest: Manifest, last_flushed_wal_id: int, committed_seq: int) -> Manifest:
+    """Record where the WAL ends, and that nothing in it has to be replayed if all that was committed is in L0.
+
+    A flush alone leaves the file in that range which was written while it froze the memtable, and a database with rows
+    in its log can neither be cut nor united (docs/clones.md).
+    """
+    known = with_wal_frontier(manifest, last_flushed_wal_id)
+    if committed_seq > manifest.last_l0_seq:
+        return known
+    return replace(known, replay_after_wal_id=WalId(max(known.replay_after_wal_id, last_flushed_wal_id)))
+
+
 def _with_l0s(manifest: Manifest, ssts: Sequence[tuple[bytes, Sst]]) -> Manifest:
     """The manifest with each SST in front of its tree; a segment begins with its first SST."""
     if not ssts:

@@ -1,18 +1,22 @@
 """From a frozen memtable to an SST in the store (docs/protocol.md 4.8.3)."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+
+import anyio
 
 from shale.engine.memtable import ROW_OVERHEAD_BYTES
 from shale.env import Env
 from shale.errors import MergeOperatorFailed
 from shale.iter.compaction import compaction_source
+from shale.iter.fused import INLINE_ROWS_MAX
 from shale.iter.merge_operator import MergeOperator
-from shale.iter.retention import Retention
-from shale.iter.source import RowSource, RowsSource
+from shale.iter.retention import Retention, keeps_as_is
+from shale.iter.source import ChunksSource, RowSource, RowsSource
 from shale.kernels.rows import Rows
 from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
+from shale.store.gather import gather
 from shale.store.port import Buffer, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -25,6 +29,9 @@ _STREAM_FROM_BYTES = 16 << 20
 
 _CHUNK_BYTES = 4 << 20
 
+_PARTS_AHEAD = 4
+"""Parts that wait while one is uploaded; an SST in the making holds so many megabytes beside its table."""
+
 
 class L0Uploader:
     """Builds and uploads SSTs.
@@ -32,11 +39,21 @@ class L0Uploader:
     Args:
         store: where.
         options: how SSTs look.
-        operator: folds merge operands; without one they pass, as they do in an SST where it fails.
+        operator: folds merge operands; without one they pass, as those do that it refuses.
+        on_refused: told how many it refused.
     """
 
-    def __init__(self, store: ObjectStore, options: SstOptions, operator: MergeOperator | None, env: Env) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        options: SstOptions,
+        operator: MergeOperator | None,
+        env: Env,
+        *,
+        on_refused: Callable[[int], None] = lambda _count: None,
+    ) -> None:
         self._store = store
+        self._on_refused = on_refused
         self._options = options
         self._operator = operator
         self._env = env
@@ -51,19 +68,28 @@ class L0Uploader:
             min_seq: older versions that a reader at this sequence number needs are kept.
             now_tick: the database's clock at the newest of the rows.
         """
-        try:
-            return await self._upload(rows, sst_id, key, self._operator, min_seq=min_seq, now_tick=now_tick)
-        except MergeOperatorFailed as error:
+        refused: list[MergeOperatorFailed] = []
+
+        def keep(count: int, error: MergeOperatorFailed) -> None:
             # These rows were accepted.  Reads of the key fail, as they would anyway; to end the writer for it would
             # end the next one too, which replays the same rows.
-            log.warning(Event.MEMTABLE_FLUSH_UNFOLDED, sst_id=str(sst_id), error=str(error))
-            return await self._upload(rows, sst_id, key, None, min_seq=min_seq, now_tick=now_tick)
+            self._on_refused(count)
+            refused.append(error)
 
-    async def _upload(
-        self, rows: Rows, sst_id: Ulid, key: str, operator: MergeOperator | None, *, min_seq: int, now_tick: int
-    ) -> Sst | None:
         retention = Retention(min_seq=min_seq, now_tick=now_tick, drop_tombstones=False)
-        source = compaction_source([RowsSource(rows)], retention=retention, operator=operator, env=self._env)
+        source: RowSource
+        if await self._are_kept(rows, retention):
+            source = ChunksSource(list(_chunks(rows)))
+        else:
+            source = compaction_source(
+                [RowsSource(rows)], retention=retention, operator=self._operator, env=self._env, on_refused=keep
+            )
+        sst = await self._upload(rows, source, sst_id, key)
+        if refused:
+            log.warning(Event.MEMTABLE_FLUSH_UNFOLDED, sst_id=str(sst_id), error=str(refused[0]))
+        return sst
+
+    async def _upload(self, rows: Rows, source: RowSource, sst_id: Ulid, key: str) -> Sst | None:
         build = _Build(source, self._options, self._env)
         parts = build.parts()
         first = await anext(parts, None)
@@ -72,9 +98,29 @@ class L0Uploader:
         if rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows) < _STREAM_FROM_BYTES:
             await self._store.put(key, [first, *[part async for part in parts]])
         else:
-            await self._store.put_stream(key, _chain(first, parts))
+            await self._put_stream(key, _chain(first, parts))
         assert build.info is not None
         return Sst(id=sst_id, info=build.info)
+
+    async def _are_kept(self, rows: Rows, retention: Retention) -> bool:
+        """Whether the rows go to the builder as they are."""
+        look = partial(keeps_as_is, rows, retention)
+        return look() if len(rows) <= INLINE_ROWS_MAX else await self._env.cpu.run(look)
+
+    async def _put_stream(self, key: str, parts: AsyncIterator[Buffer]) -> None:
+        """Upload parts while the next ones are built."""
+        offers, taken = anyio.create_memory_object_stream[Buffer](_PARTS_AHEAD)
+
+        async def build() -> None:
+            async for part in parts:
+                await offers.send(part)
+            offers.close()  # only behind the last part: an early end would be taken for a whole SST
+
+        async def upload() -> None:
+            await self._store.put_stream(key, taken)
+
+        with offers, taken:
+            await gather([build, upload])
 
 
 class _Build:

@@ -1,8 +1,8 @@
 """Whether the last writer of a database is known to have closed it: what asks before it fences anybody.
 
 A writer leaves no sign of life while it has nothing to write, so silence proves nothing.  A clean close does: its last
-act is a version in which nothing changes but where the WAL ends (docs/protocol.md 4.11).  Until a later writer
-claims, others only add checkpoints and runs.
+act is a version in which nothing changes but where the WAL ends and where replay begins (docs/protocol.md 4.11).
+Until a later writer claims, others only add checkpoints and runs.
 
 Nobody else writes such a version on purpose, and ours never do after a lost answer (``Stored.apply``).  SlateDB's
 repeat what has landed unless the store kept the put's id with it.  So where it did not, nothing is believed.
@@ -53,7 +53,7 @@ async def require_closed_writer(stored: StoredManifest, last_wal_id: WalId) -> N
 
 def is_close(older: Manifest, newer: Manifest) -> bool:
     """Whether this step is the last one of a writer that closes."""
-    return replace(newer, next_wal_sst_id=older.next_wal_sst_id) == older
+    return replace(newer, next_wal_sst_id=older.next_wal_sst_id, replay_after_wal_id=older.replay_after_wal_id) == older
 
 
 def _is_by_others(older: Manifest, newer: Manifest) -> bool:

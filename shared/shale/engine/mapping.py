@@ -33,12 +33,22 @@ class KeySpace(Generic[K, V]):
         self._codec = codec
 
     def key_of(self, key: K) -> bytes:
-        """The key of the database."""
-        return self.prefix + self._key_codec.encode(key)
+        """The key of the database.
 
-    def bytes_of(self, value: V) -> bytes:
-        """The value as it is stored."""
-        return self._codec.encode(value)
+        Raises:
+            InvalidRequestError: the codec cannot store it.
+        """
+        try:
+            return self.prefix + self._key_codec.encode(key)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"key {key!r}: {error}") from error
+
+    def bytes_of(self, key: K, value: V) -> bytes:
+        """The value of a key as it is stored; raises like ``key_of``."""
+        try:
+            return self._codec.encode(value)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"value for {key!r}: {error}") from error
 
     def key_from(self, key: bytes) -> K:
         """The object for a key of the database.
@@ -141,7 +151,7 @@ class WriteMapping(ReadMapping[K, V]):
     async def put(self, key: K, value: V, *, ttl: "Ttl" = None, expire_at: "Moment | None" = None) -> "WriteHandle":
         """Write a value; see ``Db.put``."""
         space = self._space
-        return await self._db.put(space.key_of(key), space.bytes_of(value), ttl=ttl, expire_at=expire_at)
+        return await self._db.put(space.key_of(key), space.bytes_of(key, value), ttl=ttl, expire_at=expire_at)
 
     async def delete(self, key: K) -> "WriteHandle":
         """Remove a key, whether or not it is there."""
@@ -151,5 +161,5 @@ class WriteMapping(ReadMapping[K, V]):
         """Write many values as one commit; ``None`` if there are none."""
         batch = self._db.new_batch()
         for key, value in values.items():
-            batch.put(self._space.key_of(key), self._space.bytes_of(value), ttl=ttl)
+            batch.put(self._space.key_of(key), self._space.bytes_of(key, value), ttl=ttl)
         return await self._db.write(batch) if len(batch) else None

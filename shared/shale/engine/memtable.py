@@ -7,7 +7,6 @@ beside the log.  Once frozen it keeps nothing but sorted columns.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from operator import attrgetter
@@ -16,10 +15,10 @@ import numpy as np
 
 from shale.engine.batch import CommitRows
 from shale.engine.row_log import RowLog
-from shale.engine.row_order import sort_rows
+from shale.engine.row_order import merged_parts
 from shale.engine.sorted_part import SortedPart
 from shale.env import Cpu
-from shale.kernels.rows import EMPTY_ROWS, Rows, concat_rows
+from shale.kernels.rows import Rows, concat_rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange
 
 ROW_OVERHEAD_BYTES = 28
@@ -62,7 +61,7 @@ class Memtable:
     def from_parts(cls, parts: Sequence[Rows], *, writable: bool = False) -> "Memtable":
         """The same of the rows of several parts; takes milliseconds if there are many."""
         table = cls()
-        rows = sort_rows(concat_rows(parts))
+        rows = merged_parts(parts)
         if len(rows):
             table._base = [SortedPart(rows)]
             table.size_bytes = rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
@@ -176,7 +175,7 @@ class Memtable:
         parts = tuple(self._columns[start:])
         if len(parts) < 2:
             return
-        rows = await cpu.run(lambda: sort_rows(concat_rows([part.rows for part in parts])))
+        rows = await cpu.run(lambda: merged_parts([part.rows for part in parts]))
         end = start + len(parts)
         if tuple(self._columns[start:end]) == parts:
             self._columns[start:end] = [SortedPart(rows)]
@@ -277,15 +276,6 @@ class Memtable:
             if first <= key and (end is None or key < end):
                 yield key, log.seqs[place]
 
-    def without_values(self) -> "Memtable":
-        """A table with the same keys for those who ask what was written, if this one is only sorted columns already."""
-        if self._indexed or not self._base:
-            return self
-        table = Memtable()
-        table._indexed = False
-        table._base = [SortedPart(_only_keys(part.rows)) for part in self._base]
-        return table
-
     def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
         """The rows in a range as sorted columns that share buffers with the table; no (key, seq) occurs twice.
 
@@ -299,7 +289,7 @@ class Memtable:
         parts = self.parts(key_range)
         if len(parts) == 1:
             return parts[0]
-        return sort_rows(concat_rows(parts)) if parts else EMPTY_ROWS
+        return merged_parts(parts)
 
     def freeze(self) -> Rows:
         """Sort everything; may run in a thread while the table is read.  ``adopt`` the result afterwards."""
@@ -307,7 +297,7 @@ class Memtable:
         count = len(self.log)
         if count:
             parts.append(self.log.rows(0, count))
-        return sort_rows(concat_rows(parts)) if len(parts) > 1 or count else concat_rows(parts)
+        return merged_parts(parts) if len(parts) > 1 or count else concat_rows(parts)
 
     def adopt(self, rows: Rows) -> None:
         """Keep only the result of ``freeze``: a third of the memory, and no objects for the collector to visit."""
@@ -373,9 +363,3 @@ class Memtable:
 
 
 _seq_of = attrgetter("seq")
-
-
-def _only_keys(rows: Rows) -> Rows:
-    if not len(rows.val_bytes):
-        return rows
-    return replace(rows, val_bytes=EMPTY_ROWS.val_bytes, val_offsets=np.zeros(len(rows) + 1, np.int64))

@@ -4,13 +4,14 @@ Source: docs/protocol.md 4.8, 4.10.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 from anyio.abc import TaskGroup
 
+from shale.engine.checkpointing import WaitingCheckpoints, edit_of, settle
 from shale.engine.frozen_table import FrozenTable, UploadState
-from shale.engine.l0_plan import gate_reason, retirable, with_flushed, with_wal_frontier
+from shale.engine.l0_plan import gate_reason, retirable, with_flushed, with_wal_end
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.signal import Signal
 from shale.engine.table_upload import TableUploads
@@ -35,6 +36,8 @@ class MemtableFlusher:
         sst_key: Callable[[Ulid], str],
         last_flushed_wal_id: Callable[[], int],
         want_durable: Callable[[], None],
+        checkpoints: WaitingCheckpoints,
+        require_alive: Callable[[], Awaitable[None]],
     ) -> None:
         """Wire it up.
 
@@ -44,6 +47,8 @@ class MemtableFlusher:
             sst_key: where an SST of ours is.
             last_flushed_wal_id: the durable end of the WAL.
             want_durable: asks for a WAL flush.
+            checkpoints: what manifest updates are to carry besides.
+            require_alive: raises once the database is marked as destroyed; asked at every poll.
         """
         self._acceptor = parts.acceptor
         self._active = parts.active
@@ -57,6 +62,8 @@ class MemtableFlusher:
         )
         self._last_flushed_wal_id = last_flushed_wal_id
         self._want_durable = want_durable
+        self._checkpoints = checkpoints
+        self._require_alive = require_alive
         self._signal = Signal()
         self._last_allocated_ms = 0
         self._stall: str | None = None
@@ -118,11 +125,13 @@ class MemtableFlusher:
         """Take over what other processes commit, again and again, until cancelled.
 
         Raises:
-            FencedError: a newer writer has claimed.
+            FencedError: a newer writer has claimed, or a destroy, which fences before it puts its marker down.
+            InvalidDbState: the database is marked, and this writer began between the fence and the marker.
         """
         while True:
             await anyio.sleep(self._options.manifest_poll_interval_s)
             await self.refresh()
+            await self._check_markers()
 
     async def refresh(self) -> None:
         """Take over what other processes have committed.
@@ -132,16 +141,24 @@ class MemtableFlusher:
         """
         try:
             await self._manifest.refresh()
+            await self._manifest.keep_up()
         except UnavailableError as error:
             log.info(Event.STORE_REQUEST_RETRIED, op="manifest", error=str(error))
             return
         self._instruments.manifest_refreshed()
         self.look()
 
+    async def _check_markers(self) -> None:
+        try:
+            await self._require_alive()
+        except UnavailableError as error:
+            log.info(Event.STORE_REQUEST_RETRIED, op="markers", error=str(error))
+
     async def write_final(self) -> None:
-        """Persist the end of the WAL, as the last thing before a clean close."""
-        wal_id = self._last_flushed_wal_id()
-        await self._manifest.commit(lambda manifest: with_wal_frontier(manifest, wal_id), is_final=True)
+        """Persist the end of the WAL, as the last thing before a clean close, and where replay begins."""
+        await self._manifest.let_go()
+        wal_id, last_seq = self._last_flushed_wal_id(), self._acceptor.committed_seq
+        await self._manifest.commit(lambda manifest: with_wal_end(manifest, wal_id, last_seq), is_final=True)
 
     def _dispatch(self, uploads: TaskGroup) -> None:
         """Start as many uploads as gates and parallelism allow, strictly in order."""
@@ -202,16 +219,20 @@ class MemtableFlusher:
             self._hurry_wal()
             return False
         wal_id = self._last_flushed_wal_id()
-        await self._manifest.commit(
+        due = self._checkpoints.due(ready[-1].last_seq)
+        committed = await self._manifest.commit(
             lambda manifest: with_flushed(
                 manifest, ready, last_flushed_wal_id=wal_id, oldest_read_seq=self._oldest_read(ready[-1].last_seq)
             ),
+            edit_of(due),
             after=self._forget(ready),
             pause=self._pause,
         )
+        settle(due, committed)
         last_seq = ready[-1].last_seq
         self._instruments.l0_flushed(len(ready), sum(_sst_bytes(frozen) for frozen in ready))
         self._progress.durable_through(last_seq)
+        await self._acceptor.history.flushed([frozen.table for frozen in ready], self._env)
         self._progress.flushed_through(last_seq)
         return True
 

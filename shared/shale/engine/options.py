@@ -12,7 +12,7 @@ from shale.format.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
-from shale.types import Compression
+from shale.types import Compression, KeyRange
 
 MIB = 1 << 20
 MIN_WAL_FLUSHES_BEFORE_L0 = 4096
@@ -37,7 +37,13 @@ class DbOptions:
     its databases (``shale.configure``).  ``cache``: memory that it shares with others, in place of that.
     ``disk_cache``: where parts of SSTs are kept besides; ``None``: as configured for the process.
     ``segment_extractor``: gives every key the prefix whose tree it goes to; a database keeps the one it was made with.
+    ``max_transaction_history_bytes``: of keys that were written and flushed since the oldest open transaction began;
+    beyond that it is lost.
+    ``writer_checkpoint``: keep the SSTs that this writer serves under a checkpoint of its own, named ``writer:`` and
+    its epoch.  ``checkpoint_flush_timeout_s``: how long a checkpoint of everything waits for the flush before it takes
+    what is durable; ``None``: for ever.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
+    ``enforce_visible_range``: writes must lie inside, and no read wholly outside; for the owner of one shard.
     """
 
     flush_interval_s: float | None = 0.1
@@ -49,6 +55,7 @@ class DbOptions:
     l0_max_ssts_per_key: int = 8
     l0_flush_parallelism: int = 4
     max_unflushed_bytes: int = 1024 * MIB
+    max_transaction_history_bytes: int = 64 * MIB
     wal_enabled: bool = True
     wal_stall_limit_s: float = 60.0
     probe_max_staleness_s: float = 60.0
@@ -61,11 +68,14 @@ class DbOptions:
     merge_operator: MergeOperator | str | None = None
     segment_extractor: PrefixExtractor | None = None
     default_ttl_ms: int | None = None
+    writer_checkpoint: bool = False
+    checkpoint_flush_timeout_s: float | None = None
     max_key_bytes: int = 65_535
     block_cache_bytes: int | None = None
     cache: MemoryBudget | None = None
     disk_cache: DiskCacheOptions | None = None
     create_if_missing: bool = True
+    enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:
         problems = list(_problems(self))
@@ -131,11 +141,17 @@ def _problems(options: DbOptions) -> Sequence[str]:
             options.max_unflushed_bytes > options.l0_sst_size_bytes,
             "max_unflushed_bytes must be greater than l0_sst_size_bytes",
         ),
+        (options.max_transaction_history_bytes >= 0, "max_transaction_history_bytes must be at least 0"),
         (options.l0_sst_size_bytes >= 1, "l0_sst_size_bytes must be at least 1"),
+        (options.min_filter_keys >= 0, "min_filter_keys must be at least 0"),
         (options.l0_max_ssts >= 1, "l0_max_ssts must be at least 1"),
         (options.l0_max_ssts_per_key >= 1, "l0_max_ssts_per_key must be at least 1"),
         (options.manifest_poll_interval_s > 0, "manifest_poll_interval must be greater than 0"),
         (options.manifest_update_timeout_s > 0, "manifest_update_timeout must be greater than 0"),
+        (
+            options.checkpoint_flush_timeout_s is None or options.checkpoint_flush_timeout_s >= 0,
+            "checkpoint_flush_timeout must be at least 0",
+        ),
         (options.wal_stall_limit_s > 0, "wal_stall_limit must be greater than 0"),
         (1 <= options.max_key_bytes <= MAX_VALUE_BYTES, "max_key_bytes must be between 1 and 4294967295"),
         (

@@ -16,7 +16,7 @@ from shale.engine.read_options import ReadOptions, ReadTable
 from shale.engine.read_point import ReadPoint
 from shale.engine.scan import Scan
 from shale.engine.tree_lookup import TreeLookup, Window, append_versions, block_span
-from shale.errors import MergeOperatorMissing
+from shale.errors import MergeOperatorMissing, ValuesTooLarge
 from shale.iter.merge_operator import fold_visible
 from shale.kernels import lookup_layout as layout
 from shale.sst.reader import SstReader
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 _KEYS_AT_ONCE = 4096
+_KEYS_AT_FIRST = 128
+"""Where the values shall not be too large together, nobody knows yet how large they are."""
 _UNDECIDED = -1
 _KERNEL_KEYS_MIN = 4
 """Fewer are looked up one by one: a call for many has some fixed cost."""
@@ -196,12 +198,22 @@ class ReadView:
         return (await self._read([key], max_seq, now_ms))[0] if found is NEEDS_IO else found
 
     async def get_many(
-        self, keys: Sequence[bytes], max_seq: int | None = None, *, now_ms: int | None = None
+        self,
+        keys: Sequence[bytes],
+        max_seq: int | None = None,
+        *,
+        now_ms: int | None = None,
+        max_bytes: int | None = None,
     ) -> list[bytes | None]:
-        """The visible value of each key, in the order given; see ``get``."""
+        """The visible value of each key, in the order given; see ``get``.
+
+        Raises:
+            ValuesTooLarge: they have more than ``max_bytes`` together; the rest was not read.
+        """
         results: list[bytes | None] = []
-        for start in range(0, len(keys), _KEYS_AT_ONCE):
-            part = keys[start : start + _KEYS_AT_ONCE]
+        size, at_once = 0, _KEYS_AT_ONCE if max_bytes is None else _KEYS_AT_FIRST
+        while len(results) < len(keys):
+            part = keys[len(results) : len(results) + at_once]
             values = self._try_values(part, max_seq) if now_ms is None else self._try_unexpired(part, max_seq, now_ms)
             missing = [index for index, value in enumerate(values) if value is NEEDS_IO]
             if missing:
@@ -209,6 +221,11 @@ class ReadView:
                 for index, entry in zip(missing, entries, strict=True):
                     values[index] = None if entry is None else entry.value
             results += values  # type: ignore[arg-type]  # nothing needs I/O any more
+            if max_bytes is not None:
+                size += sum([len(value) for value in results[len(results) - len(part) :] if value is not None])
+                if size > max_bytes:
+                    raise ValuesTooLarge(f"the values together have more than {max_bytes} bytes; ask for fewer keys")
+                at_once = min(4 * at_once, _KEYS_AT_ONCE)
         return results
 
     def scan(

@@ -74,8 +74,11 @@ class Follower:
             await self._settled.wait()
         return self.state
 
-    async def open(self) -> None:
+    async def open(self, through_wal_id: int | None = None) -> None:
         """Establish the first state.
+
+        Args:
+            through_wal_id: pinned to a checkpoint: what follows it in the WAL, up to here, is served as well.
 
         Raises:
             CheckpointMissing: pinned to a checkpoint that is not listed, or has expired.
@@ -87,7 +90,7 @@ class Follower:
             case ReaderMode.MANAGED:
                 await self._replace()
             case ReaderMode.CHECKPOINT:
-                await self._open_checkpoint()
+                await self._open_checkpoint(through_wal_id)
             case ReaderMode.FOLLOW_LATEST:
                 await self._serve(self._stored.current, Pin(), None)
 
@@ -141,7 +144,7 @@ class Follower:
             await release_checkpoints(self._stored, self._drawn)
             self._drawn.clear()
 
-    async def _open_checkpoint(self) -> None:
+    async def _open_checkpoint(self, through_wal_id: int | None) -> None:
         checkpoint_id = self._options.checkpoint
         assert checkpoint_id is not None
         entry = self._stored.value.checkpoint(checkpoint_id)
@@ -150,7 +153,8 @@ class Follower:
         manifest = await self._read(entry.manifest_id)
         tables = Tables.before_replay(manifest.value)
         if not self._options.skip_wal_replay:
-            tables = await self._builder.replay_exactly(tables, manifest.value.next_wal_sst_id - 1)
+            last_id = max(manifest.value.next_wal_sst_id - 1, through_wal_id or 0)
+            tables = await self._builder.replay_exactly(tables, last_id)
         self._state = self._builder.build(manifest, tables, Pin(checkpoint_id), None)
 
     async def _replace(self) -> None:

@@ -19,6 +19,7 @@ from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
 from shale.sst.source import READ_AHEAD_BYTES
+from shale.types import KeyRange
 
 _LIFETIME_MIN_S = 1.0
 
@@ -42,6 +43,7 @@ class ReaderOptions:
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     ``disk_cache``: where parts of SSTs are kept besides; ``None``: as configured for the process.
     ``segment_extractor`` is only compared with the name in the manifest: reading routes by the prefixes found there.
+    ``enforce_visible_range``: no read may lie wholly outside; for the owner of one shard.
     """
 
     checkpoint: UUID | None = None
@@ -59,6 +61,7 @@ class ReaderOptions:
     disk_cache: DiskCacheOptions | None = None
     read_ahead_bytes: int = READ_AHEAD_BYTES
     probe_max_staleness_s: float = 60.0
+    enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:
         if self.checkpoint is not None and self.follow_latest:

@@ -8,6 +8,7 @@ from shale.engine.read_point import Durability, ReadPoint
 from shale.engine.reader_state import ReaderState
 from shale.engine.reads import Reads, checked_durability
 from shale.errors import ClosedError
+from shale.types import KeyRange
 
 
 class ReaderSnapshot(Reads):
@@ -15,8 +16,10 @@ class ReaderSnapshot(Reads):
 
     __slots__ = ("_clock", "_point", "_use", "seq")
 
-    def __init__(self, state: ReaderState, use: Use, clock_ms: Callable[[], int]) -> None:
-        super().__init__()
+    def __init__(
+        self, state: ReaderState, use: Use, clock_ms: Callable[[], int], limits: KeyRange | None = None
+    ) -> None:
+        super().__init__(limits=limits)
         self.seq = state.visible_seq
         """The newest commit that shows in it."""
         self._point: ReadPoint | None = state.point

@@ -7,13 +7,14 @@ from typing import Any, TypeVar, overload
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike, checked_key
+from shale.engine.key_limits import require_overlap, require_some_inside
 from shale.engine.mapping import KeySpace, ReadMapping
 from shale.engine.read_point import NOWHERE, Durability, Home, ReadPoint
 from shale.engine.read_view import NEEDS_IO
 from shale.engine.scan import Scan
 from shale.engine.scan_range import scan_range
 from shale.errors import InvalidRequestError, SstMissing
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Row
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, KeyRange, Row
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,10 +31,12 @@ class Reads(ABC):
     ``now_ms`` if that is given (milliseconds since 1970).
     """
 
-    __slots__ = ("_home", "gets", "scans")
+    __slots__ = ("_home", "_limits", "gets", "scans")
 
-    def __init__(self, home: Home = NOWHERE) -> None:
+    def __init__(self, home: Home = NOWHERE, limits: KeyRange | None = None) -> None:
+        """``limits``: no read may lie wholly outside; the home then never has an open point."""
         self._home = home
+        self._limits = limits
         self.gets = 0
         self.scans = 0
 
@@ -79,6 +82,7 @@ class Reads(ABC):
             return None if found is None else found.value
         point = self._home.open_point
         if point is None or durability != "memory":
+            self._require_inside((key,))
             point = self._read_point(durability)
         self.gets += 1
         value = point.view.try_value(key, point.max_seq)
@@ -101,6 +105,7 @@ class Reads(ABC):
         if hide_expired or now_ms is not None:
             entry = await self._unexpired(key, durability, now_ms)
         else:
+            self._require_inside((key,))
             point = self._read_point(durability)
             self.gets += 1
             found = point.view.try_get(key, point.max_seq)
@@ -114,16 +119,24 @@ class Reads(ABC):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        max_bytes: int | None = None,
     ) -> list[bytes | None]:
-        """The values of many keys, in the order given; what is not in memory is read in two round trips."""
+        """The values of many keys, in the order given; what is not in memory is read in two round trips.
+
+        With ``max_bytes`` it takes some more, and stops where the values are larger together.
+
+        Raises:
+            ValuesTooLarge: they are.
+        """
         checked = [key if type(key) is bytes and key else checked_key(key, KEY_BYTES_MAX) for key in keys]
+        self._require_inside(checked)
         point = await self._settled_point(durability)
         self.gets += len(checked)
         if hide_expired and now_ms is None:
             now_ms = self._clock_ms()
         while True:
             try:
-                return await point.view.get_many(checked, point.max_seq, now_ms=now_ms)
+                return await point.view.get_many(checked, point.max_seq, now_ms=now_ms, max_bytes=max_bytes)
             except SstMissing as gone:
                 await _renew(point, gone)
                 point = await self._settled_point(durability)
@@ -158,13 +171,16 @@ class Reads(ABC):
             raise InvalidRequestError("limit must not be negative")
         if read_ahead_bytes is not None and read_ahead_bytes < 1:
             raise InvalidRequestError("read_ahead_bytes must be greater than 0")
+        wanted = scan_range(prefix=prefix, start=start, stop=stop)
+        if self._limits is not None:
+            require_overlap(self._limits, wanted)
         point = self._scan_point(durability)
         self.scans += 1
         if hide_expired and now_ms is None:
             now_ms = self._clock_ms()
         return Scan(
             point,
-            scan_range(prefix=prefix, start=start, stop=stop),
+            wanted,
             prefix=bytes(prefix) if prefix else None,
             reverse=reverse,
             limit=limit,
@@ -189,7 +205,12 @@ class Reads(ABC):
         """
         return ReadMapping(self, KeySpace(bytes(prefix), key_codec, codec))
 
+    def _require_inside(self, keys: Sequence[bytes]) -> None:
+        if self._limits is not None:
+            require_some_inside(self._limits, keys)
+
     async def _unexpired(self, key: bytes, durability: Durability, now_ms: int | None) -> Entry | None:
+        self._require_inside((key,))
         self._read_point(durability)
         self.gets += 1
         return await self._looked_up(key, durability, self._clock_ms() if now_ms is None else now_ms)

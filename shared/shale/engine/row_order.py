@@ -1,11 +1,12 @@
 """Putting rows into the order of an SST: by key, then seq descending (docs/protocol.md 7.1)."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from shale.kernels.choice import use_kernels
-from shale.kernels.rows import I64, U8, Rows
+from shale.kernels.rows import I64, U8, Rows, concat_rows, only_keys
 
 
 def sort_rows(rows: Rows) -> Rows:
@@ -17,6 +18,19 @@ def sort_rows(rows: Rows) -> Rows:
 
         return sort.take_rows(rows, sort.row_order(rows))
     return take_rows(rows, plain_order(rows))
+
+
+def merged_parts(parts: Sequence[Rows]) -> Rows:
+    """The rows of several parts, each in any order, as ``sort_rows`` puts them: a value is copied once.
+
+    A part that is alone is sorted too.
+    """
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2 or not use_kernels(sum(part.size_bytes for part in parts)):
+        return sort_rows(concat_rows(parts))
+    from shale.kernels import sort
+
+    return sort.take_from(parts, sort.row_order(concat_rows([only_keys(part) for part in parts])))
 
 
 def newest_of_each(rows: Rows) -> Rows:

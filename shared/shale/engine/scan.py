@@ -6,13 +6,15 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from shale.engine.memtable import Memtable
 from shale.engine.progress import raise_again
 from shale.engine.row_objects import rows_to_items, rows_to_list
 from shale.engine.row_order import reversed_rows
-from shale.engine.scan_sources import ScanPlan, visible_source
+from shale.engine.scan_sources import ScanPlan, prepare_kernels, visible_source
 from shale.errors import InvalidRequestError, ShaleError, SstMissing
-from shale.kernels.rows import EMPTY_ROWS, Rows
+from shale.kernels.rows import EMPTY_ROWS, I64, Rows
 from shale.sst.row_search import lower_bound
 from shale.types import UNBOUNDED, Bound, KeyRange, Row, excluded, included
 
@@ -150,11 +152,23 @@ class Scan:
         while batch := await self.next_batch(size):
             yield batch
 
-    async def next_batch(self, size: int) -> list[Row]:
-        """The next ``size`` rows, fewer at the end, and then none."""
+    async def next_batch(self, size: int, *, bytes_max: int | None = None) -> list[Row]:
+        """The next ``size`` rows, fewer at the end, and then none.
+
+        Args:
+            size: rows at most.
+            bytes_max: nothing is added to rows that have so many bytes, so that a scan of large values holds few
+                of them at a time.
+        """
         batch = list(islice(self._rows, size))
-        while len(batch) < size and (rows := await self._next_rows(size - len(batch))):
+        if bytes_max is None:
+            while len(batch) < size and (rows := await self._next_rows(size - len(batch))):
+                batch += rows
+            return batch
+        left = bytes_max - _size_bytes(batch)
+        while len(batch) < size and left > 0 and (rows := await self._next_rows(size - len(batch), left)):
             batch += rows
+            left -= _size_bytes(rows)
         return batch
 
     async def items(self, size: int) -> AsyncIterator[list[tuple[bytes, bytes]]]:
@@ -199,6 +213,8 @@ class Scan:
         """
         from shale.engine.arrow import rows_to_batches
 
+        if not self._has_begun:
+            self._plan = replace(self._plan, is_whole=True)
         while (rows := await self.columns()) is not None:
             for batch in rows_to_batches(rows):
                 yield batch
@@ -245,20 +261,24 @@ class Scan:
         self._rows = iter(())
         self._pass_chunk()
 
-    async def _next_rows(self, rows_max: int) -> list[Row]:
+    async def _next_rows(self, rows_max: int, bytes_max: int | None = None) -> list[Row]:
         """Some rows as objects; none at the end."""
-        return self._in_order(rows_to_list(await self._next_slice(rows_max)))
+        return self._in_order(rows_to_list(await self._next_slice(rows_max, bytes_max)))
 
-    async def _next_slice(self, rows_max: int) -> Rows:
+    async def _next_slice(self, rows_max: int, bytes_max: int | None = None) -> Rows:
         """Some rows, ascending; none at the end."""
         if self._start == self._end and not await self._next_chunk():
             return EMPTY_ROWS
-        count = min(rows_max, _ROWS_AT_ONCE)
-        if self._plan.backward:
-            end, self._end = self._end, max(self._start, self._end - count)
-            return self._chunk.slice(self._end, end)
-        start, self._start = self._start, min(self._end, self._start + count)
-        return self._chunk.slice(start, self._start)
+        count = min(rows_max, _ROWS_AT_ONCE, self._end - self._start)
+        backward = self._plan.backward
+        first = self._end - count if backward else self._start
+        if bytes_max is not None:
+            first, count = _shorter(self._chunk.val_offsets, first, count, bytes_max, backward=backward)
+        if backward:
+            self._end = first
+        else:
+            self._start = first + count
+        return self._chunk.slice(first, first + count)
 
     def _in_order(self, rows: list[T]) -> list[T]:
         return rows[::-1] if self._plan.backward else rows
@@ -317,7 +337,9 @@ class Scan:
             if isinstance(table, Memtable) and table.has_long_tail:
                 await table.prepare(view.reader.env.cpu)
         self._use = view.pin.use()
-        self._source = visible_source(view, replace(self._plan, key_range=self._rest, max_seq=point.max_seq))
+        plan = replace(self._plan, key_range=self._rest, max_seq=point.max_seq)
+        await prepare_kernels(view, plan)
+        self._source = visible_source(view, plan)
 
     async def _go_on_elsewhere(self, gone: SstMissing) -> None:
         """Go on in a newer view: an SST of this one was collected, because a compaction has replaced it."""
@@ -363,3 +385,20 @@ class Scan:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+
+def _shorter(offsets: I64, first: int, count: int, bytes_max: int, *, backward: bool) -> tuple[int, int]:
+    """As many of ``count`` rows, from the end where reading begins, as have ``bytes_max`` of values, but one."""
+    behind = first + count
+    if int(offsets[behind] - offsets[first]) <= bytes_max:
+        return first, count
+    if backward:
+        begin = int(np.searchsorted(offsets[first:behind], offsets[behind] - bytes_max, "left")) + first
+        begin = min(begin, behind - 1)
+        return begin, behind - begin
+    fitting = int(np.searchsorted(offsets[first + 1 : behind + 1], offsets[first] + bytes_max, "right"))
+    return first, max(fitting, 1)
+
+
+def _size_bytes(rows: list[Row]) -> int:
+    return sum([len(row.key) + len(row.value) for row in rows])

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from shale.iter.backward import BackwardRows, BackwardVisible
 from shale.iter.merge import MergeSource
 from shale.iter.source import RowSource, RowsSource
-from shale.iter.visible import VisibleSource
+from shale.iter.visible import VisibleSource, folded
+from shale.kernels.choice import are_loaded, load_kernels, use_kernels, wants_loading
 from shale.kernels.rows import Rows
 from shale.sst.row_search import rows_up_to
-from shale.sst.source import RunSource, SourceOptions, SstSource
-from shale.types import UNBOUNDED, KeyRange, Seq, Tree, excluded, included
+from shale.sst.source import CachedBlockSource, CachedOptions, RunSource, SourceOptions, SstSource
+from shale.types import UNBOUNDED, KeyRange, Seq, SstView, Tree, excluded, included
 
 if TYPE_CHECKING:
     from shale.engine.read_view import ReadView
@@ -30,7 +31,7 @@ class ScanPlan:
     ``max_seq``: versions above are invisible (``None``: none is).  ``prefix``: all keys in the range begin with it.
     ``backward``: from the greatest key down.  ``rows_wanted``: how many rows are probably taken; ``None``: many.
     ``now_ms``: rows that have expired by then are invisible.  ``read_ahead_bytes``: of one request, ``None``: what the
-    handle says.  ``cache_blocks``: whether short reads go into the cache.
+    handle says.  ``cache_blocks``: whether short reads go into the cache.  ``is_whole``: all rows are taken.
     """
 
     key_range: KeyRange
@@ -41,18 +42,22 @@ class ScanPlan:
     now_ms: int | None = None
     read_ahead_bytes: int | None = None
     cache_blocks: bool = True
+    is_whole: bool = False
 
 
 def visible_source(view: "ReadView", plan: ScanPlan) -> RowSource:
     """The visible rows of a range, one per key.
 
-    Rows of a chunk ascend by key, also where chunks descend because the scan goes backward.
+    Rows of a chunk ascend by key, also where chunks descend because the scan goes backward.  Scans that may be long
+    read rows where they lie in their blocks; who wants some rows only goes through columns, which the cache serves.
     """
     if plan.backward:
         pieces = reversed(list(_pieces(view, plan.key_range)))
         return ChainSource(partial(_backward_source, view, plan, part, trees) for part, trees in pieces)
     sources: list[RowSource] = [RowsSource(rows) for rows in _table_rows(view, plan, plan.key_range)]
     root, segments = _trees(view, plan.key_range)
+    if len(segments) < 2 and plan.rows_wanted is None and use_kernels(0):
+        return folded(_visible_blocks(view, plan, [*root, *segments]), view.options.merge_operator, view.reader.env)
     for part, tree in root if len(segments) > 1 else [*root, *segments]:
         sources += _tree_sources(view, plan, part, tree)
     if len(segments) > 1:
@@ -64,6 +69,18 @@ def visible_source(view: "ReadView", plan: ScanPlan) -> RowSource:
         operator=view.options.merge_operator,
         now_tick=plan.now_ms,
     )
+
+
+async def prepare_kernels(view: "ReadView", plan: ScanPlan) -> None:
+    """Load the kernels, in a thread, for a scan that is long for certain: without them it would begin on a detour."""
+    if plan.backward or plan.rows_wanted is not None or are_loaded():
+        return
+    size_bytes = 0
+    for _, part, tree in view.trees_in(plan.key_range):
+        whole = [each.sst for each in tree.views() if each.effective_range.intersect(part) == each.effective_range]
+        size_bytes += sum(sst.info.data_len for sst in whole)
+    if wants_loading(size_bytes):
+        await view.reader.env.cpu.run(load_kernels)
 
 
 class ChainSource:
@@ -100,14 +117,47 @@ def _table_rows(view: "ReadView", plan: ScanPlan, key_range: KeyRange) -> list[R
     return parts
 
 
+def _visible_blocks(view: "ReadView", plan: ScanPlan, trees: list[PartOfTree]) -> RowSource:
+    from shale.iter.visible_blocks import VisibleBlocks
+
+    options = CachedOptions(prefix=plan.prefix, read_ahead=view.options.read_ahead, keeps=plan.cache_blocks)
+    size_bytes = _read_bytes(view, plan)
+    return VisibleBlocks(
+        _table_rows(view, plan, plan.key_range),
+        [
+            CachedBlockSource(view.reader, views, part, size_bytes, **options)
+            for part, tree in trees
+            for views in (*((each,) for each in _l0_in(tree, part)), *(run.ssts for run in tree.compacted))
+        ],
+        view.reader.env,
+        max_seq=plan.max_seq if view.own is None else None,
+        max_seq_of_blocks=_max_seq_of_ssts(view, plan),
+        now_tick=plan.now_ms,
+        is_whole=plan.is_whole,
+        on_corrupt=view.reader.count_damage,
+    )
+
+
+def _max_seq_of_ssts(view: "ReadView", plan: ScanPlan) -> Seq:
+    """Newer rows in SSTs are invisible (docs/format.md 4.2)."""
+    if view.own is not None and plan.max_seq is not None:
+        return Seq(min(view.manifest.last_l0_seq, plan.max_seq))
+    return view.manifest.last_l0_seq
+
+
+def _l0_in(tree: Tree, part: KeyRange) -> list[SstView]:
+    return [each for each in tree.l0 if not each.effective_range.intersect(part).is_empty]
+
+
+def _read_bytes(view: "ReadView", plan: ScanPlan) -> int:
+    return view.options.read_ahead_bytes if plan.read_ahead_bytes is None else plan.read_ahead_bytes
+
+
 def _tree_sources(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) -> list[RowSource]:
     """L0s and runs of one tree, newest first."""
-    l0 = [view_ for view_ in tree.l0 if not view_.effective_range.intersect(part).is_empty]
-    max_seq = view.manifest.last_l0_seq  # newer ones in SSTs are invisible (docs/format.md 4.2)
-    if view.own is not None and plan.max_seq is not None:
-        max_seq = Seq(min(max_seq, plan.max_seq))
+    l0 = _l0_in(tree, part)
     options = SourceOptions(
-        max_seq=max_seq,
+        max_seq=_max_seq_of_ssts(view, plan),
         prefix=plan.prefix,
         read_ahead=view.options.read_ahead,
         keeps=plan.cache_blocks,
@@ -115,7 +165,7 @@ def _tree_sources(view: "ReadView", plan: ScanPlan, part: KeyRange, tree: Tree) 
     )
     if plan.rows_wanted is not None:
         options["rows_wanted"] = plan.rows_wanted // (len(l0) + len(tree.compacted) or 1) + _ROWS_SPARE
-    size_bytes = view.options.read_ahead_bytes if plan.read_ahead_bytes is None else plan.read_ahead_bytes
+    size_bytes = _read_bytes(view, plan)
     sources: list[RowSource] = [SstSource(view.reader, view_, part, size_bytes, **options) for view_ in l0]
     sources += [RunSource(view.reader, run, part, size_bytes, **options) for run in tree.compacted]
     return sources

@@ -8,6 +8,7 @@ import math
 import re
 from datetime import timedelta
 from typing import TypeAlias
+from uuid import UUID
 
 from shale.errors import InvalidRequestError
 
@@ -23,8 +24,14 @@ _SECONDS = {
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600.0),
     **dict.fromkeys(("d", "day", "days"), 86400.0),
-    **dict.fromkeys(("w", "week", "weeks"), 604800.0),
+    **dict.fromkeys(("w", "wk", "wks", "week", "weeks"), 604800.0),
+    **dict.fromkeys(("month", "months"), 2_630_016.0),
+    **dict.fromkeys(("y", "yr", "yrs", "year", "years"), 31_557_600.0),
 }
+"""A month is 30.44 days and a year 365.25, as for SlateDB's command line (the crate humantime)."""
+
+_MONTHS = re.compile(r"(?<=\d)\s*M(?![A-Za-z])")
+
 _BYTES = {
     "": 1,
     "b": 1,
@@ -60,8 +67,24 @@ def parse_duration_s(value: object, *, name: str = "duration") -> float:
 
 
 def parse_duration_ms(value: object, *, name: str = "duration") -> int:
-    """Read a duration as whole milliseconds."""
-    return round(parse_duration_s(value, name=name) * 1000)
+    """Read a duration as whole milliseconds; raises like ``parse_duration_s``."""
+    ms = parse_duration_s(value, name=name) * 1000
+    if not math.isfinite(ms):
+        raise InvalidRequestError(f"{name}: {show_value(value)} is too long")
+    return round(ms)
+
+
+def parse_lifetime_ms(value: object) -> int | None:
+    """Read how long something shall live as whole milliseconds; ``None`` is for ever.
+
+    Other than in settings ``M`` is a month, as on SlateDB's command line; ``m`` is a minute everywhere.
+
+    Raises:
+        InvalidRequestError: not a duration.
+    """
+    if value is None:
+        return None
+    return parse_duration_ms(_MONTHS.sub("months", value) if isinstance(value, str) else value, name="lifetime")
 
 
 def parse_size(value: object, *, name: str = "size") -> int:
@@ -97,6 +120,20 @@ def parse_whole(text: str, *, name: str) -> int:
         raise InvalidRequestError(f"{name}: {show_value(text)} is not a number")
     # Python refuses to convert thousands of digits, with an error that names nothing.
     return _bounded(int(digits) if len(digits) <= _DIGITS_MAX else _INT_MAX + 1, text, name)
+
+
+def checkpoint_id_of(text: UUID | str) -> UUID:
+    """The id of a checkpoint, as people write it.
+
+    Raises:
+        InvalidRequestError: not a UUID.
+    """
+    if isinstance(text, UUID):
+        return text
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        raise InvalidRequestError(f"{show_value(text)} is not the id of a checkpoint (a UUID)") from None
 
 
 def show_value(value: object) -> str:

@@ -15,13 +15,12 @@ class Snapshot(Reads):
     expires, as soon as a flush or a compaction has seen that.
     """
 
-    __slots__ = ("_held", "_is_closed", "_point", "_writer")
+    __slots__ = ("_held", "_is_closed", "_writer")
 
     def __init__(self, writer: Writer, seq: int) -> None:
-        super().__init__()
+        super().__init__(limits=writer.options.enforce_visible_range)
         self._writer = writer
         self._held = writer.active.hold(seq)
-        self._point = replace(writer.point, max_seq=seq)
         self._is_closed = False
 
     @property
@@ -32,15 +31,17 @@ class Snapshot(Reads):
     async def close(self) -> None:
         """Let go of it; it cannot be read any more.  May be called again."""
         self._is_closed = True
+        self._writer.points.pop(self._held.number, None)
         self._held.close()
 
     def _read_point(self, durability: Durability) -> ReadPoint:
         if self._is_closed:
             raise ClosedError("the snapshot is closed")
-        writer, point = self._writer, self._point
+        writer, held = self._writer, self._held
         writer.check_readable()
-        if point.view is not writer.view:
-            self._point = point = replace(writer.point, max_seq=self._held.seq)
+        point = writer.points.get(held.number)
+        if point is None:
+            point = writer.points[held.number] = ReadPoint(writer.view, held.seq, writer)
         if checked_durability(durability) and writer.progress.durable_seq < self._held.seq:
             return replace(point, max_seq=writer.progress.durable_seq)
         return point

@@ -35,14 +35,12 @@ class Transaction(Reads):
 
     __slots__ = (
         "_batch",
-        "_below",
         "_held",
         "_id",
         "_is_over",
         "_is_serializable",
         "_limited_scans",
         "_own",
-        "_point",
         "_ranges",
         "_read_keys",
         "_scanned",
@@ -52,7 +50,7 @@ class Transaction(Reads):
     )
 
     def __init__(self, writer: Writer, *, serializable: bool) -> None:
-        super().__init__()
+        super().__init__(limits=writer.options.enforce_visible_range)
         accept = writer.acceptor
         self._id: UUID | None = None
         self._writer = writer
@@ -61,8 +59,6 @@ class Transaction(Reads):
         self._since = accept.history.begin(accept.committed_seq)
         self._batch = WriteBatch(max_key_bytes=writer.options.max_key_bytes)
         self._own = OwnWrites(self._batch)
-        self._below: ReadView | None = None
-        self._point = writer.point
         self._unmarked: set[bytes] = set()
         self._read_keys: set[bytes] = set()
         self._ranges: list[KeyRange] = []
@@ -116,6 +112,14 @@ class Transaction(Reads):
         self._batch.merge(key, operand, ttl=ttl, expire_at=expire_at)
         self._own.changed()
 
+    def write(self, batch: WriteBatch) -> None:
+        """Do all that a batch holds with the commit; the batch stays as it is.  Raises like ``put`` and ``merge``."""
+        self._require_open()
+        if batch.has_merges and self._writer.merge_operator is None:
+            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
+        self._batch.extend(batch)
+        self._own.changed()
+
     def mark_read(self, keys: Iterable[BytesLike]) -> None:
         """Let the commit fail if somebody writes one of these keys, at every isolation level.
 
@@ -165,10 +169,13 @@ class Transaction(Reads):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        max_bytes: int | None = None,
     ) -> list[bytes | None]:
         """The values of many keys, in the order given; all of them count as read."""
         self._note_reads(keys)
-        return await super().get_many(keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+        return await super().get_many(
+            keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms, max_bytes=max_bytes
+        )
 
     def scan(
         self,
@@ -247,6 +254,12 @@ class Transaction(Reads):
         since = self._since
         written = (key for key in self._batch if key not in self._unmarked)
         scanned = (*self._ranges, *(scan.read_range for scan in self._limited_scans))
+        if since.is_lost and (scanned or self._read_keys or any(key not in self._unmarked for key in self._batch)):
+            raise TransactionConflict(
+                f"more was written since seq {self.seq}, when the transaction began, than "
+                f"max_transaction_history_bytes = {self._writer.options.max_transaction_history_bytes} keeps the keys "
+                "of, so a conflict cannot be ruled out: try again with a shorter transaction, or raise the setting"
+            )
         if since.wrote_any(written) or since.wrote_any(self._read_keys) or since.wrote_in(scanned):
             raise TransactionConflict(f"somebody wrote what the transaction relies on since seq {self.seq}")
 
@@ -259,6 +272,7 @@ class Transaction(Reads):
             raise InvalidRequestError("the transaction has already been completed")
 
     def _let_go(self) -> None:
+        self._writer.points.pop(self._held.number, None)
         self._held.close()
         self._since.close()
         self._writer.acceptor.history.forget()
@@ -268,10 +282,11 @@ class Transaction(Reads):
         self._require_open()
         writer = self._writer
         writer.check_readable()
-        if self._below is not writer.view:
-            self._below = writer.view
-            self._point = ReadPoint(writer.view.above(self._own), self.seq, writer)
-        return self._limited(self._point, durability)
+        held = self._held
+        point = writer.points.get(held.number)
+        if point is None:
+            point = writer.points[held.number] = ReadPoint(writer.view.above(self._own), held.seq, writer)
+        return self._limited(point, durability)
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         self._read_point(durability)

@@ -1,7 +1,7 @@
 """What a write returns: its place in history, and the way to wait until it is durable."""
 
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Durability(Protocol):
@@ -21,6 +21,9 @@ class WriteHandle:
         self.seq = seq
         self.create_ts = create_ts
         self._durability = durability
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a write handle belongs to its process and cannot be pickled: its seq can")
 
     async def durable(self) -> None:
         """Return once the write is in the WAL (with the WAL disabled: in the manifest).

@@ -9,8 +9,8 @@ import anyio
 
 from shale.engine.accept import Acceptor
 from shale.engine.active_seqs import ActiveSeqs, Held
+from shale.engine.checkpointing import Checkpointing, WaitingCheckpoints
 from shale.engine.clock import DbClock
-from shale.engine.l0_plan import with_wal_frontier
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.lifetime import Lifetime
 from shale.engine.memtable import Memtable
@@ -37,7 +37,7 @@ from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
 from shale.iter.merge_operator import MergeOperator
 from shale.merge_operators import operator_of
-from shale.protocol.checkpoints import add_checkpoint
+from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_store import WalStore
 from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
@@ -48,7 +48,6 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Checkpoint, Manifest
 
 _GATHER_AFTER_S = 1.0
 log = get_logger("writer")
@@ -124,12 +123,24 @@ class Writer:
             env,
         )
         sst_options = _sst_options(options, wal_files.transformer)
+        waiting = WaitingCheckpoints()
         self.flusher = MemtableFlusher(
             parts,
-            L0Uploader(store, sst_options, self._counting(operator), env),
+            L0Uploader(
+                store,
+                sst_options,
+                self._counting(operator),
+                env,
+                on_refused=self.instruments.operands_refused,
+            ),
             sst_key=partial(sst_key, root),
             last_flushed_wal_id=self.last_flushed_wal_id,
             want_durable=self._want_durable,
+            checkpoints=waiting,
+            require_alive=partial(require_not_destroyed, store, root),
+        )
+        self.checkpointing = Checkpointing(
+            parts, waiting, start_flush=self._start_memtable_flush, last_flushed_wal_id=self.last_flushed_wal_id
         )
         self.reader = SstReader(
             store,
@@ -145,7 +156,12 @@ class Writer:
         self._read_options = ReadOptions(merge_operator=operator)
         self.view = self._new_view(None)
         self.point = ReadPoint(self.view, None, self)
-        self.open_point: ReadPoint | None = self.point
+        self.points: dict[int, ReadPoint] = {}
+        """Where snapshots and transactions look in this view, by the number of their claim.
+
+        They do not keep it themselves: one that rests would keep the memtables of an old view in memory.
+        """
+        self.open_point = self._open_point()
         self._connect(metrics)
 
     @property
@@ -186,6 +202,7 @@ class Writer:
         """Start the tasks, then replay the WAL."""
         group = await self.host.start(self._host_failed)
         self._read_ahead = ReadAhead(group)
+        self.reader.write_behind(group)
         self._read_options = ReadOptions(
             merge_operator=self._read_options.merge_operator,
             read_ahead=self._read_ahead,
@@ -203,6 +220,7 @@ class Writer:
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
         await replay_into(self.parts, self.wal_files, last_id=self.fence_id, known=self._read_rows)
+        await self.manifest.begin(keeps_checkpoint=self.options.writer_checkpoint)
         group.start_soon(self._gather, self.acceptor.table, name="gather")
 
     async def _gather(self, table: Memtable) -> None:
@@ -254,29 +272,6 @@ class Writer:
             self._start_memtable_flush()
             await self.progress.until_flushed(seq)
 
-    async def checkpoint(self, *, lifetime_ms: int | None, name: str | None, flush: bool) -> Checkpoint:
-        """Pin the state of the database; see ``Db.checkpoint``."""
-        if flush:
-            await self.flush(FlushType.MEMTABLE)
-        checkpoint_id = self.env.ids.uuid()
-
-        def edit(manifest: Manifest, version: int) -> Manifest:
-            # ``None`` is an attempt of ours that landed although its answer was lost.
-            now_ms = self.env.clock.now_ms()
-            added = add_checkpoint(
-                manifest, version, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
-            )
-            return manifest if added is None else added
-
-        wal_id = self.last_flushed_wal_id()
-        committed = await self.manifest.commit(lambda local: with_wal_frontier(local, wal_id), edit)
-        checkpoint = committed.checkpoint(checkpoint_id)
-        assert checkpoint is not None
-        log.info(
-            Event.CHECKPOINT_CREATED, checkpoint_id=str(checkpoint_id), manifest_id=checkpoint.manifest_id, name=name
-        )
-        return checkpoint
-
     async def close(self, kind: FlushType) -> None:
         """Refuse new work, flush as asked, persist where the WAL ends, and end all tasks.
 
@@ -296,6 +291,7 @@ class Writer:
         finally:
             if self._read_ahead is not None:
                 self._read_ahead.close()
+            self.reader.write_behind(None)
             await self.host.stop()
             self.progress.end(closed)
             self.reader.close()
@@ -307,6 +303,7 @@ class Writer:
         self.open_point = None
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
+        self.reader.write_behind(None)
         await self.host.stop()
         self.progress.end(closed)
         self.reader.close()
@@ -319,6 +316,7 @@ class Writer:
             self.instruments.fenced()
             log.warning(Event.WRITER_FENCED, epoch=self.manifest.epoch, error=str(error))
         self.progress.fail(error)
+        self.reader.write_behind(None)
         self.open_point = None
         self.acceptor.expect_change()
 
@@ -326,7 +324,13 @@ class Writer:
         """Let reads see the manifest and the memtables as they are now."""
         self.view = self._new_view(self.view)
         self.point = ReadPoint(self.view, None, self)
-        self.open_point = None if self.is_closed or self.progress.problem is not None else self.point
+        self.points.clear()
+        self.open_point = self._open_point()
+
+    def _open_point(self) -> ReadPoint | None:
+        """Where lookups may look without asking: nowhere if each of them has to be judged."""
+        must_ask = self.is_closed or self.progress.problem is not None
+        return None if must_ask or self.options.enforce_visible_range is not None else self.point
 
     def hold(self, seq: int) -> Held:
         """Keep what is visible at ``seq``; see ``Keeper``."""
@@ -382,10 +386,11 @@ class Writer:
                 "slatedb_db_write_ops_total": lambda: acceptor.write_ops,
                 "slatedb_db_write_batches_total": lambda: acceptor.write_batches,
                 "slatedb_db_backpressure_total": lambda: self.pressure.waits,
-                "slatedb_db_memtable_write_bytes_total": lambda: acceptor.memtable_bytes,
+                "slatedb_db_memtable_write_bytes_total": lambda: acceptor.memtable_write_bytes,
             },
             {
                 "slatedb_db_unflushed_bytes": lambda: acceptor.unflushed_bytes,
+                "slatedb_db_transaction_history_bytes": lambda: acceptor.history.size_bytes,
                 "slatedb_wal_buffer_bytes": lambda: 0 if buffer is None else buffer.size_bytes,
                 "slatedb_wal_last_id": self.last_flushed_wal_id,
             },

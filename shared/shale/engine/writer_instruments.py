@@ -19,6 +19,10 @@ class WriterInstruments:
         self._durable_seconds = metrics.histogram("slatedb_db_durable_commit_duration_seconds").observe
         self.table_frozen = metrics.counter("slatedb_memtable_flush_freezes_total").inc
         self.flush_requested = metrics.counter("slatedb_memtable_flush_flush_requests_total").inc
+        self.checkpoint_requested = metrics.counter("slatedb_memtable_flush_checkpoint_requests_total").inc
+        self.checkpoint_made = metrics.counter(
+            "slatedb_checkpoint_operations_total", component="writer", op="create", result="ok"
+        ).inc
         self.l0_uploaded = metrics.counter("slatedb_memtable_flush_l0_uploads_total").inc
         self._l0_bytes = metrics.counter("slatedb_db_l0_flush_bytes_total").inc
         self._l0_flushes = metrics.counter("slatedb_memtable_flush_l0_flushes_total").inc
@@ -32,6 +36,7 @@ class WriterInstruments:
         self._operands = {
             path: metrics.counter("slatedb_merge_operator_operands_total", path=path).inc for path in ("read", "flush")
         }
+        self.operands_refused = metrics.counter("slatedb_merge_operator_refused_total", path="flush").inc
         self._gauges = {
             name: metrics.gauge(f"slatedb_db_{name}").set
             for name in ("l0_ssts", "segment_max_l0_ssts", "sorted_runs", "sst_views", "ssts", "external_dbs")

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from shale.engine.writer_checkpoint import WriterCheckpoint, without_writers_before
 from shale.env import Env
 from shale.errors import UnavailableError
 from shale.protocol.manifest_store import FenceableManifest
@@ -16,6 +17,10 @@ Edit = Callable[[Manifest, int], Manifest]
 
 
 def _unchanged(manifest: Manifest, _version: int) -> Manifest:
+    return manifest
+
+
+def _same(manifest: Manifest) -> Manifest:
     return manifest
 
 
@@ -32,6 +37,7 @@ class WriterManifest:
         self._fenceable = fenceable
         self._env = env
         self._turn = anyio.Lock()
+        self._own_checkpoint: WriterCheckpoint | None = None
 
     @property
     def epoch(self) -> int:
@@ -42,6 +48,37 @@ class WriterManifest:
     def id(self) -> int:
         """The newest version seen."""
         return self._fenceable.id
+
+    async def begin(self, *, keeps_checkpoint: bool) -> None:
+        """Let go of what fenced writers have kept, and keep the state that this one serves, if it shall.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        if keeps_checkpoint:
+            self._own_checkpoint = WriterCheckpoint(self._env, self.epoch)
+            await self.commit(_same)
+        elif without_writers_before(self.current, self.epoch) is not self.current:
+            await self.commit(_same, lambda manifest, _: without_writers_before(manifest, self.epoch))
+
+    async def keep_up(self) -> None:
+        """Keep the state as others have changed it, if this writer keeps one.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        if self._own_checkpoint is not None and self._own_checkpoint.is_behind(self.current):
+            await self.commit(_same)
+
+    async def let_go(self) -> None:
+        """Keep nothing any more.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        own, self._own_checkpoint = self._own_checkpoint, None
+        if own is not None:
+            await self.commit(_same, lambda manifest, _: own.released(manifest))
 
     async def refresh(self) -> None:
         """Take over what others have committed.
@@ -81,9 +118,11 @@ class WriterManifest:
         """
         async with self._turn:
             wanted = local(self.current)
+            own = self._own_checkpoint
+            renew = _unchanged if own is None else own.renewal()
 
             def change(remote: Versioned[Manifest]) -> Manifest | None:
-                value = edit(rebase_writer(wanted, remote.value), remote.id + 1)
+                value = renew(edit(rebase_writer(wanted, remote.value), remote.id + 1), remote.id + 1)
                 return value if is_final or value != remote.value else None
 
             while True:
@@ -94,6 +133,8 @@ class WriterManifest:
                     if pause is None:
                         raise
                     await pause(error)
+            if own is not None:
+                own.note(committed)
             if after is not None:
                 after()
             self._adopt(committed.value)

@@ -8,11 +8,11 @@ from functools import partial
 
 from shale.engine.memtable import Memtable
 from shale.engine.replay import ReplayedTable, replay_wal
-from shale.engine.row_order import sort_rows
+from shale.engine.row_order import merged_parts
 from shale.engine.sorted_part import SortedPart
 from shale.engine.writer_parts import WriterParts
 from shale.errors import WalTruncated
-from shale.kernels.rows import Rows, concat_rows
+from shale.kernels.rows import Rows
 from shale.protocol.wal_store import WalStore
 from shale.store.gather import gather
 from shale.telemetry.events import Event
@@ -108,4 +108,4 @@ def _pieces(files: Sequence[Rows]) -> Iterator[list[Rows]]:
 
 
 def _sorted(files: Sequence[Rows]) -> Rows:
-    return sort_rows(concat_rows(files))
+    return merged_parts(files)

@@ -210,7 +210,7 @@ def test_a_checkpoint_pins_what_is_written() -> None:
             assert (kept.name, kept.expire_s - kept.create_s) == ("nightly", 7 * 86_400)
             assert db.manifest.last_l0_seq == 1
             await db.put(b"k", b"later")
-            bare = await db.checkpoint(flush=False)
+            bare = await db.checkpoint(scope="durable")
             assert (bare.manifest_id, bare.expire_s, db.manifest.last_l0_seq) == (db.manifest_id, 0, 1)
             with pytest.raises(InvalidCheckpointLifetime):
                 await db.checkpoint(lifetime=0)
@@ -302,7 +302,7 @@ def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_commit
             async with anyio.create_task_group() as flushing:
                 flushing.start_soon(db.flush, "memtable")
                 await anyio.sleep(0.1)
-                checkpoint = await db.checkpoint(flush=False)
+                checkpoint = await db.checkpoint(scope="durable")
             assert db.manifest.last_l0_seq == 1
             assert db.manifest.checkpoint(checkpoint.id) is not None
             assert len(db.manifest.tree.l0) == 1

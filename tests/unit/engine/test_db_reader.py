@@ -122,7 +122,7 @@ def test_what_cannot_be_opened() -> None:
 def test_a_wal_in_a_store_of_its_own_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Manifests of version 1 say so; reading without it would silently miss the newest rows."""
     old = Manifest(wal_object_store_uri="s3://wal/")
-    monkeypatch.setattr("shale.protocol.manifest_store.decode_manifest", lambda _data, path: old)
+    monkeypatch.setattr("shale.protocol.manifest_store._DECODE", lambda _data, path: old)
 
     async def test(world: World) -> None:
         await world.store.put(manifest_key("db", 1), encode_manifest(Manifest()))
@@ -367,7 +367,7 @@ def test_impossible_keys() -> None:
 
 
 def test_a_reader_travels_as_what_it_serves(tmp_path: Any) -> None:
-    """A pickled reader opens pinned to the checkpoint of the original."""
+    """A pickled reader opens pinned to the checkpoint of the original, with the rows of the WAL that it showed."""
 
     async def test() -> None:
         url = f"file://{tmp_path}/db"
@@ -381,6 +381,19 @@ def test_a_reader_travels_as_what_it_serves(tmp_path: Any) -> None:
                 async with pickle.loads(packed) as other:
                     assert await other.get(b"a") == b"1"
                     assert (other.checkpoint_id, other.manifest_id) == (reader.checkpoint_id, reader.manifest_id)
+            async with DbReader.open(url) as reader:
+                await (await db.put(b"b", b"1")).durable()
+                await reader.refresh()
+                packed = pickle.dumps(reader)
+                await (await db.put(b"b", b"2")).durable()
+                async with pickle.loads(packed) as other:
+                    assert await other.get_many([b"a", b"b"]) == [b"2", b"1"]
+                    assert other.visible_seq == reader.visible_seq
+                    again = pickle.dumps(other)
+                for file in sorted((tmp_path / "db" / "wal").iterdir())[:-1]:
+                    file.unlink()
+                with pytest.raises(WalTruncated, match="pickle it again after"):
+                    await pickle.loads(again)
         world = World()
         async with world.db(), world.reader() as reader:
             with pytest.raises(TypeError, match="URL"):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shale.engine.frozen_table import FrozenTable, UploadState
-from shale.engine.l0_plan import deepest_overlap, gate_reason, retirable, stall_reason, with_flushed
+from shale.engine.l0_plan import deepest_overlap, gate_reason, retirable, stall_reason, with_flushed, with_wal_end
 from shale.engine.memtable import Memtable
 from shale.errors import InvalidClockTick, ProtocolPanic
 from shale.format.sequence_tracker import SequenceTracker
@@ -135,3 +135,11 @@ def test_a_replay_point_never_goes_back() -> None:
     flushed = with_flushed(base, [frozen(4)], last_flushed_wal_id=3)
     assert (flushed.replay_after_wal_id, flushed.next_wal_sst_id) == (7, 8)
     assert replace(flushed, tree=base.tree).checkpoints == base.checkpoints
+
+
+def test_what_a_close_says_of_the_wal() -> None:
+    base = Manifest(replay_after_wal_id=WalId(3), next_wal_sst_id=WalId(5), last_l0_seq=Seq(9))
+    flushed = with_wal_end(base, last_flushed_wal_id=6, committed_seq=9)
+    assert (flushed.replay_after_wal_id, flushed.next_wal_sst_id) == (6, 7)
+    unflushed = with_wal_end(base, last_flushed_wal_id=6, committed_seq=10)
+    assert (unflushed.replay_after_wal_id, unflushed.next_wal_sst_id) == (3, 7)

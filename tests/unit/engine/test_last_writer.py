@@ -59,7 +59,7 @@ def test_a_lost_answer_to_a_manifest_is_no_close(lost: str, attributes: bool) ->
             if lost == "flush":
                 await db.flush("memtable")
             else:
-                await db.checkpoint(name="x", lifetime="1h", flush=False)
+                await db.checkpoint(name="x", lifetime="1h", scope="durable")
             assert await versions(memory) == before + 1
             with pytest.raises(InvalidDbState, match="has not closed"):
                 await take(memory)

@@ -65,6 +65,27 @@ def test_rows_of_others_are_named(db: sync.Db) -> None:
         view["a"]
 
 
+def test_what_cannot_be_stored_is_named(db: sync.Db) -> None:
+    view = db.mapping(codec=codecs.INT, key_codec=codecs.TEXT, prefix=b"named/")
+    for write in (lambda: view.__setitem__("seven", 7.0), lambda: view.update(seven=7.0)):
+        with pytest.raises(InvalidRequestError, match="value for 'seven': an integer is wanted, not float"):
+            write()
+    with pytest.raises(InvalidRequestError, match="key 7: text is wanted, not int"):
+        view[7] = 7  # type: ignore[index]
+    assert not view
+    view["one"] = 1
+    assert view
+
+
+def test_views_take_the_keys_that_the_database_takes() -> None:
+    with sync.Db.open("db", store=MemoryStore(), max_key_bytes=100_000) as db:
+        view = db.mapping(codec=codecs.INT)
+        view.update({b"k" * 70_000: 1})
+        assert view[b"k" * 70_000] == 1
+        view.clear()
+        assert not view
+
+
 def test_a_reader_s_view_cannot_be_written() -> None:
     store = MemoryStore()
     with sync.Db.open("db", store=store) as db:

@@ -84,7 +84,6 @@ def test_what_was_written_after_a_seq(ops, columns: set[int], frozen: bool, low,
             table.append(entries[-1])
     if frozen:
         table.adopt(table.freeze())
-        table = table.without_values()
     key_range = KeyRange(included(low), excluded(high))
     written = [(e.key, e.seq) for e in entries if e.seq > seq and low <= e.key < high]
     assert sorted(table.writes_after(seq, key_range)) == sorted(written)

@@ -280,3 +280,22 @@ def test_names_of_the_library_load_on_demand() -> None:
     assert shale.Env is Env
     with pytest.raises(AttributeError, match="nonsense"):
         shale.nonsense  # noqa: B018
+
+
+def test_a_writer_ends_once_the_database_is_marked() -> None:
+    """It slipped in between the fence of a soft destroy and the marker (docs/protocol.md 8.8)."""
+
+    async def keep_writing(db: Any) -> None:
+        with anyio.fail_after(10):
+            while True:
+                await (await db.put(b"k", b"v")).durable()
+
+    async def story(store: MemoryStore) -> None:
+        db = await open_db(store, manifest_poll_interval=0.001)
+        await store.put(destroyed_key("db"), b"{}")
+        with pytest.raises(InvalidDbState, match="destroyed"):
+            await keep_writing(db)
+        with pytest.raises(InvalidDbState, match="destroyed"):
+            await db.close()
+
+    run(story)

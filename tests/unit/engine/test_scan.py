@@ -14,6 +14,7 @@ from shale.errors import InvalidRequestError
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import (
+    EVERYTHING,
     FLAG_CREATE_TS,
     FLAG_EXPIRE_TS,
     FLAG_MERGE,
@@ -60,6 +61,25 @@ def test_backward_is_forward_reversed(seed: int, kernels: bool) -> None:
                 part = view.scan(KeyRange(included(low), excluded(high)), max_seq=max_seq, limit=limit, reverse=True)
                 expected = [row for row in rows if low <= row.key < high][::-1][:limit]
                 assert [row async for row in part] == expected
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_reading_blocks_shows_what_reading_columns_shows(seed: int) -> None:
+    if not load_kernels():
+        pytest.skip("kernels need a JIT compiler")
+
+    async def run() -> None:
+        database, view = await a_view(seed)
+        rng = database.rng
+        for _ in range(6):
+            max_seq = rng.choice((None, rng.randrange(len(database.history) + 1)))
+            now_ms = rng.choice((None, rng.randrange(2000)))
+            low, high = sorted(rng.choices([*database.keys, b"k", b"zz"], k=2))
+            part = rng.choice((EVERYTHING, KeyRange(included(low), excluded(high))))
+            rows = [row async for row in view.scan(part, max_seq=max_seq, now_ms=now_ms)]
+            assert [row async for row in view.scan(part, max_seq=max_seq, now_ms=now_ms, limit=1 << 30)] == rows
 
     anyio.run(run)
 
@@ -295,5 +315,24 @@ def test_a_closed_scan_has_no_more_rows() -> None:
         assert not view.pin.is_used
         assert [row async for row in scan] == []
         assert await scan.columns() is None
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_batches_end_where_they_have_enough_bytes(reverse: bool) -> None:
+    async def run() -> None:
+        for seed in range(6):
+            _, view = await a_view(seed)
+            rows = [row async for row in view.scan(reverse=reverse)]
+            for bytes_max in (1, 300, 5_000):
+                scan = view.scan(reverse=reverse)
+                batches = []
+                while batch := await scan.next_batch(40, bytes_max=bytes_max):
+                    batches.append(batch)
+                assert [row for batch in batches for row in batch] == rows
+                for batch in batches:
+                    assert sum(len(row.value) for row in batch[:-1]) <= bytes_max
+                assert bytes_max < 5_000 or len(rows) < 9 or len(batches) < len(rows)
 
     anyio.run(run)

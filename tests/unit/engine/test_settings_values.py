@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from shale.engine.options import DbOptions
-from shale.engine.settings_values import parse_duration_s, parse_size
+from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
 from shale.errors import InvalidRequestError
 from shale.types import Compression
 
@@ -74,3 +74,8 @@ def test_options_from_keywords() -> None:
 def test_impossible_options_are_named(keywords, named: str) -> None:
     with pytest.raises(InvalidRequestError, match=named):
         DbOptions.from_keywords(keywords)
+
+
+def test_durations_beyond_all_milliseconds_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="lifetime"):
+        parse_duration_ms(1e308, name="lifetime")
