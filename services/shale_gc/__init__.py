@@ -1,1 +1,1 @@
-"""The garbage collector: a daemon that deletes what nobody can need any more."""
+"""The garbage collector as a daemon: `shale.garbage` with settings, health and a loop for each database."""

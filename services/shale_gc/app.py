@@ -5,60 +5,65 @@ from typing import Any
 
 import anyio
 
+from shale.admin.checkpoints import CheckpointAdmin
+from shale.admin.place import AdminPlace
+from shale.api.admin_openapi import GC, checkpoint_paths, description_route
+from shale.api.checkpoint_calls import CheckpointCalls
 from shale.service.health import OK, Verdict
 from shale.service.process import Process
-from shale_gc.collector import Collector
+from shale_gc.admin_calls import GcCalls, tasks_json
+from shale_gc.fleet import Fleet
 from shale_gc.settings import GcSettings
 
 
 async def collect(process: Process[GcSettings]) -> None:
-    """Collect until told to stop, or until the database is gone.
+    """Collect until told to stop, or until the last database is gone.
 
     Raises:
         LatestRecordMissing: there was no database within ``store.start_timeout``.
         ProtocolPanic: a boundary file disappeared, or worse.
     """
-    collector = Collector(process.store, process.root, process.env, process.settings.options(), process.metrics)
-    await process.wait_for(collector.database.manifests.read_latest)
-    process.health.add_status(lambda: _status(collector))
-    process.health.add_ready_check("passes", lambda: _passes(collector))
-    process.on_reload.append(lambda settings: _take_over(collector, settings))
+    fleet = Fleet(process)
+    process.health.add_status(lambda: _status(fleet))
+    process.health.add_ready_check("passes", lambda: _passes(fleet))
+    process.on_reload.append(fleet.take_over)
+    _add_admin_calls(process, fleet)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_run, collector, tasks.cancel_scope, name="collector")
-        process.ready(tasks=[task.value for task in collector.states])
+        tasks.start_soon(_run, fleet, tasks.cancel_scope, name="collectors")
         await process.draining.wait()
         tasks.cancel_scope.cancel()
 
 
-async def _run(collector: Collector, everything: anyio.CancelScope) -> None:
-    await collector.run()
+async def _run(fleet: Fleet, everything: anyio.CancelScope) -> None:
+    await fleet.run()
     everything.cancel()
 
 
-def _take_over(collector: Collector, settings: GcSettings) -> None:
-    """Intervals, ages and concurrency change while running; which tasks are on does not."""
-    collector.options = settings.options()
+def _add_admin_calls(process: Process[GcSettings], fleet: Fleet) -> None:
+    for route in GcCalls(fleet).routes():
+        process.admin.add_route(route)
+    if process.root not in process.settings.roots():
+        process.admin.add_route(description_route(GC))
+        return
+    place = AdminPlace.of(process.stores, process.root, process.env, process.metrics, component="gc")
+    for route in CheckpointCalls(CheckpointAdmin(place), process.env).routes():
+        process.admin.add_route(route)
+    process.admin.add_route(description_route(GC, checkpoint_paths(with_scope=False)))
 
 
-def _passes(collector: Collector) -> Verdict:
+def _passes(fleet: Fleet) -> Verdict:
     """Ready while every task's last finished pass was good; the first one under way counts as good.
 
     A retry under way does not, or a collector that fails all the time would look ready half of it.
     """
-    for task, state in collector.states.items():
-        if state.last_error is not None:
-            return Verdict(ok=False, message=f"{task}: {state.last_error}")
+    for root, collector in fleet:
+        for task, state in collector.states.items():
+            if state.last_error is not None:
+                return Verdict(ok=False, message=f"{root} {task}: {state.last_error}")
     return OK
 
 
-def _status(collector: Collector) -> Mapping[str, Any]:
-    return {
-        "tasks": {
-            task.value: {
-                "running": state.is_running,
-                "last_success_ms": state.last_success_ms,
-                "last_error": state.last_error,
-            }
-            for task, state in collector.states.items()
-        }
-    }
+def _status(fleet: Fleet) -> Mapping[str, Any]:
+    """The tasks of the database that the process is named after, and those of all of them by path."""
+    tasks = {root: tasks_json(collector) for root, collector in fleet}
+    return {"tasks": tasks.get(fleet.process.root, {}), "databases": tasks}

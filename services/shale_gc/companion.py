@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from shale.garbage.collector import Collector
+from shale.garbage.options import DELETE_GRACE_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
 from shale.service.companion import Place
-from shale_gc.collector import Collector
-from shale_gc.options import FENCE_MIN_AGE_S, GcOptions, TaskOptions
 
 _INTERVAL_S = 600.0
 
@@ -58,6 +58,7 @@ def _collector(place: WriterPlace, options: Mapping[str, Any]) -> Collector:
         compactions=_task(options["compactions_options"]),
         detach=None if detach is None else TaskOptions(interval_s=_interval_s(detach)),
         boundary_files_enabled=options["boundary_files_enabled"],
+        db_delete_grace_s=None if place.has_own_wal_store else DELETE_GRACE_S,
     )
     return Collector(place.store, place.root, place.env, chosen, place.metrics)
 

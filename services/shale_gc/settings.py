@@ -4,15 +4,16 @@ The tasks stand under ``garbage_collector_options`` with SlateDB's names and uni
 is read as it is.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from shale.errors import InvalidRequestError
+from shale.garbage.options import DELETE_GRACE_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
 from shale.protocol.options import MissingBoundary
-from shale.service.sections import PositiveSeconds, Seconds, Section
+from shale.service.sections import PositiveSeconds, Seconds, Section, Texts
 from shale.service.settings import DaemonSettings
-from shale_gc.options import FENCE_MIN_AGE_S, GcOptions, TaskOptions
+from shale.store.location import normalize_path
 
 DEFAULT = TaskOptions()
 
@@ -20,7 +21,7 @@ DEFAULT = TaskOptions()
 class TaskSection(Section):
     """One task."""
 
-    interval: PositiveSeconds = DEFAULT.interval_s
+    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="From one pass to the next.")
     min_age: Seconds = Field(default=DEFAULT.min_age_s, description="Younger objects stay.")
     dry_run: bool = Field(default=DEFAULT.dry_run, description="Only say what would go.")
 
@@ -38,11 +39,11 @@ class FenceSection(TaskSection):
 class DetachSection(Section):
     """Letting go of parents of a clone."""
 
-    interval: PositiveSeconds = DEFAULT.interval_s
+    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="From one pass to the next.")
 
 
 class GcOptionsSection(Section):
-    """SlateDB's ``garbage_collector_options``; a task set to null is off."""
+    """SlateDB's ``garbage_collector_options``; a task set to null, or ``off``, is off."""
 
     manifest_options: TaskSection | None = TaskSection()
     wal_options: TaskSection | None = TaskSection()
@@ -54,6 +55,12 @@ class GcOptionsSection(Section):
         default=True, description="Off only for stores without conditional updates, and then in every collector."
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _off(cls, value: Any) -> Any:
+        """Variables and the command line have no null of their own."""
+        return None if value in ("null", "off") else value
+
 
 class GcSettings(DaemonSettings):
     """The garbage collector: deletes what no reader, writer or compactor can need any more."""
@@ -62,12 +69,22 @@ class GcSettings(DaemonSettings):
     FLAGS: ClassVar[tuple[str, ...]] = ("dry_run",)
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
+    databases: Texts = Field(default=(), description="Paths of further databases in the same store.")
+    databases_below: str | None = Field(
+        default=None, description="Every database directly below this path of the store too, also those to come."
+    )
     dry_run: bool = Field(default=False, description="Write nothing at all, only say what would go.")
     delete_concurrency: int = Field(default=8, ge=1, le=256, description="Deletions at a time.")
+    db_delete_grace: Seconds = Field(
+        default=DELETE_GRACE_S, description="How long a database stays after it was marked as destroyed."
+    )
     probe_max_staleness: Seconds | None = Field(
         default=None, description="Smaller than the min_age of manifest and compactions; by default it follows them."
     )
-    missing_boundary: MissingBoundary = MissingBoundary.PANIC
+    missing_boundary: MissingBoundary = Field(
+        default=MissingBoundary.PANIC,
+        description="What a missing boundary file means: somebody deleted it (panic), or there never was one (zero).",
+    )
     boundary_files_off_acknowledged: bool = Field(
         default=False, description="Required to switch boundary files off: a stale writer may then commit."
     )
@@ -78,9 +95,22 @@ class GcSettings(DaemonSettings):
             raise ValueError("boundary_files_enabled = false needs boundary_files_off_acknowledged = true")
         try:
             self.options()
+            self.roots()
+            normalize_path(self.databases_below or "")
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
         return self
+
+    def roots(self) -> tuple[str, ...]:
+        """The paths of the databases that are named; a store without a path names none if others are.
+
+        Raises:
+            InvalidRequestError: a path cannot be one.
+        """
+        path = self.database.location().path
+        others = [normalize_path(each) for each in self.databases]
+        named_alone = not others and self.databases_below is None
+        return tuple(dict.fromkeys([*([path] if path or named_alone else []), *others]))
 
     def options(self) -> GcOptions:
         """The options of the collector.
@@ -105,4 +135,5 @@ class GcSettings(DaemonSettings):
             missing_boundary=self.missing_boundary,
             boundary_files_enabled=section.boundary_files_enabled,
             delete_concurrency=self.delete_concurrency,
+            db_delete_grace_s=None if self.dry_run else self.db_delete_grace,
         )

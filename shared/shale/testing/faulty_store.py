@@ -9,16 +9,19 @@ Put it under ``RetryingStore``.  Simulations have ``shale.testing.sim_store``.
 """
 
 import random  # noqa: TID251 - only the type; the instance is injected
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import anyio
 
 from shale.errors import ShaleError
 from shale.store.failures import RequestFailed
+from shale.store.gather import gather
 from shale.store.memory import joined
-from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.store.pages import next_page
+from shale.store.port import LIST_PAGE, OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
 from shale.telemetry.error_types import ErrorType
 from shale.testing.faults import Fault, matches
 
@@ -166,6 +169,26 @@ class FaultyStore:
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
         return await self._travel(Request("list", prefix), lambda: self._store.list(prefix))
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``.  Every page travels by itself."""
+        pages = self._store.list_pages(prefix, after=after)
+        while page := await self._travel(Request("list", prefix), lambda: next_page(pages)):
+            yield page
+            if len(page) < LIST_PAGE:
+                return
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``.  Every object has a fate of its own."""
+        outcomes = await gather([partial(self._delete_one, key) for key in keys])
+        return {key: error for key, error in zip(keys, outcomes, strict=True) if error is not None}
+
+    async def _delete_one(self, key: str) -> ShaleError | None:
+        try:
+            await self.delete(key)
+        except ShaleError as error:
+            return error
+        return None
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""

@@ -7,12 +7,14 @@ network and not to the process: what a frozen or killed process has sent still a
 import asyncio
 import contextvars
 import random  # noqa: TID251 - only the type; the instance is injected
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shale.errors import ShaleError, UnavailableError
+from shale.store.gather import gather
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, PutMode, Unchanged
 from shale.testing.faults import Fault, matches
@@ -149,6 +151,32 @@ class SimStore:
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
         return await self._send(_Request("list", prefix, lambda: self._memory.list(prefix)))
+
+    async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
+        """See ``ObjectStore``.  Every page is a request, and sees the store as it is then."""
+        full = True
+        while full:
+            page = await self._send(_Request("list", prefix, partial(self._page, prefix, after)))
+            full = len(page) == self.options.list_page
+            if page:
+                after = page[-1].key
+                yield page
+
+    async def _page(self, prefix: str, after: str) -> Sequence[ObjectMeta]:
+        found = [meta for meta in await self._memory.list(prefix) if meta.key > after]
+        return found[: self.options.list_page]
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        """See ``ObjectStore``.  One by one, as a store that answers for many does it: some may go and others not."""
+        outcomes = await gather([partial(self._delete_one, key) for key in keys])
+        return {key: error for key, error in zip(keys, outcomes, strict=True) if error is not None}
+
+    async def _delete_one(self, key: str) -> ShaleError | None:
+        try:
+            await self.delete(key)
+        except ShaleError as error:
+            return error
+        return None
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""

@@ -23,6 +23,7 @@ class SimOptions:
         kill: how often it dies there; what is in flight may still arrive.
         attributes: whether objects keep metadata, so that a lost answer can be told from a conflict.
         skew_ms: clocks of processes differ from the store's by up to this much.
+        list_page: objects in a page of a listing.
     """
 
     latency_s: float = 0.02
@@ -36,6 +37,7 @@ class SimOptions:
     kill: float = 0.0
     attributes: bool = True
     skew_ms: int = 0
+    list_page: int = 1000
 
     @classmethod
     def calm(cls) -> Self:

@@ -9,7 +9,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, Protocol, TypeVar
 
 from anyio._backends import _asyncio as anyio_backend
@@ -50,11 +50,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps_at_this_instant = 0
         self.is_idle = False
         self._ready: deque[asyncio.Handle]
-        self._scheduled: list[asyncio.TimerHandle]
+        self._timers: list[tuple[float, asyncio.TimerHandle]] = []
 
     def time(self) -> float:
         """Seconds since the simulation began."""
         return self._now_s
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See ``AbstractEventLoop``.  Timers are ordered by plain numbers, which is much cheaper than by handles."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, timer))
+        return timer
 
     def run_until(self, deadline_s: float) -> None:
         """Run until the clock shows ``deadline_s``, nothing is left to do (``is_idle``), or ``stop`` is called."""
@@ -76,8 +84,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self._ready and not self._jump():
             self.stop()
             return
-        for _ in range(len(self._ready)):
-            handle: Any = self._ready.popleft()
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle: Any = ready.popleft()
             if handle._cancelled:
                 continue
             process = handle._context.get(PROCESS)
@@ -94,20 +103,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _jump(self) -> bool:
         """Move the clock to the next timer and make it ready; false at the deadline or without any timer."""
-        scheduled: list[Any] = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
-        if not scheduled or scheduled[0].when() > self._deadline_s:
-            self.is_idle = not scheduled
+        timers: list[Any] = self._timers
+        while timers and timers[0][1]._cancelled:
+            heapq.heappop(timers)
+        if not timers or timers[0][0] > self._deadline_s:
+            self.is_idle = not timers
             self._now_s = max(self._now_s, self._deadline_s)
             return False
-        if scheduled[0].when() > self._now_s:
-            self._now_s = scheduled[0].when()
+        if timers[0][0] > self._now_s:
+            self._now_s = timers[0][0]
             self._steps_at_this_instant = 0
-        while scheduled and scheduled[0].when() <= self._now_s:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            self._ready.append(handle)
+        while timers and timers[0][0] <= self._now_s:
+            self._ready.append(heapq.heappop(timers)[1])
         return True
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -122,9 +129,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 class _InsertionOrderedSet(dict[T, None]):
     """The part of ``set`` that anyio uses, iterated in the order of insertion instead of memory addresses."""
-
-    def __init__(self, items: Iterable[T] = ()) -> None:
-        super().__init__(dict.fromkeys(items))
 
     def add(self, item: T) -> None:
         self[item] = None

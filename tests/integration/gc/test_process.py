@@ -5,6 +5,8 @@ import json
 import shutil
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -132,3 +134,97 @@ def test_settings_that_cannot_be_used(tmp_path: Path, argv: tuple[str, ...], mes
         assert daemon.process.wait(30) == 78
         assert message in daemon.log.read_text()
     assert not list((tmp_path / "store").iterdir())
+
+
+def write_at(folder: Path, path: str, rounds: int = 4) -> None:
+    async def main() -> None:
+        async with shale.Db.open(path, store=f"file://{folder}/store") as db:
+            for number in range(rounds):
+                await db.put(b"key", b"%d" % number)
+                await db.flush("memtable")
+
+    (folder / "store").mkdir(exist_ok=True)
+    asyncio.run(main())
+
+
+def manifests_at(folder: Path, path: str) -> int:
+    return len(list((folder / "store" / path / "manifest").glob("*.manifest")))
+
+
+def test_several_databases_of_one_store(tmp_path: Path) -> None:
+    """Each is counted under its own label, a new one is found, and one that is gone ends its own loop only."""
+    for path in ("tenants/a", "tenants/b", "apart"):
+        write_at(tmp_path, path)
+    several = ("--set", "databases=apart", "--set", "databases_below=tenants")
+    with running(
+        "shale_gc", "--store", f"file://{tmp_path}/store", *QUICK, *several, log=tmp_path / "gc.log"
+    ) as daemon:
+        port = daemon.port("admin_port")
+        paths = ("tenants/a", "tenants/b", "apart")
+        wait_until(lambda: all(manifests_at(tmp_path, path) == 1 for path in paths), daemon)
+        shutil.rmtree(tmp_path / "store" / "tenants" / "a" / "manifest")
+        wait_until(lambda: bool(daemon.lines("gc.database.gone")), daemon)
+        assert daemon.lines("gc.database.gone")[0]["db"] == "tenants/a"
+        write_at(tmp_path, "tenants/b")
+        wait_until(lambda: manifests_at(tmp_path, "tenants/b") == 1, daemon)
+        told = json.loads(daemon.get("/v1/admin/gc", port=port)[1])["databases"]
+        assert sorted(each["database"] for each in told) == ["apart", "tenants/b"]
+        assert daemon.get("/readyz", port=port)[0] == 200
+        _, text = daemon.get("/metrics", port=port)
+        for path in ("tenants/a", "tenants/b", "apart"):
+            assert metric(text, f'slatedb_gc_deleted_objects_total{{db="{path}",resource="manifest"}}') > 0
+        assert daemon.stop() == 0
+
+
+def test_passes_are_started_and_planned_over_http(tmp_path: Path) -> None:
+    write(tmp_path)
+    slow = tuple(text.replace('"100ms"', '"1h"') for text in QUICK)
+    with running("shale_gc", "--url", f"file://{tmp_path}/store/db", *slow, log=tmp_path / "gc.log") as daemon:
+        port = daemon.port("admin_port")
+        wait_until(lambda: all(task["last_success_ms"] for task in tasks_of(daemon, port)), daemon)
+        write(tmp_path)
+        time.sleep(0.4)
+        before = manifests(tmp_path)
+        wanted = {"resources": ["manifest"], "min_age": "300ms", "database": "db"}
+        status, body = call(port, "/v1/admin/gc/plan", wanted)
+        plan = json.loads(body)
+        assert status == 200
+        assert [each["key"].rpartition("/")[2] for each in plan["objects"]] == before[:-1]
+        assert manifests(tmp_path) == before, "a plan writes nothing"
+        assert call(port, "/v1/admin/gc", {"resources": ["manifest"]})[0] == 202
+        wait_until(lambda: manifests(tmp_path) == before[-1:], daemon)
+        assert call(port, "/v1/admin/gc", {"database": "other"})[0] == 404
+        assert call(port, "/v1/admin/gc", {"resources": ["everything"]})[0] == 400
+        assert call(port, "/v1/admin/gc", {"resources": "manifest"})[0] == 400
+        assert daemon.stop() == 0
+
+
+def call(port: int, path: str, fields: dict[str, Any]) -> tuple[int, str]:
+    """POST a JSON table."""
+    body = json.dumps(fields)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", body.encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_a_checkpoint_on_its_admin_port_keeps_what_it_would_collect(tmp_path: Path) -> None:
+    write(tmp_path)
+    with gc(tmp_path) as daemon:
+        port = daemon.port("admin_port")
+        json_ = {"Content-Type": "application/json"}
+        answer = daemon.request("POST", "/v1/admin/checkpoints", port=port, body=b'{"name": "kept"}', headers=json_)
+        status, body = answer[:2]
+        made = json.loads(body)
+        assert (status, made["name"]) == (201, "kept")
+        write(tmp_path)
+        kept = f"{made['manifest_id']:020d}.manifest"
+        newest = manifests(tmp_path)[-1]
+        wait_until(lambda: manifests(tmp_path) == [kept, newest], daemon)
+        assert daemon.request("DELETE", f"/v1/admin/checkpoints/{made['id']}", port=port)[0] == 204
+        wait_until(lambda: kept not in manifests(tmp_path), daemon)
+        assert daemon.stop() == 0

@@ -5,6 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from shale.garbage.planner import (
+    Cutoff,
+    SstFile,
+    cutoff_for_ssts,
+    plan_compacted_gc,
+    plan_compactions_gc,
+    plan_detach,
+    plan_manifest_gc,
+    plan_wal_gc,
+)
 from shale.protocol.versioned import VersionMeta
 from shale.protocol.wal_store import WalFile
 from shale.types import (
@@ -17,16 +27,6 @@ from shale.types import (
     TieredSpec,
     Tree,
     WalId,
-)
-from shale_gc.planner import (
-    Cutoff,
-    SstFile,
-    cutoff_for_ssts,
-    plan_compacted_gc,
-    plan_compactions_gc,
-    plan_detach,
-    plan_manifest_gc,
-    plan_wal_gc,
 )
 from tests.unit.gc.values import external, tree, ulid, view, wal_state
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError
+from shale.garbage.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
 from shale.service.settings import SettingsError, load
-from shale_gc.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
 from shale_gc.settings import GcSettings
 
 URL = ["--url", "memory:///db"]

@@ -8,10 +8,10 @@ from shale.errors import CorruptionError
 from shale.format.compactions import encode_compactions
 from shale.format.manifest import encode_manifest
 from shale.format.names import compactions_key, manifest_key
+from shale.garbage.collector import Collector
+from shale.garbage.options import GcOptions, Task, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.types import Compactions, Manifest
-from shale_gc.collector import Collector
-from shale_gc.options import GcOptions, Task, TaskOptions
 
 QUICK = TaskOptions(min_age_s=0)
 

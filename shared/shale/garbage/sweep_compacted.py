@@ -1,11 +1,17 @@
 """SSTs that no referenced manifest shows: leftovers of compactions, and of processes that died."""
 
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from shale.format.names import sst_key
+from shale.garbage.database import Database
+from shale.garbage.doomed import Doomed
+from shale.garbage.passes import Pass
+from shale.garbage.planner import Cutoff, cutoff_for_ssts, plan_compacted_gc
+from shale.garbage.ulid_set import UlidSet
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale_gc.database import Database
-from shale_gc.passes import Pass
-from shale_gc.planner import cutoff_for_ssts, plan_compacted_gc
 
+WHY = "unreferenced"
 log = get_logger("gc")
 
 
@@ -20,9 +26,9 @@ async def sweep_compacted(database: Database, this: Pass) -> None:
     """
     compactions = await database.compactions.try_read_latest()
     latest = await database.manifests.read_latest()
-    active = set(latest.value.ssts())
-    for manifest in (await database.checkpointed(latest)).values():
-        active.update(manifest.ssts())
+    active = UlidSet(view.sst.id for view in latest.value.views())
+    async for _, manifest in database.checkpointed(latest):
+        active.update(view.sst.id for view in manifest.views())
     cutoff = cutoff_for_ssts(
         latest.value,
         compactions.value if compactions is not None else None,
@@ -37,5 +43,13 @@ async def sweep_compacted(database: Database, this: Pass) -> None:
         newest_l0_ms=cutoff.newest_l0_ms,
         final_ms=cutoff.final_ms,
     )
-    doomed = plan_compacted_gc(await database.list_ssts(), active=active, cutoff=cutoff)
-    await this.carry_out(doomed, database.delete_sst)
+    await this.carry_out(_doomed(database, this, active, cutoff), database.delete_ssts, why=WHY)
+
+
+async def _doomed(
+    database: Database, this: Pass, active: Collection[int], cutoff: Cutoff
+) -> AsyncIterator[Sequence[Doomed]]:
+    async for page in database.sst_pages():
+        this.progress.listed += len(page)
+        planned = plan_compacted_gc(page, active=active, cutoff=cutoff)
+        yield [Doomed(file.id, sst_key(database.root, file.id), file.size, file.id.ms) for file in planned]

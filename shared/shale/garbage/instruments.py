@@ -1,10 +1,11 @@
 """The collector's metrics (docs/operations.md 1.5 and 1.6)."""
 
+from shale.garbage.options import Task
+from shale.garbage.planner import Cutoff
+from shale.protocol.markers import DestroyedMark
 from shale.telemetry.error_types import error_type_of
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
-from shale_gc.options import Task
-from shale_gc.planner import Cutoff
 
 
 class GcInstruments:
@@ -12,6 +13,8 @@ class GcInstruments:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        for task in Task:  # so that they are there while nothing was deleted
+            metrics.counter("slatedb_gc_deleted_objects_total", resource=task)
 
     def ended(self, task: Task, *, seconds: float, now_ms: int) -> None:
         """A pass ended well."""
@@ -33,9 +36,9 @@ class GcInstruments:
         """A plan would delete that many objects, dry runs included."""
         self._metrics.gauge("slatedb_gc_candidates", resource=task).set(count)
 
-    def deleted(self, task: Task, size: int) -> None:
-        """One object is gone, or one parent detached."""
-        self._metrics.counter("slatedb_gc_deleted_objects_total", resource=task).inc()
+    def deleted(self, task: Task, count: int, size: int) -> None:
+        """So many objects are gone, or parents detached."""
+        self._metrics.counter("slatedb_gc_deleted_objects_total", resource=task).inc(count)
         if size:
             self._metrics.counter("slatedb_gc_deleted_bytes_total", resource=task).inc(size)
 
@@ -57,6 +60,10 @@ class GcInstruments:
         }
         for term, value_ms in terms.items():
             self._metrics.gauge("slatedb_gc_cutoff_timestamp_seconds", term=term).set(value_ms / 1000)
+
+    def destroyed(self, mark: DestroyedMark | None) -> None:
+        """The database is marked, or not."""
+        self._metrics.gauge("slatedb_db_destroyed_timestamp_seconds").set(0 if mark is None else mark.destroyed_at_s)
 
     def detached(self) -> None:
         """A parent was released."""

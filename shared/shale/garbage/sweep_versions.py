@@ -1,16 +1,20 @@
 """Old manifests and old compactions files: the boundary first, the files after."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from shale.errors import LatestRecordMissing, ManifestMissing
+from shale.garbage.database import Database
+from shale.garbage.doomed import Doomed
+from shale.garbage.passes import Pass
+from shale.garbage.planner import VersionPlan, plan_compactions_gc, plan_manifest_gc
+from shale.protocol.version_list import VersionList
 from shale.protocol.versioned import VersionMeta
 from shale.protocol.versioned_store import VersionedStore
-from shale_gc.database import Database
-from shale_gc.passes import Pass
-from shale_gc.planner import VersionPlan, plan_compactions_gc, plan_manifest_gc
 
+WHY = "unreferenced"
 _LISTINGS_MAX = 3
+_CHUNK = 1000
 
 
 async def sweep_manifests(database: Database, this: Pass) -> None:
@@ -21,10 +25,7 @@ async def sweep_manifests(database: Database, this: Pass) -> None:
         ManifestMissing: the newest one keeps vanishing before it can be read.
     """
     versions, pinned = await _list_with_pins(database)
-
-    def plan() -> VersionPlan:
-        return plan_manifest_gc(versions, pinned=pinned, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
-
+    plan = plan_manifest_gc(versions, pinned=pinned, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
     await _sweep(database.manifests, versions, plan, this)
 
 
@@ -38,23 +39,30 @@ async def sweep_compactions(database: Database, this: Pass) -> None:
     if len(versions) > 1:
         # If the newest one cannot be read, the ones before it are all that is left to repair it from.
         await database.compactions.read(versions[-1].id)
-
-    def plan() -> VersionPlan:
-        return plan_compactions_gc(versions, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
-
+    plan = plan_compactions_gc(versions, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
     await _sweep(database.compactions, versions, plan, this)
 
 
-async def _sweep(
-    store: VersionedStore[Any], versions: Sequence[VersionMeta], plan: Callable[[], VersionPlan], this: Pass
-) -> None:
+async def _sweep(store: VersionedStore[Any], versions: VersionList, plan: VersionPlan, this: Pass) -> None:
+    this.progress.listed += len(versions)
     this.instruments.versions(this.task, len(versions))
-    planned = plan()
-    gone = await this.carry_out(planned.doomed, store.delete, boundary=planned.boundary, advance=store.advance_boundary)
-    this.instruments.versions(this.task, len(versions) - gone)
+    await this.carry_out(
+        _chunks(store, plan.doomed),
+        lambda doomed: store.delete_many([each.id for each in doomed]),
+        why=WHY,
+        boundary=plan.boundary,
+        advance=store.advance_boundary,
+    )
+    this.instruments.versions(this.task, len(versions) - this.progress.deleted)
 
 
-async def _list_with_pins(database: Database) -> tuple[list[VersionMeta], frozenset[int]]:
+async def _chunks(store: VersionedStore[Any], doomed: Sequence[VersionMeta]) -> AsyncIterator[Sequence[Doomed]]:
+    for first in range(0, len(doomed), _CHUNK):
+        part = doomed[first : first + _CHUNK]
+        yield [Doomed(each.id, store.namespace.key(each.id), each.size, each.last_modified_ms) for each in part]
+
+
+async def _list_with_pins(database: Database) -> tuple[VersionList, frozenset[int]]:
     """A listing, and what the newest manifest of that very listing pins."""
     newest_id = 0
     for _ in range(_LISTINGS_MAX):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from shale.protocol.manifest_invariants import newest_l0_ms
+from shale.protocol.version_list import VersionList
 from shale.protocol.versioned import VersionMeta
 from shale.protocol.wal_store import WalFile
 from shale.types import Compactions, ExternalDb, Manifest, Ulid
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class VersionPlan:
     """Sequenced files to delete, ascending by id.  ``boundary`` has to be durable before the first deletion."""
 
-    doomed: tuple[VersionMeta, ...]
+    doomed: VersionList
 
     @property
     def boundary(self) -> int | None:
@@ -40,11 +41,12 @@ def plan_manifest_gc(
         versions: a listing, ascending by id.
         pinned: ids that the newest version's checkpoints name.
     """
+    newest_id = versions[-1].id if versions else 0
     return VersionPlan(
-        tuple(
+        VersionList(
             version
-            for version in versions[:-1]
-            if version.id not in pinned and now_ms - version.last_modified_ms > min_age_ms
+            for version in versions
+            if version.id not in pinned and version.id != newest_id and now_ms - version.last_modified_ms > min_age_ms
         )
     )
 
@@ -121,7 +123,7 @@ class SstFile(NamedTuple):
     size: int
 
 
-def plan_compacted_gc(files: Iterable[SstFile], *, active: Collection[Ulid], cutoff: Cutoff) -> tuple[SstFile, ...]:
+def plan_compacted_gc(files: Iterable[SstFile], *, active: Collection[int], cutoff: Cutoff) -> tuple[SstFile, ...]:
     """SSTs older than the cutoff that no referenced manifest shows."""
     return tuple(file for file in files if file.id.ms < cutoff.final_ms and file.id not in active)
 

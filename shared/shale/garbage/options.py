@@ -1,12 +1,16 @@
 """What can be set about the garbage collector (docs/protocol.md 8, Appendix A)."""
 
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Self, TypeAlias
 
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 
 DAY_S = 86_400.0
+DELETE_GRACE_S = DAY_S
+"""How long a database stays, at least, after it was marked as destroyed."""
 FENCE_MIN_AGE_S = 7 * DAY_S
 """A fence is the memory that a slot of the WAL was used; it must outlive every writer that may still wake up."""
 
@@ -20,6 +24,22 @@ class Task(StrEnum):
     COMPACTED = "compacted"
     COMPACTIONS = "compactions"
     DETACH = "detach"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The task of that name; SlateDB writes ``wal-fence``.
+
+        Raises:
+            InvalidRequestError: there is none.
+        """
+        try:
+            return cls(name.replace("-", "_"))
+        except ValueError as error:
+            raise InvalidRequestError(f"{name!r} is none of {', '.join(cls)}") from error
+
+
+GcFilter: TypeAlias = Callable[[Task, Sequence[str]], Awaitable[Iterable[str]]]
+"""Called with keys that may go; returns those that shall.  It can keep objects and add none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +74,10 @@ class GcOptions:
         probe_max_staleness_s: how long this process believes that a version is the latest; by default well below the
             age at which it deletes versions itself.
         boundary_files_enabled: the same for all collectors of a database (docs/protocol.md 2.7).
-        delete_concurrency: deletions at a time.
+        delete_concurrency: requests to delete at a time, each for up to 250 objects.
+        filter: has a say in what goes, but not in letting go of parents.
+        db_delete_grace_s: how long a database stays after it was marked as destroyed; ``None``: whoever collects here
+            deletes none.
     """
 
     manifest: TaskOptions | None = field(default_factory=TaskOptions)
@@ -67,8 +90,12 @@ class GcOptions:
     missing_boundary: MissingBoundary = MissingBoundary.PANIC
     boundary_files_enabled: bool = True
     delete_concurrency: int = 8
+    filter: GcFilter | None = None
+    db_delete_grace_s: float | None = DELETE_GRACE_S
 
     def __post_init__(self) -> None:
+        if self.db_delete_grace_s is not None and self.db_delete_grace_s < 0:
+            raise InvalidRequestError("db_delete_grace cannot be negative")
         fences = self.wal_fence
         if fences is not None and not fences.dry_run and fences.min_age_s < FENCE_MIN_AGE_S:
             raise InvalidRequestError(
@@ -111,3 +138,28 @@ class GcOptions:
     def _versions_min_age_s(self) -> float | None:
         tasks = (self.manifest, self.compactions)
         return min((task.min_age_s for task in tasks if task is not None and not task.dry_run), default=None)
+
+
+def options_for(min_ages_s: Mapping[Task, float | None], *, boundary_files_enabled: bool = True) -> GcOptions:
+    """Options under which exactly these tasks are on; an age of ``None`` is the task's default.
+
+    Raises:
+        InvalidRequestError: fences younger than 7 days, or a negative age.
+    """
+
+    def of(task: Task) -> TaskOptions | None:
+        if task not in min_ages_s:
+            return None
+        default_s = FENCE_MIN_AGE_S if task is Task.WAL_FENCE else TaskOptions().min_age_s
+        age_s = min_ages_s[task]
+        return TaskOptions(min_age_s=default_s if age_s is None else age_s)
+
+    return GcOptions(
+        manifest=of(Task.MANIFEST),
+        wal=of(Task.WAL),
+        wal_fence=of(Task.WAL_FENCE),
+        compacted=of(Task.COMPACTED),
+        compactions=of(Task.COMPACTIONS),
+        detach=of(Task.DETACH),
+        boundary_files_enabled=boundary_files_enabled,
+    )

@@ -9,6 +9,10 @@ from dataclasses import replace
 from uuid import UUID
 
 from shale.errors import ProtocolPanic, ShaleError
+from shale.garbage.database import Database
+from shale.garbage.doomed import Doomed
+from shale.garbage.passes import Pass
+from shale.garbage.planner import plan_detach
 from shale.protocol.checkpoints import release_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
@@ -16,10 +20,8 @@ from shale.protocol.transactional import Stored
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import ExternalDb, Manifest
-from shale_gc.database import Database
-from shale_gc.passes import Pass
-from shale_gc.planner import plan_detach
 
+WHY = "a parent that no version reads"
 log = get_logger("gc")
 
 
@@ -30,8 +32,13 @@ async def sweep_detach(database: Database, this: Pass) -> None:
         ManifestMissing: the manifest of a checkpoint is gone, and it may still read a parent.
     """
     latest = await database.manifests.read_latest()
-    unused = plan_detach(latest.value, (await database.checkpointed(latest)).values())
-    this.instruments.planned(this.task, len(unused))
+    checkpointed = [manifest async for _, manifest in database.checkpointed(latest, trees=False)]
+    unused = [
+        external
+        for external in plan_detach(latest.value, checkpointed)
+        if this.only is None or _key(external) in this.only
+    ]
+    this.plan([Doomed(0, _key(external), 0, this.now_ms) for external in unused], WHY)
     if not unused:
         return
     if this.options.dry_run:
@@ -45,8 +52,14 @@ async def sweep_detach(database: Database, this: Pass) -> None:
     await stored.apply(lambda current: _without(current.value, ids))
     for external in released:
         this.instruments.detached()
-        this.instruments.deleted(this.task, 0)
+        this.instruments.deleted(this.task, 1, 0)
+        this.progress.deleted += 1
         log.info(Event.CLONE_DETACHED, path=external.path, checkpoint_id=str(external.final_checkpoint_id))
+
+
+def _key(external: ExternalDb) -> str:
+    """What a plan calls a parent: a clone may have placed several checkpoints in one."""
+    return f"{external.path}@{external.final_checkpoint_id}"
 
 
 async def _release(database: Database, external: ExternalDb, this: Pass) -> bool:

@@ -1,0 +1,111 @@
+"""The database that a collector works on: its namespaces, and which manifests of it somebody refers to."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from shale.env import Env
+from shale.errors import ManifestMissing, ShaleError
+from shale.format.names import compacted_prefix, parse_sst_key
+from shale.garbage.doomed import Doomed
+from shale.garbage.options import Task
+from shale.garbage.planner import SstFile
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.versioned import Versioned
+from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest, Tree
+
+log = get_logger("gc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """One database, as its collector sees it."""
+
+    store: ObjectStore
+    wal_store: ObjectStore
+    root: str
+    env: Env
+    metrics: Metrics
+    protocol: ProtocolOptions
+    manifests: ManifestStore
+    compactions: CompactionsStore
+    wal: WalStore
+
+    @classmethod
+    def at(
+        cls,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        metrics: Metrics,
+        protocol: ProtocolOptions,
+        *,
+        wal_store: ObjectStore | None = None,
+    ) -> Self:
+        """The database at ``root``, whether or not it is there; ``wal_store``: where its WAL lives, if elsewhere."""
+        wal_store = wal_store if wal_store is not None else store
+        return cls(
+            store=store,
+            wal_store=wal_store,
+            root=root,
+            env=env,
+            metrics=metrics,
+            protocol=protocol,
+            manifests=ManifestStore(store, root, env, metrics, protocol),
+            compactions=CompactionsStore(store, root, env, metrics, protocol),
+            wal=WalStore(wal_store, root, env),
+        )
+
+    @property
+    def name(self) -> str:
+        """Where it is, for people and in saved plans."""
+        return self.store.url + "/" * (not self.store.url.endswith("/")) + self.root
+
+    async def checkpointed(
+        self, latest: Versioned[Manifest], *, trees: bool = True
+    ) -> AsyncIterator[tuple[int, Manifest]]:
+        """The manifests that the latest one's checkpoints keep, with their ids, one after the other.
+
+        Args:
+            trees: whether anybody wants to know the SSTs; without them a manifest is small enough to be kept.
+
+        Raises:
+            ManifestMissing: one is gone, so nobody can tell what it needs.
+        """
+        for manifest_id in sorted({checkpoint.manifest_id for checkpoint in latest.value.checkpoints}):
+            manifest = latest.value if manifest_id == latest.id else await self.manifests.read(manifest_id)
+            if manifest is None:
+                raise ManifestMissing(manifest_id)
+            yield manifest_id, manifest if trees else replace(manifest, tree=Tree(), segments=())
+
+    async def sst_pages(self) -> AsyncIterator[Sequence[SstFile]]:
+        """Every compacted SST below this root, ascending by id; other names are kept and warned about."""
+        async for page in self.store.list_pages(compacted_prefix(self.root)):
+            files = []
+            for meta in page:
+                sst_id = parse_sst_key(self.root, meta.key)
+                if sst_id is not None:
+                    files.append(SstFile(sst_id, meta.size))
+                elif "#" not in meta.key:  # a local store's staging file is nobody's mistake
+                    log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
+            yield files
+
+    async def is_there(self, task: Task, key: str) -> bool:
+        """Whether an object of a task still exists."""
+        store = self.wal_store if task in {Task.WAL, Task.WAL_FENCE} else self.store
+        return await store.head(key) is not None
+
+    async def delete_ssts(self, doomed: Sequence[Doomed]) -> Mapping[str, ShaleError]:
+        """Delete compacted SSTs; returns what went wrong, by key."""
+        return await self.store.delete_many([each.key for each in doomed])
+
+    async def delete_wal(self, doomed: Sequence[Doomed]) -> Mapping[str, ShaleError]:
+        """Delete WAL files; returns what went wrong, by key."""
+        return await self.wal_store.delete_many([each.key for each in doomed])

@@ -1,0 +1,159 @@
+"""Destroying a database later: end its processes, mark it, and let a collector delete it when the grace is over.
+
+Source: docs/protocol.md 8.8.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shale.errors import FencedError, InvalidDbState, InvalidDeletion, LatestRecordMissing
+from shale.format.names import below
+from shale.garbage.destroy import DestroyTarget, destroy
+from shale.garbage.options import DELETE_GRACE_S
+from shale.protocol.checkpoints import release_checkpoints, remove_expired_checkpoints, writer_epoch_of
+from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
+from shale.protocol.manifest_store import COMPACTOR, WRITER, FenceableManifest, StoredManifest
+from shale.protocol.markers import DestroyedMark, is_being_deleted, put_destroyed_mark, read_destroyed_mark
+from shale.protocol.wal_fence import fence_wal
+from shale.protocol.wal_place import require_wal_place
+from shale.protocol.wal_store import WalStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+_CLAIMS_MAX = 5
+log = get_logger("destroy")
+
+
+class Doom(StrEnum):
+    """How far a database is on its way out."""
+
+    ALIVE = "alive"
+    WAITING = "waiting"
+    BLOCKED = "blocked"
+    DUE = "due"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class DoomState:
+    """How far, and the marker if there is one."""
+
+    doom: Doom
+    mark: DestroyedMark | None = None
+
+
+async def destroy_later(target: DestroyTarget) -> DestroyedMark:
+    """Fence writer and compactor, and mark the database; who did that first decides when the grace began.
+
+    Raises:
+        LatestRecordMissing: there is nothing.
+        InvalidDbState: no database, half of one, or one that is being deleted.
+        InvalidRequestError: the WAL is in a store of its own that was not named.
+        FencedError: writers or compactors keep starting; stop them first.
+    """
+    found = await read_destroyed_mark(target.store, target.root)
+    if found is not None:
+        return found
+    stored = await _load(target)
+    require_wal_place(stored.value, target.place, is_named=target.wal_store is not None)
+    stored = await _fence_writer(target, stored)
+    await _fence_compactor(target, stored)
+    own = [entry.id for entry in stored.value.checkpoints if writer_epoch_of(entry) is not None]
+    if own:
+        await release_checkpoints(stored, own)
+    now_s = target.env.clock.now_ms() // 1000
+    mark = await put_destroyed_mark(target.store, target.root, DestroyedMark(now_s, target.env.ids.uuid()))
+    log.info(Event.DB_DESTROYED, path=target.root, mode="soft", deleted=0, bytes=0)
+    return mark
+
+
+async def look_at_doom(target: DestroyTarget, *, grace_s: float = DELETE_GRACE_S) -> DoomState:
+    """Whether a database that may be marked is to be deleted now; expired checkpoints of a marked one are removed.
+
+    Raises:
+        LatestRecordMissing: it is marked, and there is no manifest; somebody else has deleted too much.
+        CorruptionError: the marker cannot be understood.
+    """
+    mark = await read_destroyed_mark(target.store, target.root)
+    is_begun = await is_being_deleted(target.store, target.root)
+    if mark is None:
+        # Whoever died between the two markers has left one of them, and nothing that a rerun by hand would hint at.
+        is_over = is_begun and await target.manifests().try_read_latest() is None
+        return DoomState(Doom.DUE if is_over else Doom.ALIVE)
+    if is_begun:
+        return DoomState(Doom.DUE, mark)
+    now_ms = target.env.clock.now_ms()
+    stored = await target.manifests().load()
+    await remove_expired_checkpoints(stored, now_ms)
+    if stored.value.checkpoints:
+        ids = [str(entry.id) for entry in stored.value.checkpoints]
+        log.warning(Event.DB_DESTROY_BLOCKED, path=target.root, checkpoints=ids)
+        return DoomState(Doom.BLOCKED, mark)
+    is_over = now_ms > mark.destroyed_at_s * 1000 + grace_s * 1000
+    return DoomState(Doom.DUE if is_over else Doom.WAITING, mark)
+
+
+async def finish_destroyed(target: DestroyTarget, mark: DestroyedMark | None) -> DoomState:
+    """Delete a database that is due.
+
+    Raises:
+        InvalidDbState, InvalidRequestError, UnavailableError: see ``destroy``; try again.
+    """
+    try:
+        await destroy(target)
+    except InvalidDeletion as error:
+        # Somebody was faster with a checkpoint, or keeps other things below the root.
+        log.warning(Event.DB_DESTROY_BLOCKED, path=target.root, error=error)
+        return DoomState(Doom.BLOCKED, mark)
+    return DoomState(Doom.GONE, mark)
+
+
+async def _load(target: DestroyTarget) -> StoredManifest:
+    try:
+        stored = await target.manifests().load()
+    except LatestRecordMissing:
+        if await target.store.list(below(target.root, "")):
+            raise InvalidDbState(f"{target.place} is no database: there are objects, but no manifest") from None
+        raise
+    if await is_being_deleted(target.store, target.root):
+        raise InvalidDbState(f"{target.place} is being deleted: finish that with a hard destroy")
+    if not stored.value.initialized:
+        raise InvalidDbState(f"{target.place} is half built or half destroyed: only a hard destroy removes it")
+    return stored
+
+
+async def _fence_writer(target: DestroyTarget, stored: StoredManifest) -> StoredManifest:
+    """Claim the writer's epoch and fence the WAL, so that no writer of any make goes on."""
+    wal = WalStore(target.wal_store or target.store, target.root, target.env)
+    for attempt in range(_CLAIMS_MAX):
+        try:
+            last_id = await wal.last_seen_wal_id(stored.value.replay_after_wal_id)
+            fenceable = await FenceableManifest.claim(stored, WRITER)
+            await fence_wal(wal, fenceable, last_id + 1, target.env, target.metrics)
+            await fenceable.refresh()
+        except FencedError:
+            # A writer started in this moment; it is fenced as well, or it would go on until it meets the marker.
+            if attempt + 1 == _CLAIMS_MAX:
+                raise
+            stored = await target.manifests().load()
+        else:
+            return await target.manifests().load()
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _fence_compactor(target: DestroyTarget, stored: StoredManifest) -> None:
+    """Claim the compactor's epoch in both files; where no compactor ever ran there is only the manifest."""
+    for attempt in range(_CLAIMS_MAX):
+        try:
+            manifest = await FenceableManifest.claim(stored, COMPACTOR)
+            compactions = CompactionsStore(target.store, target.root, target.env, target.metrics)
+            if await compactions.try_read_latest() is not None:
+                await FenceableCompactions.claim_epoch(await compactions.load(), COORDINATOR, manifest.epoch)
+            await manifest.refresh()
+        except FencedError:
+            if attempt + 1 == _CLAIMS_MAX:
+                raise
+            await stored.refresh()
+        else:
+            return
+    raise AssertionError("the last attempt returns or raises")

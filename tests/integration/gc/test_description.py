@@ -1,0 +1,23 @@
+"""The answers of the collector's admin port are those that it describes."""
+
+import pytest
+
+from tests.integration.daemons.describing import ask_as_described
+from tests.integration.daemons.running import Daemon
+from tests.integration.gc.test_process import gc, write
+
+CALLS = ["gcStatus", "startGc", "planGc", "createCheckpoint", "listCheckpoints", "refreshCheckpoint", "getLogLevel"]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    folder = tmp_path_factory.mktemp("described")
+    write(folder)
+    with gc(folder) as one:
+        yield one
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_answers_are_as_described(daemon: Daemon, name: str) -> None:
+    ask_as_described(daemon.port("admin_port"), name)
+    assert daemon.process.poll() is None

@@ -1,0 +1,131 @@
+"""What a destroy deletes, decided from listings: docs/protocol.md 8.8."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shale.errors import InvalidDeletion
+from shale.format.names import compactions_key, manifest_key, sst_key, wal_key
+from shale.garbage.destroy_plan import DestroyPlan, Stage, condemned, require_own_objects, sealed
+from shale.store.port import ObjectMeta
+from shale.types import Epoch, Manifest
+from tests.unit.gc.values import checkpoint, ulid
+
+SST = str(ulid(7))
+
+
+def listed(*keys: str, size: int = 3) -> list[ObjectMeta]:
+    return [ObjectMeta(key, size, 0) for key in keys]
+
+
+def plan_of(root: str, *keys: str) -> DestroyPlan:
+    return DestroyPlan(root=root, manifest_id=1, is_begun=False, objects=tuple(condemned(root, listed(*keys))))
+
+
+def test_ssts_go_first_and_the_latest_manifest_last_but_for_the_marker() -> None:
+    keys = [
+        "db/.destroyed",
+        manifest_key("db", 9),
+        manifest_key("db", 10),
+        "db/manifest/7.manifest",
+        "db/gc/manifest.boundary",
+        compactions_key("db", 2),
+        wal_key("db", 1),
+        sst_key("db", ulid(1)),
+    ]
+    assert [each.key for each in condemned("db", listed(*keys))] == [
+        sst_key("db", ulid(1)),
+        wal_key("db", 1),
+        compactions_key("db", 2),
+        manifest_key("db", 9),
+        "db/manifest/7.manifest",
+        "db/gc/manifest.boundary",
+        manifest_key("db", 10),
+        "db/.destroyed",
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param("db2/manifest/x", id="a sibling whose name begins alike"),
+        pytest.param("db", id="an object with the name of the folder"),
+        pytest.param("db/", id="the placeholder of the folder"),
+        pytest.param("other/db/wal/1", id="the same name elsewhere"),
+        pytest.param("db%2Fwal/1", id="an escaped slash"),
+        pytest.param("d\u0062\u0301/wal/1", id="a name that looks alike"),
+        pytest.param("db/.deleting", id="the marker of the deletion, which goes last"),
+    ],
+)
+def test_what_is_not_below_the_root_is_left_alone(key: str) -> None:
+    assert condemned("db", listed(key)) == []
+
+
+@pytest.mark.parametrize("folder", ["compacted", "wal", "compactions", "manifest", "gc"])
+def test_placeholders_of_folders_are_nobody_s_objects(folder: str) -> None:
+    assert condemned("db", [*listed(f"db/{folder}", size=0), *listed(f"db/{folder}/", size=0)]) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param("db/nested/manifest/00000000000000000001.manifest", id="a database below this one"),
+        pytest.param("db/wal/inner/manifest/00000000000000000001.manifest", id="a database in one of its folders"),
+        pytest.param(f"db/compacted/{SST}.sst/", id="a folder with the name of an SST"),
+        pytest.param("db/notes.txt", id="a file of somebody"),
+        pytest.param("db/wal%2F1", id="percent signs"),
+        pytest.param("db/Übersicht/räume 1", id="other letters"),
+        pytest.param("db//wal/1", id="an empty segment"),
+        pytest.param("db/...", id="dots that climb nowhere"),
+    ],
+)
+def test_what_the_database_has_not_made_goes_by_force_only(key: str) -> None:
+    plan = plan_of("db", key, wal_key("db", 1))
+    assert plan.foreign == (key,)
+    with pytest.raises(InvalidDeletion, match="not the database's own"):
+        require_own_objects(plan)
+
+
+@pytest.mark.parametrize("key", ["db/../db2/wal/1", "db/wal/..", "db/./wal/1"])
+def test_a_key_that_climbs_is_never_deleted(key: str) -> None:
+    with pytest.raises(InvalidDeletion, match="by its own name"):
+        condemned("db", listed(key))
+
+
+def test_only_wal_files_go_in_the_store_of_the_wal() -> None:
+    others = listed("db/manifest/00000000000000000001.manifest", "db/readme", "db2/wal/1")
+    found = condemned("db", [], [*listed(wal_key("db", 4)), *others])
+    assert [(each.key, each.in_wal_store, each.stage) for each in found] == [(wal_key("db", 4), True, Stage.WAL)]
+
+
+def test_totals_are_by_namespace() -> None:
+    plan = plan_of("db", manifest_key("db", 1), manifest_key("db", 2), wal_key("db", 1))
+    assert [(total.namespace, total.count, total.size) for total in plan.totals()] == [
+        ("wal", 1, 3),
+        ("manifest", 2, 6),
+    ]
+
+
+def test_a_seal_fences_both_and_leaves_nothing_to_clone_from() -> None:
+    manifest = Manifest(checkpoints=(checkpoint(1),), writer_epoch=Epoch(4), compactor_epoch=Epoch(2))
+    after = sealed(manifest)
+    assert (after.initialized, after.checkpoints, after.writer_epoch, after.compactor_epoch) == (False, (), 5, 3)
+    assert after.tree is manifest.tree
+
+
+@given(
+    root=st.text(alphabet=string.ascii_letters + "./%-é", min_size=1, max_size=8).map(
+        lambda text: text.strip("/") or "db"
+    ),
+    rest=st.text(alphabet="ab./%é#", max_size=20),
+    in_front=st.text(alphabet="ab/%", max_size=4),
+)
+def test_nothing_outside_the_root_is_ever_named(root: str, rest: str, in_front: str) -> None:
+    keys = [f"{in_front}{root}{rest}", f"{root}/{rest}", f"{in_front}/{root}/{rest}", rest]
+    try:
+        found = condemned(root, listed(*keys), listed(*keys))
+    except InvalidDeletion:
+        return
+    assert all(each.key.startswith(f"{root}/") and ".." not in each.key.split("/") for each in found)

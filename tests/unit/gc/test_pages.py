@@ -1,0 +1,194 @@
+"""What keeps a collector small: ids and versions in columns, plans while a listing goes on, databases found by name."""
+
+import random
+from collections.abc import Iterable, Sequence
+
+import anyio
+import pytest
+
+from shale.env import Env
+from shale.errors import InvalidDeletion, InvalidRequestError
+from shale.format.compactions import encode_compactions
+from shale.format.manifest import encode_manifest
+from shale.format.names import manifest_key, sst_key, wal_key
+from shale.garbage.collector import Collector
+from shale.garbage.discovery import databases_below
+from shale.garbage.doomed import PlannedObject, age_text
+from shale.garbage.options import GcOptions, Task, TaskOptions, options_for
+from shale.garbage.plan import GcPlan
+from shale.garbage.ulid_set import UlidSet
+from shale.protocol.version_list import VersionList
+from shale.protocol.versioned import VersionMeta
+from shale.store.memory import MemoryStore
+from shale.types import Compaction, Compactions, CompactionStatus, Manifest, RunId, TieredSpec, Ulid, WalId
+from tests.unit.gc.values import tree
+
+pytestmark = pytest.mark.anyio
+QUICK = TaskOptions(min_age_s=0)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_a_set_of_ids_is_a_set() -> None:
+    chance = random.Random(1)
+    ids = [chance.getrandbits(128) for _ in range(300)] + [0, 2**128 - 1, 2**64, 2**64 - 1, 2**64 + 1]
+    found = UlidSet(ids[:100])
+    found.update(ids[50:])
+    found.update([])
+    assert list(found) == sorted(set(ids))
+    assert len(found) == len(set(ids))
+    assert all(each in found for each in ids)
+    assert not any(each ^ 1 in found for each in set(ids) - {2**64, 2**64 + 1, 2**64 - 1, 0})
+    assert "x" not in found
+
+
+def test_a_list_of_versions_is_a_list() -> None:
+    versions = [VersionMeta(number, -number, number * 2) for number in range(1, 9)]
+    listed = VersionList(versions)
+    assert list(listed) == versions
+    assert listed[-1] == versions[-1]
+    assert listed[2:5] == versions[2:5]
+    assert list(listed.where(lambda version: version.id % 2 == 0)) == versions[1::2]
+    assert (len(listed), bool(VersionList())) == (8, False)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"), [(-5, "0 ms"), (999, "999 ms"), (1_000, "1 s"), (3 * 3_600_000 + 59, "3 h"), (10**9, "11 d")]
+)
+def test_ages_are_for_people(age_ms: int, text: str) -> None:
+    assert age_text(age_ms) == text
+
+
+def test_a_plan_survives_its_json() -> None:
+    objects = (
+        PlannedObject(Task.MANIFEST, "db/manifest/1", 10, 3 * 3_600_000, "unreferenced", 1204),
+        PlannedObject(Task.DETACH, "parent@id", 0, 0, "a parent that no version reads"),
+    )
+    plan = GcPlan(
+        database="memory:///db",
+        manifest_id=7,
+        compactions_id=None,
+        made_at_ms=1,
+        min_ages_s={Task.MANIFEST: 5.0, Task.DETACH: 300.0},
+        objects=objects,
+    )
+    data = plan.as_json()
+    assert GcPlan.from_json(data) == plan
+    assert [each["reason"] for each in data["objects"]] == [
+        "unreferenced, 3 h old, boundary 1204",
+        "a parent that no version reads, 0 ms old",
+    ]
+    for broken in ({}, [], None, {**data, "schema_version": 2}, {**data, "tasks": [{"resource": "x"}]}):
+        with pytest.raises(InvalidRequestError):
+            GcPlan.from_json(broken)
+
+
+def test_options_of_a_plan_refuse_young_fences() -> None:
+    assert options_for({Task.WAL_FENCE: None}).enabled == (Task.WAL_FENCE,)
+    with pytest.raises(InvalidRequestError, match="7 days"):
+        options_for({Task.WAL_FENCE: 3600})
+
+
+async def planted(*, ssts: int = 5) -> tuple[MemoryStore, list[str]]:
+    """A database with one referenced SST and so many that nobody needs; the keys of these."""
+    store = MemoryStore()
+    latest = Manifest(tree=tree(l0=(10_000,)), replay_after_wal_id=WalId(3), next_wal_sst_id=WalId(4))
+    await store.put(manifest_key("db", 1), encode_manifest(Manifest()))
+    await store.put(manifest_key("db", 2), encode_manifest(latest))
+    job = Compaction(
+        id=Ulid.from_parts(10_000, 0), spec=TieredSpec(destination=RunId(0)), status=CompactionStatus.COMPLETED
+    )
+    await store.put("db/compactions/00000000000000000001.compactions", encode_compactions(Compactions(entries=(job,))))
+    await store.put(sst_key("db", Ulid.from_parts(10_000, 0)), b"used")
+    keys = [sst_key("db", Ulid.from_parts(1 + number, 7)) for number in range(ssts)]
+    for key in keys:
+        await store.put(key, b"garbage")
+    for number in (1, 2, 3):
+        await store.put(wal_key("db", number), b"rows")
+    await anyio.sleep(0.01)
+    return store, keys
+
+
+async def test_a_plan_writes_nothing_and_is_what_a_pass_does() -> None:
+    store, garbage = await planted()
+    collector = Collector(store, "db", Env.system(), GcOptions(manifest=QUICK, wal=QUICK, compacted=QUICK))
+    before = await store.list("")
+    plan = await collector.plan()
+    assert await store.list("") == before
+    assert plan.keys(Task.COMPACTED) == set(garbage)
+    assert plan.keys(Task.WAL) == {wal_key("db", 1), wal_key("db", 2)}
+    assert plan.keys(Task.MANIFEST) == {manifest_key("db", 1)}
+    assert plan.size == sum(meta.size for meta in before if meta.key in {each.key for each in plan.objects})
+    await collector.run_once()
+    left = {meta.key for meta in await store.list("")}
+    assert left == {meta.key for meta in before} - {each.key for each in plan.objects} | {"db/gc/manifest.boundary"}
+
+
+async def test_of_a_saved_plan_only_what_it_names_goes() -> None:
+    store, garbage = await planted()
+    collector = Collector(store, "db", Env.system(), GcOptions(compacted=QUICK))
+    plan = await collector.plan()
+    later = sst_key("db", Ulid.from_parts(100, 1))
+    await store.put(later, b"garbage too")
+    await store.delete(garbage[0])
+    done = await collector.carry_out(plan)
+    assert done[Task.COMPACTED].deleted == len(garbage) - 1
+    assert {meta.key for meta in await store.list("db/compacted/")} > {later}
+
+
+async def test_a_saved_plan_is_refused_as_a_whole() -> None:
+    """An SST that it names is shown by the newest manifest again."""
+    store, garbage = await planted()
+    collector = Collector(store, "db", Env.system(), GcOptions(compacted=QUICK))
+    plan = await collector.plan()
+    await collector.database.manifests.commit(2, Manifest(tree=tree(l0=(10_000,), runs=(3,))))
+    used = sst_key("db", Ulid.from_parts(3, 0))
+    await store.put(used, b"used")
+    named = GcPlan(
+        database=plan.database,
+        manifest_id=plan.manifest_id,
+        compactions_id=plan.compactions_id,
+        made_at_ms=plan.made_at_ms,
+        min_ages_s=plan.min_ages_s,
+        objects=(*plan.objects, PlannedObject(Task.COMPACTED, used, 4, 0, "unreferenced")),
+    )
+    with pytest.raises(InvalidDeletion, match=used):
+        await collector.carry_out(named)
+    assert {meta.key for meta in await store.list("db/compacted/")} > set(garbage)
+    elsewhere = Collector(store, "other", Env.system(), GcOptions(compacted=QUICK))
+    await store.put(manifest_key("other", 1), encode_manifest(Manifest()))
+    with pytest.raises(InvalidDeletion, match=r"not of memory:///other"):
+        await elsewhere.carry_out(plan)
+
+
+async def test_f5_14_a_filter_can_only_keep(caplog: pytest.LogCaptureFixture) -> None:
+    """What it adds is ignored, with a warning."""
+    store, garbage = await planted()
+    used = sst_key("db", Ulid.from_parts(10_000, 0))
+
+    async def choose(task: Task, keys: Sequence[str]) -> Iterable[str]:
+        assert task is Task.COMPACTED
+        return [*keys[1:], used]
+
+    options = GcOptions(manifest=None, wal=None, compactions=None, detach=None, compacted=QUICK, filter=choose)
+    await Collector(store, "db", Env.system(), options).run_once()
+    (told,) = (record.msg for record in caplog.records if "gc.filter.foreign" in str(record.msg))
+    assert isinstance(told, dict)
+    assert told["count"] == 1
+    assert [meta.key for meta in await store.list("db/compacted/")] == [garbage[0], used]
+
+
+async def test_databases_are_found_without_listing_them() -> None:
+    """Those with a manifest, directly below; a neighbour whose name begins alike is another one."""
+    store = MemoryStore()
+    for root in ("t/a", "t/a-b", "t/a0", "t/z", "other/x", "t/deep/er"):
+        await store.put(manifest_key(root, 1), b"")
+    await store.put(wal_key("t/nothing", 1), b"")
+    await store.put("t/file", b"")
+    await store.put("t/a.txt", b"")
+    assert sorted([root async for root in databases_below(store, "t")]) == ["t/a", "t/a-b", "t/a0", "t/z"]
+    assert [root async for root in databases_below(store, "")] == []
+    assert [root async for root in databases_below(store, "other")] == ["other/x"]
