@@ -1,10 +1,9 @@
 """Compactions by hand over HTTP, on the admin port (docs/operations.md 15)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 
-import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -13,20 +12,22 @@ from shale.admin.compactions import CompactionAdmin, ulid_of
 from shale.compaction.cancel import TooLateToCancel
 from shale.compaction.requests import parse_request
 from shale.compaction.status import CompactionInfo
-from shale.errors import InvalidCompaction, InvalidDbState, ShaleError
+from shale.errors import InvalidCompaction, ShaleError
 from shale.service.admin import json_response
-from shale.service.bodies import BodyBudget, is_msgpack
-from shale.service.problems import Problem, bad_request, problem_of, response
+from shale.service.admin_calls import (
+    SCHEMA_VERSION,
+    admin_problem_of,
+    answering,
+    body_budget,
+    flag,
+    json_value,
+    no_query,
+)
+from shale.service.problems import Problem
 
 PATH = "/v1/admin/compactions"
-SCHEMA_VERSION = 1
-BODY_MAX_BYTES = 256 * 1024
-BODIES_MAX_BYTES = 4 * BODY_MAX_BYTES
-SILENCE_MAX_S = 10.0
 _COMPETING = ("V9", "V12")
 """Rules that hold again once another compaction has ended: a conflict, where the others are mistakes."""
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 class CompactionsApi:
@@ -39,31 +40,25 @@ class CompactionsApi:
     def __init__(self, admin: CompactionAdmin, changed: Callable[[], None]) -> None:
         self._admin = admin
         self._changed = changed
-        self._budget = BodyBudget(BODIES_MAX_BYTES, BODY_MAX_BYTES, silence_max_s=SILENCE_MAX_S)
+        self._budget = body_budget()
 
     def routes(self) -> list[Route]:
         """What to add to the admin port."""
         one = f"{PATH}/{{compaction_id}}"
         return [
-            Route(PATH, _answering(self._list), methods=["GET"]),
-            Route(PATH, _answering(self._submit), methods=["POST"]),
-            Route(one, _answering(self._status), methods=["GET"]),
-            Route(f"{one}/cancel", _answering(self._cancel), methods=["POST"]),
+            Route(PATH, answering(self._list, _problem_of), methods=["GET"]),
+            Route(PATH, answering(self._submit, _problem_of), methods=["POST"]),
+            Route(one, answering(self._status, _problem_of), methods=["GET"]),
+            Route(f"{one}/cancel", answering(self._cancel, _problem_of), methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
-        all_retained = _flag(request, "all")
+        all_retained = flag(request, "all")
         return _several(await self._admin.list(all_retained=all_retained), HTTPStatus.OK)
 
     async def _submit(self, request: Request) -> Response:
-        dry_run = _flag(request, "dry_run")
-        if is_msgpack(request.headers.get("content-type")):
-            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
-        with await self._budget.read(request.receive) as body:
-            try:
-                wanted = parse_request(orjson.loads(body.data))
-            except orjson.JSONDecodeError as error:
-                raise bad_request(f"the body is not JSON: {error}") from error
+        dry_run = flag(request, "dry_run")
+        wanted = parse_request(await json_value(request, self._budget))
         infos = await self._admin.submit(wanted, dry_run=dry_run)
         if dry_run or not infos:
             return _several(infos, HTTPStatus.OK)
@@ -74,30 +69,14 @@ class CompactionsApi:
         return answer
 
     async def _status(self, request: Request) -> Response:
-        _no_query(request)
+        no_query(request)
         return _one(await self._admin.status(ulid_of(request.path_params["compaction_id"])))
 
     async def _cancel(self, request: Request) -> Response:
-        _no_query(request)
+        no_query(request)
         info = await self._admin.cancel(ulid_of(request.path_params["compaction_id"]))
         self._changed()
         return _one(info)
-
-
-def _answering(handler: Handler) -> Handler:
-    """The handler, with errors as problem documents."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except Problem as problem:
-            return response(problem)
-        except ShaleError as error:
-            return response(_problem_of(error))
-        except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST.value)  # nobody is there to read it
-
-    return answer
 
 
 def _problem_of(error: ShaleError) -> Problem:
@@ -105,25 +84,10 @@ def _problem_of(error: ShaleError) -> Problem:
         case InvalidCompaction():
             status = HTTPStatus.CONFLICT if error.rule in _COMPETING else HTTPStatus.UNPROCESSABLE_ENTITY
             return Problem(status, str(error), kind=error.kind.value, fields={"rule": error.rule})
-        case TooLateToCancel() | InvalidDbState():
+        case TooLateToCancel():
             return Problem(HTTPStatus.CONFLICT, str(error), kind=error.kind.value)
         case _:
-            return problem_of(error)
-
-
-def _flag(request: Request, name: str) -> bool:
-    """A query that is ``true`` or ``false``; any other query is refused, so that no misspelt wish is lost."""
-    for given, value in request.query_params.multi_items():
-        if given != name or value not in ("true", "false"):
-            raise bad_request(f"?{given}={value}: the only query of this call is {name}=true or {name}=false")
-    if len(request.query_params.multi_items()) > 1:
-        raise bad_request(f"?{name}=: once is enough")
-    return request.query_params.get(name) == "true"
-
-
-def _no_query(request: Request) -> None:
-    if request.query_params:
-        raise bad_request("this call takes no query")
+            return admin_problem_of(error)
 
 
 def _one(info: CompactionInfo) -> Response:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from shale.errors import InvalidRequestError
+from shale.merge_operators import operator_of
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.service.scheduler_section import SchedulerSection
 from shale.service.sections import Bytes, FilterSection, PositiveSeconds, Seconds, Section, Texts
@@ -29,9 +30,18 @@ COORDINATOR, WORKER, EXECUTOR, PROTOCOL = CoordinatorOptions(), WorkerOptions(),
 class WorkerSection(Section):
     """The worker inside this process."""
 
-    max_concurrent_compactions: int = Field(default=WORKER.max_concurrent_compactions, ge=1)
-    compactions_poll_interval: PositiveSeconds = WORKER.compactions_poll_interval_s
-    heartbeat_interval: PositiveSeconds = WORKER.heartbeat_interval_s
+    max_concurrent_compactions: int = Field(
+        default=WORKER.max_concurrent_compactions,
+        ge=1,
+        description="Jobs at a time; the coordinator has such a limit for all workers, a worker for itself.",
+    )
+    compactions_poll_interval: PositiveSeconds = Field(
+        default=WORKER.compactions_poll_interval_s, description="How often scheduled jobs are looked for."
+    )
+    heartbeat_interval: PositiveSeconds = Field(
+        default=WORKER.heartbeat_interval_s,
+        description="How often a claim is renewed; at most half of worker_heartbeat_timeout.",
+    )
     persist_every_sst: bool = Field(
         default=WORKER.persist_every_sst, description="Publish progress after each output SST."
     )
@@ -39,11 +49,17 @@ class WorkerSection(Section):
         default=WORKER.persist_interval_s, ge=0, description="Least time between two writes of persist_every_sst."
     )
     max_job_attempts: int | None = Field(default=WORKER.max_job_attempts, ge=1, description="None: try for ever.")
-    max_sst_size: Bytes = Field(default=EXECUTOR.max_sst_size_bytes, gt=0)
-    max_subcompactions: int = Field(default=EXECUTOR.max_subcompactions, ge=1)
+    max_sst_size: Bytes = Field(
+        default=EXECUTOR.max_sst_size_bytes, gt=0, description="The size at which an output SST ends."
+    )
+    max_subcompactions: int = Field(
+        default=EXECUTOR.max_subcompactions, ge=1, description="Ranges of one job that are merged beside each other."
+    )
     max_fetch_tasks: int = Field(default=4, ge=1, description="SlateDB's; here read buffers follow from memory_bytes.")
     bytes_to_fetch: Bytes = Field(default=2 * 1024 * 1024, gt=0, description="SlateDB's; see max_fetch_tasks.")
-    min_filter_keys: int = Field(default=EXECUTOR.sst.min_filter_keys, ge=0)
+    min_filter_keys: int = Field(
+        default=EXECUTOR.sst.min_filter_keys, ge=0, description="SSTs with fewer keys get no filter."
+    )
     memory_bytes: Bytes = Field(
         default=EXECUTOR.memory_bytes,
         gt=0,
@@ -75,6 +91,10 @@ class WorkerSection(Section):
             InvalidRequestError: a name is unknown, or what it stands for cannot be used.
         """
         try:
+            operator_of(self.merge_operator)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{section}.merge_operator: {error}") from error
+        try:
             return self.transform_names().load()
         except InvalidRequestError as error:
             raise InvalidRequestError(f"{section}: {error}") from error
@@ -83,13 +103,35 @@ class WorkerSection(Section):
 class CompactorOptionsSection(Section):
     """SlateDB's ``compactor_options``."""
 
-    poll_interval: PositiveSeconds = COORDINATOR.poll_interval_s
-    commit_compacted_interval: PositiveSeconds = COORDINATOR.commit_compacted_interval_s
-    manifest_update_timeout: PositiveSeconds = PROTOCOL.manifest_update_timeout_s
-    max_concurrent_compactions: int = Field(default=COORDINATOR.max_concurrent_compactions, ge=1)
-    worker_heartbeat_timeout: PositiveSeconds = COORDINATOR.worker_heartbeat_timeout_s
-    checkpoint_lifetime: Seconds = Field(default=COORDINATOR.checkpoint_lifetime_s, ge=2)
-    enable_trivial_move: bool = COORDINATOR.enable_trivial_move
+    poll_interval: PositiveSeconds = Field(
+        default=COORDINATOR.poll_interval_s, description="How often the coordinator looks at manifest and jobs."
+    )
+    commit_compacted_interval: PositiveSeconds = Field(
+        default=COORDINATOR.commit_compacted_interval_s,
+        description="How often results of workers are looked for and committed.",
+    )
+    manifest_update_timeout: PositiveSeconds = Field(
+        default=PROTOCOL.manifest_update_timeout_s,
+        description="How long one update of the manifest may take with all its repetitions.",
+    )
+    max_concurrent_compactions: int = Field(
+        default=COORDINATOR.max_concurrent_compactions,
+        ge=1,
+        description="Jobs at a time; the coordinator has such a limit for all workers, a worker for itself.",
+    )
+    worker_heartbeat_timeout: PositiveSeconds = Field(
+        default=COORDINATOR.worker_heartbeat_timeout_s,
+        description="A worker that was silent for so long loses its jobs.",
+    )
+    checkpoint_lifetime: Seconds = Field(
+        default=COORDINATOR.checkpoint_lifetime_s,
+        ge=2,
+        description="How long the checkpoint holds that protects sources of jobs.",
+    )
+    enable_trivial_move: bool = Field(
+        default=COORDINATOR.enable_trivial_move,
+        description="Let an SST without overlap change its place without being rewritten.",
+    )
     scheduler_options: SchedulerSection = SchedulerSection()
     worker: WorkerSection | None = WorkerSection()
 
@@ -99,12 +141,27 @@ class MergingSettings(DaemonSettings):
 
     compactor_options: CompactorOptionsSection = CompactorOptionsSection()
     spark: SparkSection = SparkSection()
-    compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = "none"
+    compression_codec: Literal["none", "snappy", "zlib", "lz4", "zstd"] = Field(
+        default="none", description="Of the blocks of new SSTs."
+    )
     filters: tuple[FilterSection, ...] = Field(default=(FilterSection(),), description="The filters of each SST.")
-    block_size_bytes: Bytes = Field(default=EXECUTOR.sst.block_size_bytes, gt=0, le=BLOCK_SIZE_MAX)
-    probe_max_staleness: PositiveSeconds = PROTOCOL.probe_max_staleness_s
-    missing_boundary: MissingBoundary = PROTOCOL.missing_boundary
-    boundary_files_enabled: bool = PROTOCOL.boundary_files_enabled
+    block_size_bytes: Bytes = Field(
+        default=EXECUTOR.sst.block_size_bytes,
+        gt=0,
+        le=BLOCK_SIZE_MAX,
+        description="The size at which a block of an SST is full.",
+    )
+    probe_max_staleness: PositiveSeconds = Field(
+        default=PROTOCOL.probe_max_staleness_s,
+        description="What was known of the latest manifest is trusted for so long; below every min_age.",
+    )
+    missing_boundary: MissingBoundary = Field(
+        default=PROTOCOL.missing_boundary,
+        description="What a missing boundary file means: somebody deleted it (panic), or there never was one (zero).",
+    )
+    boundary_files_enabled: bool = Field(
+        default=PROTOCOL.boundary_files_enabled, description="Off only for stores without conditional updates."
+    )
     boundary_files_off_acknowledged: bool = Field(
         default=False, description="Required to switch boundary files off: a stale coordinator may then commit."
     )
@@ -118,6 +175,10 @@ class MergingSettings(DaemonSettings):
     @property
     def _worker(self) -> WorkerSection:
         return self.compactor_options.worker or WorkerSection()
+
+    def uses_wal(self) -> bool:
+        """What is compacted has left the WAL."""
+        return False
 
     def worker_options(self) -> WorkerOptions:
         """How jobs are found and kept."""

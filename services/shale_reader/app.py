@@ -1,4 +1,4 @@
-"""The reader daemon, wired together: a following reader below, the network interface above (docs/operations.md 2)."""
+"""The reader daemon, wired together: a following reader below, the network interfaces above (docs/operations.md 2)."""
 
 import socket
 from functools import partial
@@ -11,6 +11,7 @@ from shale.engine.db_reader import DbReader
 from shale.engine.reader_options import ReaderMode
 from shale.env import Clock
 from shale.errors import CheckpointMissing
+from shale.resp.port import resp_socket, serving_port
 from shale.service.health import OK, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.process import Process
@@ -27,7 +28,10 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
         ShaleError: what is served cannot be protected any more, or the store answers with damage.
     """
     settings = process.settings
-    with open_socket(settings.http.host, settings.http.port, setting="http.port") as listener:
+    with (
+        open_socket(settings.http.host, settings.http.port, setting="http.port") as listener,
+        resp_socket(settings.resp) as resp_listener,
+    ):
         opened = await process.wait_for(partial(_open, process))
         if isinstance(opened, CheckpointMissing):
             raise opened
@@ -36,7 +40,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
             check = partial(_lag, opened, process.env.clock, settings.ready.max_lag)
             process.health.add_ready_check("lag", check)
         try:
-            await _serve(process, opened, listener)
+            await _serve(process, opened, listener, resp_listener)
         finally:
             with anyio.CancelScope(shield=True):
                 await opened.close()
@@ -48,6 +52,7 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
         return await DbReader.open(
             process.root,
             store=process.store,
+            wal_store=process.wal_store,
             block_transformer=process.settings.block_transformer(),
             options=process.settings.options(),
             env=process.env,
@@ -57,11 +62,30 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
         return missing
 
 
-async def _serve(process: Process[ReaderSettings], db: DbReader, listener: socket.socket) -> None:
+async def _serve(
+    process: Process[ReaderSettings], db: DbReader, listener: socket.socket, resp_listener: socket.socket | None
+) -> None:
     settings = process.settings
     api = read_port(db, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate)
-    async with api.running(), serving(api, listener, request_timeout_s=settings.shutdown.request_timeout):
-        process.ready(port=listener.getsockname()[1])
+    async with (
+        api.running(),
+        serving(
+            api,
+            listener,
+            request_timeout_s=settings.shutdown.request_timeout,
+            connections_max=settings.http.max_connections,
+        ),
+        serving_port(
+            db,
+            resp_listener,
+            process.env,
+            process.metrics,
+            settings.resp,
+            http_token=settings.http.bearer_token,
+            drain_timeout_s=settings.shutdown.request_timeout,
+        ) as ports,
+    ):
+        process.ready(port=listener.getsockname()[1], **ports)
         problem = await until_end(process.draining, db.failed)
         api.draining = True
     if problem is not None:

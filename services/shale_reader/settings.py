@@ -10,10 +10,17 @@ from pydantic import Field, model_validator
 
 from shale.api.settings import HttpSection
 from shale.engine.reader_options import ReaderMode, ReaderOptions
-from shale.errors import InvalidRequestError
-from shale.merge_operators import operator_of
-from shale.service.sections import Bytes, DiskCacheSection, FilterSection, PositiveSeconds, ReadySection
-from shale.service.settings import DaemonSettings
+from shale.resp.settings import RespSection
+from shale.service.sections import (
+    Bytes,
+    DiskCacheSection,
+    FilterSection,
+    KeyRangeSection,
+    PositiveSeconds,
+    ReadySection,
+    SegmentExtractorSection,
+)
+from shale.service.settings import DaemonSettings, require_possible
 
 ENGINE = ReaderOptions()
 
@@ -27,11 +34,12 @@ class ReaderReadySection(ReadySection):
 
 
 class ReaderSettings(DaemonSettings):
-    """The reader: follows a database and serves reads over HTTP."""
+    """The reader: follows a database and serves reads over HTTP, and to clients of Redis."""
 
     ROLE: ClassVar[str] = "reader"
 
     http: HttpSection = HttpSection()
+    resp: RespSection = RespSection()
     # Settings are frozen, so a narrower section is safe.
     ready: ReaderReadySection = ReaderReadySection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -39,28 +47,41 @@ class ReaderSettings(DaemonSettings):
     follow_latest: bool = Field(
         default=False, description="Follow without a checkpoint: nothing is written, and nothing is protected."
     )
-    manifest_poll_interval: PositiveSeconds = ENGINE.manifest_poll_interval_s
-    checkpoint_lifetime: PositiveSeconds = ENGINE.checkpoint_lifetime_s
-    max_memtable_bytes: Bytes = ENGINE.max_memtable_bytes
+    manifest_poll_interval: PositiveSeconds = Field(
+        default=ENGINE.manifest_poll_interval_s, description="How often news is looked for."
+    )
+    checkpoint_lifetime: PositiveSeconds = Field(
+        default=ENGINE.checkpoint_lifetime_s,
+        description="How long the own checkpoint holds unless it is renewed; at least two polls.",
+    )
+    max_memtable_bytes: Bytes = Field(
+        default=ENGINE.max_memtable_bytes,
+        description="Rows of the WAL that are replayed into one memtable before the next is begun.",
+    )
     skip_wal_replay: bool = Field(default=False, description="Serve what is in SSTs only.")
     merge_operator: str | None = Field(
         default=None, description="Built-in or registered name, or module:attribute; the writer's."
+    )
+    segment_extractor: SegmentExtractorSection | None = Field(
+        default=None, description="The writer's, to be compared with the database's; reading does without."
+    )
+    enforce_visible_range: KeyRangeSection | None = Field(
+        default=None, description="Reads wholly outside are refused. For one part of a split database."
     )
     block_cache_bytes: Bytes | None = Field(default=None, description="For blocks, indexes and filters.")
     disk_cache: DiskCacheSection | None = Field(default=None, description="Parts of SSTs on a local disk.")
     filters: tuple[FilterSection, ...] = Field(
         default=(FilterSection(),), description="The writer's: what prefixes are is not stored with filters."
     )
-    read_ahead_bytes: Bytes = ENGINE.read_ahead_bytes
-    probe_max_staleness: PositiveSeconds = ENGINE.probe_max_staleness_s
+    read_ahead_bytes: Bytes = Field(default=ENGINE.read_ahead_bytes, description="What a scan fetches ahead.")
+    probe_max_staleness: PositiveSeconds = Field(
+        default=ENGINE.probe_max_staleness_s,
+        description="What was known of the latest manifest is trusted for so long; below every min_age.",
+    )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ReaderSettings":
-        try:
-            self.options()
-            operator_of(self.merge_operator)
-        except InvalidRequestError as error:
-            raise ValueError(str(error)) from error
+        require_possible(self.options, self.merge_operator)
         return self
 
     def options(self) -> ReaderOptions:
@@ -77,6 +98,8 @@ class ReaderSettings(DaemonSettings):
             max_memtable_bytes=self.max_memtable_bytes,
             skip_wal_replay=self.skip_wal_replay,
             merge_operator=self.merge_operator,
+            segment_extractor=None if self.segment_extractor is None else self.segment_extractor.extractor(),
+            enforce_visible_range=None if self.enforce_visible_range is None else self.enforce_visible_range.keys(),
             block_cache_bytes=self.block_cache_bytes,
             disk_cache=self.disk_cache.options() if self.disk_cache is not None else None,
             filter_policies=tuple(each.policy() for each in self.filters),

@@ -1,8 +1,6 @@
 """The writer daemon, wired together: the engine below, the network interface above (docs/operations.md 10 and 11)."""
 
-import contextlib
 import socket
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -11,11 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from shale.admin.checkpoints import CheckpointAdmin
+from shale.admin.place import AdminPlace
+from shale.api.admin_openapi import FLUSH, checkpoint_paths, description_route
+from shale.api.checkpoint_calls import CheckpointCalls
 from shale.api.ports import write_port
 from shale.engine.db import Db
 from shale.engine.options import FlushType
 from shale.errors import FencedError, ShaleError
-from shale.resp.server import serving_resp
+from shale.resp.port import resp_socket, serving_port
 from shale.service.health import OK, State, Verdict
 from shale.service.http_server import open_socket, serving
 from shale.service.problems import problem_of, response
@@ -34,11 +36,12 @@ async def run_writer(process: Process[WriterSettings]) -> None:
     settings = process.settings
     with (
         open_socket(settings.http.host, settings.http.port, setting="http.port") as listener,
-        _resp_socket(settings) as resp_listener,
+        resp_socket(settings.resp) as resp_listener,
     ):
         db = await Db.open(
             process.root,
             store=process.store,
+            wal_store=process.wal_store,
             block_transformer=settings.block_transformer(),
             options=settings.options(),
             env=process.env,
@@ -68,11 +71,25 @@ async def _serve(
         max_key_bytes=settings.max_key_bytes,
         sample_rate=settings.metrics.sample_rate,
     )
-    process.admin.add_route(_flush_route(db))
+    _add_admin_calls(process, db)
     async with (
         api.running(),
-        serving(api, listener, request_timeout_s=settings.shutdown.request_timeout),
-        _serving_resp(process, db, resp_listener) as ports,
+        serving(
+            api,
+            listener,
+            request_timeout_s=settings.shutdown.request_timeout,
+            connections_max=settings.http.max_connections,
+        ),
+        serving_port(
+            db,
+            resp_listener,
+            process.env,
+            process.metrics,
+            settings.resp,
+            http_token=settings.http.bearer_token,
+            drain_timeout_s=settings.shutdown.request_timeout,
+            max_key_bytes=settings.max_key_bytes,
+        ) as ports,
     ):
         process.ready(port=listener.getsockname()[1], **ports)
         problem = await until_end(process.draining, db.failed)
@@ -83,31 +100,12 @@ async def _serve(
         raise problem
 
 
-def _resp_socket(settings: WriterSettings) -> contextlib.AbstractContextManager[socket.socket | None]:
-    resp = settings.resp
-    return open_socket(resp.host, resp.port, setting="resp.port") if resp.enabled else contextlib.nullcontext()
-
-
-@contextlib.asynccontextmanager
-async def _serving_resp(
-    process: Process[WriterSettings], db: Db, listener: socket.socket | None
-) -> AsyncIterator[dict[str, int]]:
-    """Serve the Redis port, if there is one; gives its number for the log."""
-    if listener is None:
-        yield {}
-        return
-    settings = process.settings
-    port = listener.getsockname()[1]
-    async with serving_resp(
-        db,
-        listener,
-        process.env,
-        process.metrics,
-        settings.resp.options(max_key_bytes=settings.max_key_bytes),
-        token=settings.resp.token(settings.http.bearer_token),
-        drain_timeout_s=settings.shutdown.request_timeout,
-    ):
-        yield {"resp_port": port}
+def _add_admin_calls(process: Process[WriterSettings], db: Db) -> None:
+    place = AdminPlace.of(process.stores, process.root, process.env, process.metrics, component="writer")
+    checkpoints = CheckpointCalls(CheckpointAdmin(place), process.env, db)
+    for route in (_flush_route(db), *checkpoints.routes()):
+        process.admin.add_route(route)
+    process.admin.add_route(description_route(FLUSH, checkpoint_paths(with_scope=True)))
 
 
 def _status(db: Db) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from shale.protocol.compactions_store import CompactionsStore, FenceableCompacti
 from shale.protocol.manifest_store import FenceableManifest, ManifestStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, CompactionStatus, Ulid
+from shale_compactor.coordinator.healing import heal
 from shale_compactor.coordinator.options import CoordinatorOptions, longest_gap_s
 from shale_compactor.coordinator.reporting import Reporter
 from shale_compactor.coordinator.state_view import StateView, refresh_view
@@ -99,6 +100,7 @@ class Coordinator:
         self._view, step = await take_office(self._manifests, self._compactions_store, self._on_merge)
         self._reporter.took_office(self.manifest.epoch)
         self._tell(step)
+        await self._heal()
 
     async def resign(self) -> None:
         """Give the epoch up after a clean stop, so that the next coordinator may start at once."""
@@ -148,6 +150,7 @@ class Coordinator:
             await self._require_alive()
         now_s = self._env.clock.monotonic_s()
         self.last_poll_s = now_s
+        await self._heal()
         await self._carry_out(
             plan_tick(
                 self.manifest.value,
@@ -168,7 +171,13 @@ class Coordinator:
             InvalidDbState: the database is being destroyed.
         """
         if await refresh_view(self.view, wanted=_needs_a_round):
+            await self._heal()
             await self._carry_out(plan_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
+
+    async def _heal(self) -> None:
+        """Lift L0s that a union of SlateDB lists twice, before anything is decided about them."""
+        lifted = await heal(self.view, self._env, checkpoint_lifetime_s=self._options.checkpoint_lifetime_s)
+        self._reporter.lifted(lifted)
 
     def _on_merge(self, merged: MergedState) -> None:
         now_s = self._env.clock.monotonic_s()

@@ -1,11 +1,14 @@
 """What people hear of a coordinator: its log lines and metrics (docs/operations.md 1.5, 1.6, 8)."""
 
+from collections.abc import Sequence
+
 from shale.compaction.entries import with_status
-from shale.compaction.specs import describe, size_estimate_bytes
+from shale.compaction.specs import describe, name_of_segment, size_estimate_bytes
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Epoch, Manifest
+from shale_compactor.coordinator.healing import LiftedTree
 from shale_compactor.states.merge_state import MergedState
 from shale_compactor.states.step import Refused, Step
 
@@ -25,6 +28,7 @@ class Reporter:
         ).inc
         self._inflight_bytes = metrics.gauge("slatedb_compactor_inflight_input_bytes").set
         self._waiting_for_commit = metrics.gauge("slatedb_compaction_phase", phase="commit").set
+        self._lifted = metrics.counter("slatedb_compactor_lifted_l0_total").inc
         self._refused: frozenset[CompactionSpec] = frozenset()
 
     def took_office(self, epoch: Epoch) -> None:
@@ -42,6 +46,12 @@ class Reporter:
             _log_entry(Event.COMPACTION_CANCELLED, entry)
         for entry in merged.ignored:
             log.error(Event.COMPACTION_REMOTE_IGNORED, compaction_id=str(entry.id), status=entry.status.name.lower())
+
+    def lifted(self, trees: Sequence[LiftedTree]) -> None:
+        """L0 lists of a union made by SlateDB, which have become runs."""
+        for tree in trees:
+            self._lifted(tree.l0_count)
+            log.warning(Event.COMPACTION_LIFTED, segment=name_of_segment(tree.prefix), count=tree.l0_count)
 
     def decided(self, step: Step, now: Compactions, now_ms: int) -> None:
         """A step that is stored; ``now`` is what came of it once others' writes were adopted."""

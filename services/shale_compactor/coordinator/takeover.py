@@ -4,6 +4,8 @@ A SlateDB writer embeds a coordinator by default, and taking its epoch closes th
 before it starts; safety does not depend on it.
 """
 
+from collections.abc import Sequence
+
 from shale.compaction.entries import with_status
 from shale.env import Env
 from shale.errors import ConflictError
@@ -80,7 +82,11 @@ def _sign_of_life(newest: VersionMeta, latest: Compactions, now_ms: int, options
 
 
 async def _is_unattended(
-    versions: list[VersionMeta], latest: Compactions, store: CompactionsStore, now_ms: int, options: CoordinatorOptions
+    versions: Sequence[VersionMeta],
+    latest: Compactions,
+    store: CompactionsStore,
+    now_ms: int,
+    options: CoordinatorOptions,
 ) -> bool:
     """Whether only workers have written for a while, although there was something for a coordinator to do."""
     patience_ms = 1000 * max(_ATTENDED_WITHIN_S, _POLLS * options.poll_interval_s)

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from shale.compaction.filters import FilterContext
 from shale.env import Env
-from shale.errors import UnavailableError
+from shale.errors import MergeOperatorFailed, UnavailableError
 from shale.iter.compaction import compaction_source
 from shale.iter.filter import FilterSource
 from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
@@ -75,7 +75,7 @@ class Executor(JobExecutor):
         Raises:
             CorruptionError: an input is malformed, or the outputs do not ascend.
             MergeOperatorMissing: there are merge operands and no operator, and they may not pass.
-            MergeOperatorFailed, CompactionFilterFailed: code of the user's did.
+            CompactionFilterFailed: code of the user's did.
             UnavailableError: the store gave up.
         """
         reader = self._reader(job, progress)
@@ -211,6 +211,11 @@ class Executor(JobExecutor):
         return without_old_tombstones(source, self._env) if job.is_dest_last_run else source
 
     def _merged(self, job: Job, progress: JobProgress, sources: Sequence[RowSource]) -> RowSource:
+
+        def refused(count: int, error: MergeOperatorFailed) -> None:
+            self._metrics.refused(count)
+            progress.note_refused(count, str(error))
+
         merged = compaction_source(
             sources,
             retention=_retention(job, progress),
@@ -218,6 +223,7 @@ class Executor(JobExecutor):
             env=self._env,
             on_expired=self._metrics.expired,
             on_folded=self._metrics.folded,
+            on_refused=refused,
         )
         return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
 

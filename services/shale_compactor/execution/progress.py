@@ -22,6 +22,8 @@ class JobProgress:
         self.read_bytes = 0
         self.merged_bytes = 0
         self.repeated_bytes = 0
+        self.refused_count = 0
+        self.why_refused = ""
         self._on_sst = on_sst
         self._on_read = on_read
         self.on_first_row: Callable[[], None] = lambda: None
@@ -40,6 +42,11 @@ class JobProgress:
         if self.merged_bytes == 0:
             self.on_first_row()
         self.merged_bytes += size_bytes
+
+    def note_refused(self, count: int, why: str) -> None:
+        """Count operands that stay unfolded, because the merge operator refuses them; the first reason is kept."""
+        self.refused_count += count
+        self.why_refused = self.why_refused or why
 
     @property
     def is_planned(self) -> bool:

@@ -65,7 +65,7 @@ async def _work(process: Process[WorkerSettings], executor: JobExecutor) -> None
 
 async def _run(worker: Worker, env: Env) -> None:
     """Work, once this process can: a job claimed while kernels load stands still, and nobody else may take it."""
-    await env.cpu.run(load_kernels)
+    await env.cpu.load(load_kernels)
     await worker.run()
 
 

@@ -69,6 +69,13 @@ class Reports:
     def finished(self, job: RunningJob, outputs: tuple[Sst, ...]) -> None:
         """A result was handed over."""
         self._metrics.completed(job)
+        if job.progress.refused_count:
+            self._log.warning(
+                Event.COMPACTION_UNFOLDED,
+                compaction_id=str(job.plan.id),
+                operands=job.progress.refused_count,
+                error=job.progress.why_refused,
+            )
         self._log.info(
             Event.COMPACTION_FINISHED,
             compaction_id=str(job.plan.id),

@@ -248,5 +248,9 @@ def _place(options: "GlobalOptions") -> "tuple[SparkCommandSettings, Where]":
     if not location.path:
         raise InvalidRequestError(f"{location.store_url}: names a store, not a database in it: add --path")
     return settings, Where(
-        location.store_url, location.path, None, patient_options(settings), settings.block_transformer()
+        location.store_url,
+        location.path,
+        settings.database.wal_store_url(),
+        patient_options(settings),
+        settings.block_transformer(),
     )

@@ -189,6 +189,9 @@ class ProgressFeed:
         self._unfinished[number] = 0 if report.ssts else self._unfinished[number] + report.merged_bytes
         self._metrics.expired(*report.expired)
         self._metrics.folded(report.folded)
+        if report.refused:
+            self._metrics.refused(report.refused)
+            self._progress.note_refused(report.refused, report.why_refused)
         for sst in report.ssts:
             self._progress.add(number, sst)
 

@@ -50,6 +50,8 @@ class Report:
         merged_bytes: keys and values that left the merge since.
         expired: values and operands that expired since.
         folded: operands that were folded since.
+        refused: operands that stayed since, because the merge operator refused them.
+        why_refused: why the first of the range did; empty as long as there is none.
     """
 
     position: int
@@ -58,6 +60,8 @@ class Report:
     merged_bytes: int = 0
     expired: tuple[int, int] = (0, 0)
     folded: int = 0
+    refused: int = 0
+    why_refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

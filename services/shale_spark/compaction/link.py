@@ -86,15 +86,27 @@ class DriverLink:
         Raises:
             Superseded, AttemptLost: see ``begin``.
         """
-        read, merged = 0, 0
+        read, merged, refused = 0, 0, 0
         while True:
             await self._news.wait(_REPORT_S)
             is_last = self._is_ending  # looked at before the report is made, so that nothing is left out
             now_read, now_merged = progress.read_bytes, progress.merged_bytes
             fresh, self._fresh = self._fresh, []
             expired, folded = self._counts.take()
-            await self._ask(Report(self._count, tuple(fresh), now_read - read, now_merged - merged, expired, folded))
-            read, merged = now_read, now_merged
+            now_refused, why = progress.refused_count, progress.why_refused
+            await self._ask(
+                Report(
+                    self._count,
+                    tuple(fresh),
+                    now_read - read,
+                    now_merged - merged,
+                    expired,
+                    folded,
+                    now_refused - refused,
+                    why,
+                )
+            )
+            read, merged, refused = now_read, now_merged, now_refused
             if fresh:
                 self._count, self._last = self._count + len(fresh), fresh[-1]
             if is_last:

@@ -11,7 +11,7 @@ import msgpack
 from shale.engine.aes_gcm import key_file_of, transformer_of
 from shale.engine.where import Where
 from shale.errors import InvalidRequestError
-from shale.format.bloom import BloomPolicy
+from shale.format.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.format.transform import BlockTransformer
@@ -190,15 +190,23 @@ def _where(fields: dict[str, Any]) -> Where:
 
 
 def _options_fields(options: ExecutorOptions) -> dict[str, Any]:
-    if any(policy.prefix_extractor is not None for policy in options.sst.filter_policies):
-        raise InvalidRequestError("filters over prefixes are written by local executors only")
+    extractors = [policy.prefix_extractor for policy in options.sst.filter_policies]
+    if not all(each is None or type(each) in (FixedPrefix, DelimitedPrefix) for each in extractors):
+        raise InvalidRequestError("filters over prefixes that code of yours cuts are written by local executors only")
     return asdict(replace(options, sst=replace(options.sst, transformer=None)))  # which the place names
 
 
 def _options(fields: dict[str, Any], transformer: BlockTransformer | None) -> ExecutorOptions:
     sst = fields["sst"]
-    policies = tuple(BloomPolicy(**policy) for policy in sst["filter_policies"])
+    policies = tuple(_policy(**policy) for policy in sst["filter_policies"])
     compression = Compression(sst["compression"])
     numbers: dict[str, Any] = {name: value for name, value in fields.items() if name != "sst"}
     chosen = {"filter_policies": policies, "compression": compression, "transformer": transformer}
     return ExecutorOptions(sst=SstOptions(**sst | chosen), **numbers)
+
+
+def _policy(bits_per_key: int, prefix_extractor: dict[str, Any] | None, whole_key: bool) -> BloomPolicy:
+    if prefix_extractor is None:
+        return BloomPolicy(bits_per_key, None, whole_key)
+    kind = FixedPrefix if "length" in prefix_extractor else DelimitedPrefix
+    return BloomPolicy(bits_per_key, kind(**prefix_extractor), whole_key)

@@ -69,7 +69,8 @@ def load(df: "DataFrame", where: Where | str, **arguments: Unpack[LoadArguments]
             ``fence``: also take over from a writer that runs, or that is not known to have closed the database.
             ``dead_letters``: a folder, as Spark names them, for rows that cannot be stored; without it the first of
             them ends the load and is named.
-            ``partitions``, ``sst_bytes``, ``block_size``, ``compression``, ``min_filter_keys``: how SSTs look.
+            ``partitions``, ``sst_bytes``, ``block_size``, ``compression``, ``min_filter_keys``: how SSTs look;
+            ``filter_policies``: their filters, which should be those of the database's other processes.
 
     Raises:
         InvalidRequestError: an argument, a column, or a row; says which.

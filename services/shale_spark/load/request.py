@@ -8,6 +8,7 @@ from typing import TypedDict, TypeVar
 from shale.engine.settings_values import Duration, Size, parse_duration_ms, parse_size
 from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
+from shale.format.bloom import BloomPolicy
 from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
@@ -77,6 +78,7 @@ class LoadArguments(TypedDict, total=False):
     block_size: Size
     compression: str
     min_filter_keys: int
+    filter_policies: Sequence[BloomPolicy]
 
 
 def load_request(
@@ -98,6 +100,7 @@ def load_request(
     block_size: Size = "4KiB",
     compression: str = "none",
     min_filter_keys: int = 1000,
+    filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
 ) -> LoadRequest:
     """Check the arguments of ``load``, which explains them.
 
@@ -132,6 +135,7 @@ def load_request(
             block_size_bytes=_positive(block_size, "block_size"),
             compression=_compression(compression),
             min_filter_keys=min_filter_keys,
+            filter_policies=tuple(filter_policies),
             transformer=place.block_transformer,
         ),
     )

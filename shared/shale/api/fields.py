@@ -1,6 +1,7 @@
 """Reading what clients send: base64, durability, lifetimes, and the key in a path."""
 
 import binascii
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -14,6 +15,7 @@ KV_PREFIX = b"/v1/kv/"
 TTL_MAX_MS = 1 << 62
 _MOMENT_MAX_MS = (1 << 63) - 1
 _DIGITS_MAX = 20
+_BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _KV_PREFIX_LENGTH = len(KV_PREFIX)
 
 
@@ -31,12 +33,17 @@ def key_in_path(path: bytes) -> bytes:
     """The key of ``/v1/kv/{key}``, percent-decoded from the raw path: a key may hold any bytes, also slashes.
 
     Raises:
-        Problem: the key is empty.
+        Problem: the key is empty, or a percent sign does not stand before two hexadecimal digits: whoever forgot to
+            encode one would read and write another key.
     """
     key = path[_KV_PREFIX_LENGTH:]
     if not key:
         raise bad_request("the key is empty")
-    return unquote_to_bytes(key) if b"%" in key else key
+    if b"%" not in key:
+        return key
+    if _BARE_PERCENT.search(key) is not None:
+        raise bad_request("the key has a percent sign that is not encoded: write it as %25")
+    return unquote_to_bytes(key)
 
 
 def wants_durable(call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TypeVar
 
 import anyio
@@ -25,12 +26,24 @@ class Limits:
     def __init__(self, http: HttpSection, env: Env, metrics: Metrics, *, sample_rate: float) -> None:
         self.rows_max = http.max_batch_rows
         self.time_max_s = http.request_timeout
+        self.answer_max_bytes = http.max_inflight_bytes
         self._latency = Latency(env, sample_rate)
         self._seconds = {op: metrics.histogram("slatedb_db_request_duration_seconds", op=op) for op in OPS}
-        self._bodies = BodyBudget(http.max_inflight_bytes, http.max_body_bytes, silence_max_s=http.request_timeout)
+        self._bodies = BodyBudget(
+            http.max_inflight_bytes,
+            http.max_body_bytes,
+            silence_max_s=http.request_timeout,
+            time_max_s=http.max_body_time,
+        )
 
     async def body(self, call: Call) -> Body:
-        """The whole body of a request; raises as ``BodyBudget.read`` does."""
+        """The whole body of a request; raises as ``BodyBudget.read`` does.
+
+        Raises:
+            Problem: it is compressed: what was meant would be stored as it came (415).
+        """
+        if call.has(b"content-encoding") and call.header(b"content-encoding") != "identity":
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding: bodies are taken as they are only")
         return await self._bodies.read(call.receive)
 
     def timed(self, op: str, call: Awaitable[T]) -> Awaitable[T]:

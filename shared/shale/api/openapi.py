@@ -79,6 +79,12 @@ def _key_calls(names: frozenset[str]) -> Json:
             },
         },
     }
+    found["head"] = {
+        **found["get"],
+        "operationId": "head",
+        "summary": "Whether there is a row, and what its headers say of it.",
+        "responses": {"200": {"description": "There is.", "headers": headers}, **problems("400", "404", "410")},
+    }
     if "batch" not in names:
         return found
     done = {"description": "Written.", "headers": WRITTEN}
@@ -91,7 +97,7 @@ def _key_calls(names: frozenset[str]) -> Json:
             "summary": summary,
             "parameters": [DURABILITY_WRITE, NAME, *LIFE],
             "requestBody": {"required": True, "content": VALUE},
-            "responses": {"204": done, **problems("400", "408", "413", "422")},
+            "responses": {"204": done, **problems("400", "408", "413", "415", "422")},
         }
     found["delete"] = {
         "operationId": "delete",

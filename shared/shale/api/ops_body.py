@@ -5,15 +5,12 @@ the order of the writes; keys and values are base64 in JSON and binary in msgpac
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from shale.api.fields import binary, known_only, life_in_body
 from shale.engine.batch import WriteBatch
 from shale.service.bodies import decode
 from shale.service.problems import Problem, bad_request, too_large
-
-if TYPE_CHECKING:
-    from shale.engine.transaction import Transaction
 
 _FIELDS = frozenset({"ops"})
 Items: TypeAlias = "list[object] | tuple[object, ...]"
@@ -54,30 +51,25 @@ def batch_of(ops: Items, *, packed: bool, max_key_bytes: int) -> WriteBatch:
     if columns is not None:
         batch.put_many(*columns)
     else:
-        add_ops(batch, ops, packed=packed)
+        for place, op in enumerate(ops):
+            _add(batch, op, f"ops[{place}]", packed=packed)
     return batch
-
-
-def add_ops(batch: "WriteBatch | Transaction", ops: Items, *, packed: bool) -> None:
-    """Do the operations, in their order; raises like ``decode_batch``."""
-    for place, op in enumerate(ops):
-        _add(batch, op, f"ops[{place}]", packed=packed)
 
 
 def _plain_puts(ops: Items) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
     """Keys and values of what is nothing but puts, as a bulk load is; ``None`` if there is anything else."""
     if not ops or set(map(type, ops)) != {tuple}:
         return None
-    rows = cast("Sequence[tuple[Any, ...]]", ops)
-    if set(map(len, rows)) != {3}:
+    try:
+        kinds, keys, values = zip(*cast("Sequence[tuple[Any, ...]]", ops), strict=True)
+    except ValueError:  # of other lengths
         return None
-    kinds, keys, values = zip(*rows, strict=True)
-    if set(map(type, kinds)) != {str} or set(kinds) != {"put"} or set(map(type, (*keys, *values))) != {bytes}:
+    if kinds.count("put") != len(ops) or set(map(type, keys)) != {bytes} or set(map(type, values)) != {bytes}:
         return None
     return keys, values
 
 
-def _add(batch: "WriteBatch | Transaction", op: object, name: str, *, packed: bool) -> None:
+def _add(batch: WriteBatch, op: object, name: str, *, packed: bool) -> None:
     match op:
         case ["put" | "merge" as kind, key, value, *rest] if len(rest) < 2:
             key = binary(key, f"{name} key", packed=packed)

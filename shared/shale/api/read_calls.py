@@ -1,5 +1,6 @@
 """The calls that read, on anything that can be read (docs/http.md 2 and 5)."""
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 from shale.api.answers import accepted, is_packed, table_answer
@@ -15,7 +16,7 @@ from shale.api.scan_token import ScanToken, encode_token
 from shale.api.snapshots import Snapshots
 from shale.engine.read_point import Durability
 from shale.engine.reads import Reads
-from shale.errors import ErrorKind
+from shale.errors import ErrorKind, ValuesTooLarge
 from shale.service.bodies import decode
 from shale.service.problems import Problem, bad_request, too_large
 
@@ -33,7 +34,7 @@ class ReadCalls:
     def routes(self) -> list[Route]:
         """What to serve."""
         return [
-            Route("kv", {"GET": self.get}),
+            Route("kv", {"GET": self.get, "HEAD": self.get}),
             Route("get-many", {"POST": self.get_many}),
             Route("scan", {"POST": self.scan}),
         ]
@@ -64,7 +65,16 @@ class ReadCalls:
         if len(wanted) > self._limits.rows_max:
             raise too_large(f"keys: {len(wanted)} keys; at most {self._limits.rows_max} are taken")
         keys = [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
-        values = await source.get_many(keys, durability=wanted_durability)
+        # Once each: the same large value a thousand times would take a thousand times its room.
+        distinct = list(dict.fromkeys(keys))
+        most = self._limits.answer_max_bytes if len(keys) > 1 else None
+        try:
+            read = await source.get_many(distinct, durability=wanted_durability, max_bytes=most)
+        except ValuesTooLarge as error:
+            raise _too_large_answer(str(error)) from error
+        found = dict(zip(distinct, read, strict=True))
+        values = [found[key] for key in keys]
+        self._require_room(values)
         if packed:
             return table_answer({"values": values}, packed=True)
         texts = [to_base64(value).decode() if value is not None else None for value in values]
@@ -111,12 +121,22 @@ class ReadCalls:
             headers.append((b"x-shale-same-state", b"true" if same_state else b"false"))
         return ScanStream(encoder, first, pieces, headers=headers, patience_s=self._limits.time_max_s)
 
+    def _require_room(self, values: Sequence[bytes | None]) -> None:
+        most = self._limits.answer_max_bytes
+        if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
+            raise _too_large_answer(f"the values together have more than {most} bytes; ask for fewer keys")
+
     def _source(self, call: Call) -> Reads:
         """What is read: now, or the snapshot that the query names."""
         if not call.scope["query_string"]:
             return self._db
         snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
         return self._db if snapshot_id is None else self._snapshots.lease(snapshot_id).moment
+
+
+def _too_large_answer(detail: str) -> Problem:
+    """The client asked for more than there is room for."""
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
 def _same_state(moment: Moment, request: ScanRequest) -> bool | None:

@@ -8,6 +8,7 @@ repeated is one more commit of the same rows.
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -42,10 +43,16 @@ class _Known:
 
 
 class Repeats:
-    """The newest ``names_max`` named writes."""
+    """The newest ``names_max`` named writes.
 
-    def __init__(self, names_max: int) -> None:
+    Args:
+        names_max: how many are remembered.
+        in_time: ends a wait that takes too long, and is told for what; raises a ``Problem`` then.
+    """
+
+    def __init__(self, names_max: int, in_time: Callable[[str], AbstractContextManager[None]]) -> None:
         self._names_max = names_max
+        self._in_time = in_time
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     async def once(
@@ -54,15 +61,17 @@ class Repeats:
         """Commit the write, or wait for what became of the one of this name.
 
         Raises:
-            Problem: the name belongs to another write (422), or what ``commit`` raises; then the name is free again.
+            Problem: the name belongs to another write (422), its write takes too long (503), or what ``commit`` raises;
+                then the name is free again.
         """
         checksum = _checksum(call, body)
-        while (known := self._known.get(name)) is not None:
-            if known.checksum != checksum:
-                raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{HEADER}: {name!r} was the name of another write")
-            await known.settled.wait()
+        while (known := self._same(name, checksum)) is not None:
             if known.accepted is not None:
                 return known.accepted
+            # One limit for all attempts of others: each of them may take as long as a write may.
+            with self._in_time("learn what became of the write of this name"):
+                while (known := self._same(name, checksum)) is not None and known.accepted is None:
+                    await known.settled.wait()
         known = self._known[name] = _Known(checksum)
         try:
             known.accepted = accepted = await commit()
@@ -72,6 +81,12 @@ class Repeats:
             known.settled.set()
         self._forget_oldest()
         return accepted
+
+    def _same(self, name: str, checksum: tuple[int, int]) -> _Known | None:
+        known = self._known.get(name)
+        if known is not None and known.checksum != checksum:
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{HEADER}: {name!r} was the name of another write")
+        return known
 
     def _forget_oldest(self) -> None:
         while len(self._known) > self._names_max:

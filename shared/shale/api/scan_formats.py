@@ -20,6 +20,8 @@ from shale.types import Row
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 CHUNK_ROWS = 1024
+CHUNK_BYTES = 1 << 20
+"""Keys and values of a piece, unless a single row has more: what a stream holds at a time, however large values are."""
 
 
 class ScanFormat(ABC):
@@ -49,7 +51,7 @@ class _Rows(ScanFormat):
 
     async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
         """See ``ScanFormat``."""
-        async for rows in scan.batches(CHUNK_ROWS):
+        while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=CHUNK_BYTES):
             self.rows += len(rows)
             self.last_key = rows[-1].key
             yield self._encoded(rows)

@@ -10,7 +10,12 @@ from shale.api.call import RawHeader
 from shale.api.scan_formats import ScanFormat
 from shale.engine.scan import Scan
 from shale.errors import ShaleError
+from shale.service.http_protocol import abort_connection
 from shale.service.problems import document, problem_of
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+log = get_logger("http")
 
 
 class ScanStream:
@@ -35,25 +40,35 @@ class ScanStream:
         self._rest = rest
         self._patience_s = patience_s
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)
             try:
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                if self._first is not None:
-                    await self._send(send, self._first)
-                async for piece in self._rest:
-                    await self._send(send, piece)
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                is_taken = await self._send_all(send)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self._rest.aclose()
+            if not is_taken:
+                log.warning(Event.HTTP_CLIENT_STALLED, waited_s=self._patience_s)
+                if abort_connection(scope):
+                    await anyio.sleep_forever()  # until the connection is gone, which is about to be told
             tasks.cancel_scope.cancel()
 
-    async def _send(self, send: Send, piece: bytes | memoryview) -> None:
-        with anyio.fail_after(self._patience_s):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    async def _send_all(self, send: Send) -> bool:
+        """``False`` if the client takes nothing."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        if self._first is not None and not await self._is_sent(send, self._first, more=True):
+            return False
+        async for piece in self._rest:
+            if not await self._is_sent(send, piece, more=True):
+                return False
+        return await self._is_sent(send, b"", more=False)
+
+    async def _is_sent(self, send: Send, piece: bytes | memoryview, *, more: bool) -> bool:
+        with anyio.move_on_after(self._patience_s) as scope:
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        return not scope.cancelled_caught
 
 
 async def scan_pieces(

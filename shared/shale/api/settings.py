@@ -1,8 +1,8 @@
 """The settings of a data port."""
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
-from shale.service.sections import Bytes, Port, PositiveSeconds, Section
+from shale.service.sections import Bytes, Port, PositiveSeconds, Section, Token
 
 MIB = 1 << 20
 
@@ -10,11 +10,14 @@ MIB = 1 << 20
 class HttpSection(Section):
     """The data port."""
 
-    host: str = "127.0.0.1"
-    port: Port = 8080
-    bearer_token: SecretStr | None = Field(default=None, description="What clients must send; best as a secret file.")
+    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all of them.")
+    port: Port = Field(default=8080, description="0: any free one.")
+    bearer_token: Token | None = Field(default=None, description="What clients must send; best as a secret file.")
     request_timeout: PositiveSeconds = Field(
         default=60.0, description="A longer wait of a write gets 503, a longer pause in a body 408."
+    )
+    max_body_time: PositiveSeconds = Field(
+        default=600.0, description="How long a whole request body may take to arrive; then 408."
     )
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
     max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
@@ -23,6 +26,7 @@ class HttpSection(Section):
     max_snapshot_lifetime: PositiveSeconds = Field(
         default=600.0, description="The longest lease of a snapshot, and the usual one; clients renew it."
     )
+    max_connections: int = Field(default=4096, ge=1, description="Further connections get 503.")
     max_concurrent_requests: int = Field(default=1024, ge=1, description="Further requests get 429.")
 
     @model_validator(mode="after")

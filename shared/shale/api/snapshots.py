@@ -38,6 +38,7 @@ class Snapshots:
         self._leases_max = http.max_snapshots
         self._lifetime_max_ms = round(http.max_snapshot_lifetime * 1000)
         self._leases: dict[str, Lease] = {}
+        self._opening = 0
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
@@ -51,9 +52,15 @@ class Snapshots:
         """
         lifetime_ms = self._checked(lifetime_ms)
         await self._end_expired()
-        if len(self._leases) >= self._leases_max:
-            raise busy(f"there are {len(self._leases)} snapshots already", status=HTTPStatus.TOO_MANY_REQUESTS)
-        lease = Lease(str(self._env.ids.ulid()), await self.take(durability))
+        count = len(self._leases) + self._opening
+        if count >= self._leases_max:
+            raise busy(f"there are {count} snapshots already", status=HTTPStatus.TOO_MANY_REQUESTS)
+        self._opening += 1  # a reader may have to wait for its newest state
+        try:
+            moment = await self.take(durability)
+        finally:
+            self._opening -= 1
+        lease = Lease(str(self._env.ids.ulid()), moment)
         self._leases[lease.id] = lease
         self._extend(lease, lifetime_ms)
         return lease

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from shale.api.fields import binary, known_only, whole_number
-from shale.api.ops_body import Items, add_ops, batch_of, items
-from shale.engine.transaction import Transaction
+from shale.api.ops_body import batch_of, items
+from shale.engine.batch import WriteBatch
 from shale.service.bodies import decode
 from shale.service.problems import bad_request
 from shale.types import Row
@@ -34,13 +34,8 @@ class TxnRequest:
     """All of ``compare`` must hold at the moment of the commit; there may be no operations."""
 
     compare: tuple[Compare, ...]
-    ops: Items
-    is_packed: bool
-    rows: int
-
-    def write(self, transaction: Transaction) -> None:
-        """Do the operations."""
-        add_ops(transaction, self.ops, packed=self.is_packed)
+    writes: WriteBatch
+    """Made once, however often the commit is tried."""
 
 
 def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
@@ -57,8 +52,7 @@ def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max
     if not wanted and not ops:
         raise bad_request("the transaction is empty: neither compare nor ops")
     compare = tuple(_compare(each, f"compare[{place}]", packed=packed) for place, each in enumerate(wanted))
-    rows = len(batch_of(ops, packed=packed, max_key_bytes=max_key_bytes))
-    return TxnRequest(compare, ops, packed, rows)
+    return TxnRequest(compare, batch_of(ops, packed=packed, max_key_bytes=max_key_bytes))
 
 
 def _compare(item: object, name: str, *, packed: bool) -> Compare:

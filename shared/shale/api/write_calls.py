@@ -45,7 +45,7 @@ class WriteCalls:
         self._limits = limits
         self._env = env
         self._max_key_bytes = max_key_bytes
-        self._repeats = Repeats(names_max)
+        self._repeats = Repeats(names_max, limits.in_time)
 
     def routes(self) -> list[Route]:
         """What to serve."""
@@ -161,9 +161,9 @@ class WriteCalls:
             ]
             if failed:
                 raise _compare_failed(failed)
-            request.write(transaction)
+            transaction.write(request.writes)
             handle = await transaction.commit()
-            return Accepted(handle, request.rows, transaction.seq if handle is None else handle.seq)
+            return Accepted(handle, len(request.writes), transaction.seq if handle is None else handle.seq)
 
     async def _accepted(self, accepted: Accepted, *, durable: bool, packed: bool) -> Answer:
         handle = accepted.handle

@@ -1,7 +1,7 @@
 """``Client``: the calls of the network interface as methods, with the library's values and errors."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -197,7 +197,7 @@ class Client:
         limit: int | None = None,
         durability: Durability = "memory",
         snapshot: RemoteSnapshot | None = None,
-    ) -> AsyncIterator[Row]:
+    ) -> AsyncGenerator[Row, None]:
         """Rows by key.  A stream that is cut is gone on with behind its last row.
 
         Raises:
@@ -206,8 +206,9 @@ class Client:
         fields = _range(prefix, start, stop, reverse=reverse, limit=limit)
         headers = {"Accept": MSGPACK, "X-Shale-Durability": durability}
         open_ = partial(self._stream, headers=headers, params=_query(snapshot))
-        async for row in RemoteScan(open_, fields, self._patience, anyio.sleep, self._url).rows():
-            yield row
+        async with aclosing(RemoteScan(open_, fields, self._patience, anyio.sleep, self._url).rows()) as rows:
+            async for row in rows:
+                yield row
 
     async def scan_arrow(
         self,
@@ -303,7 +304,9 @@ class Client:
 
 
 def _kv(key: BytesLike) -> str:
-    path = "/v1/kv/" + quote_from_bytes(bytes(key), safe="")
+    name = quote_from_bytes(bytes(key), safe="")
+    # A path with these as they are would be another one: clients and proxies take dots for a way up.
+    path = "/v1/kv/" + (name.replace(".", "%2E") if name in (".", "..") else name)
     if not key or len(path) > PATH_MAX:
         raise InvalidRequestError(
             f"key of {len(key)} bytes: is none, or too long for a path; batch and get_many take longer ones"

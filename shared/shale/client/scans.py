@@ -1,7 +1,7 @@
 """The rows of a scan, over as many answers as it takes."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 import httpx
@@ -38,7 +38,7 @@ class RemoteScan:
         self._url = url
         self._count = 0
 
-    async def rows(self) -> AsyncIterator[Row]:
+    async def rows(self) -> AsyncGenerator[Row, None]:
         """The rows.
 
         Raises:
@@ -50,8 +50,9 @@ class RemoteScan:
             seen = self._count
             failure: UnavailableError
             try:
-                async for row in self._one_answer():
-                    yield row
+                async with aclosing(self._one_answer()) as rows:
+                    async for row in rows:
+                        yield row
             except httpx.TransportError as error:
                 failure = unreachable(self._url, error)
             except _CutError:
@@ -63,7 +64,7 @@ class RemoteScan:
                 raise failure
             await self._pause(self._patience.pause_s(failures))
 
-    async def _one_answer(self) -> AsyncIterator[Row]:
+    async def _one_answer(self) -> AsyncGenerator[Row, None]:
         unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=_BUFFER_MAX_BYTES)
         async with self._open(self._fields) as response:
             self._fields = {**self._fields, "resume": response.headers["x-shale-resume"], "same_state": True}

@@ -111,7 +111,7 @@ class SyncClient:
             while chunk := self.wait(_some, rows):
                 yield from chunk
         finally:
-            self.wait(rows.aclose)  # type: ignore[attr-defined]  # it is a generator
+            self.wait(rows.aclose)
 
     def scan_arrow(self, *, snapshot: SyncSnapshot | None = None, **options: Any) -> Any:
         """See ``Client.scan_arrow``."""

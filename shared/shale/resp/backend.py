@@ -3,22 +3,31 @@
 from collections.abc import Iterable
 from itertools import count
 from secrets import compare_digest
+from typing import TYPE_CHECKING
 
 from shale.engine.db import Db
+from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.cursors import Cursors
 from shale.resp.options import RespOptions
 
+if TYPE_CHECKING:
+    from shale.engine.reads import Reads
+
 
 class Backend:
-    """One database, as the commands see it.
+    """One database, as the commands see it: open for writing, or followed by a reader (then ``reader`` is it).
 
     ``calls`` and ``errors`` count answers by command; ``other`` stands for names that are no command.
     ``inflight_bytes`` is what connections keep of commands that were not run.
     """
 
-    def __init__(self, db: Db, env: Env, options: RespOptions, token: str | None, names: Iterable[str]) -> None:
-        self.db = db
+    def __init__(
+        self, db: Db | DbReader, env: Env, options: RespOptions, token: str | None, names: Iterable[str]
+    ) -> None:
+        self.db: Reads = db
+        self.writer = db if isinstance(db, Db) else None
+        self.reader = db if isinstance(db, DbReader) else None
         self.env = env
         self.options = options
         self.cursors = Cursors(env.rng)

@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
     """Made by the server for each client; ``run`` is its task, which ``begin`` starts once there is a transport.
 
     ``silent_ticks`` counts ticks of the server since something was received, ``busy_ticks`` since commands are being
-    run, if ``is_running``.
+    run, if ``is_running``; ``age_ticks`` all of them.
     """
 
     def __init__(self, backend: Backend, table: Mapping[bytes, Command], begin: Callable[["Connection"], None]) -> None:
@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         self.is_refused = False
         self.silent_ticks = 0
         self.busy_ticks = 0
+        self.age_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
@@ -125,6 +126,11 @@ class Connection(asyncio.Protocol):
         return self._waiter is not None and not self._parser.is_inside_command
 
     @property
+    def is_locked(self) -> bool:
+        """Whether the client still has to say the password."""
+        return self._session.is_locked
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it waits for the client to send something that it owes: the rest of a command, or the password."""
         return self._waiter is not None and (self._parser.is_inside_command or self._session.is_locked)
@@ -163,7 +169,7 @@ class Connection(asyncio.Protocol):
                     await self._serve()
                 if self.is_running:
                     self.is_running = False
-                    self._session.transaction = None
+                    self._session.moment = self._session.transaction = None
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
@@ -250,6 +256,7 @@ class Connection(asyncio.Protocol):
                 answer = error(OUR_MISTAKE)
             answers.append(answer)
             size += len(answer)
+            self.busy_ticks = 0
             self._done = self._done + 1 if not session.is_closing else len(commands)
         # Not after a cancellation: then it says that a command has no answer yet.
         self.is_running = False
@@ -284,7 +291,7 @@ class Connection(asyncio.Protocol):
         """Wait until what was written is durable; where that fails the connection ends, and false is returned."""
         session, limit_s = self._session, self._backend.options.request_timeout_s
         handle = session.unsettled
-        if handle is None or session.db.durable_seq >= handle.seq:
+        if handle is None or session.writer.durable_seq >= handle.seq:
             session.unsettled = None
             return True
         try:

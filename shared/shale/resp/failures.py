@@ -26,6 +26,7 @@ WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."
 TOO_SLOW = (
     "TRYAGAIN the command was given up after {:g} s; what it was to write was not written, or its outcome is unknown"
 )
+READ_ONLY = "READONLY You can't write against a read only replica: connect to the writer."
 OUR_MISTAKE = "ERR a mistake of the server; see its log"
 
 

@@ -9,9 +9,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from shale.engine.db import Db
+from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.backend import Backend
-from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS
+from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS, OF_READERS
 from shale.resp.connection import Connection
 from shale.resp.failures import DRAINING
 from shale.resp.instruments import export
@@ -34,7 +35,8 @@ class RespServer:
 
     def accept(self) -> asyncio.BaseProtocol:
         """The protocol of a new connection."""
-        return Connection(self._backend, BY_WIRE_NAME, self._begin)
+        table = BY_WIRE_NAME if self._backend.reader is None else OF_READERS
+        return Connection(self._backend, table, self._begin)
 
     async def watch(self) -> None:
         """End connections that are silent, and commands that wait, for too long; until cancelled."""
@@ -45,10 +47,13 @@ class RespServer:
             for connection in list(self._connections):
                 connection.silent_ticks += 1
                 connection.busy_ticks += 1
+                connection.age_ticks += 1
                 if connection.is_running and connection.busy_ticks * tick_s > options.request_timeout_s:
                     connection.give_up()
                 silent_s = connection.silent_ticks * tick_s
                 is_late = connection.is_waiting and silent_s > options.request_timeout_s
+                if connection.is_locked:  # a byte now and then would hold the place of a client that has the password
+                    is_late = connection.age_ticks * tick_s > options.request_timeout_s
                 if connection.is_refused:
                     is_late = silent_s > LINGER_S
                 if is_late or (connection.is_idle and 0 < options.idle_timeout_s < silent_s):
@@ -88,7 +93,7 @@ class RespServer:
 
 @contextlib.asynccontextmanager
 async def serving_resp(
-    db: Db,
+    db: Db | DbReader,
     listener: socket.socket,
     env: Env,
     metrics: Metrics,
@@ -100,7 +105,7 @@ async def serving_resp(
     """Serve until the block ends; then accept nothing more and let commands that run end.
 
     Args:
-        db: the open database.
+        db: the open database; of a reader commands that write are refused.
         listener: bound already; closed in the end.
         env: the outside world.
         metrics: counts here.

@@ -11,12 +11,13 @@ from shale.engine.lifetime import Moment, Ttl
 from shale.engine.reads import Reads
 from shale.engine.transaction import Transaction
 from shale.engine.write_handle import WriteHandle
-from shale.errors import InvalidSequenceNumber, ShaleError, TransactionConflict
+from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
 from shale.resp.encoder import QUEUED, RESP2, Wire, error
 from shale.resp.failures import NOT_AUTHENTICATED, RespError, shown, text_of, unknown_command, wrong_arity
 from shale.types import Row
 
 if TYPE_CHECKING:
+    from shale.engine.db import Db
     from shale.resp.backend import Backend
     from shale.resp.commands.command import Command
 
@@ -59,6 +60,7 @@ class Session:
         "last_write",
         "lib_name",
         "lib_version",
+        "moment",
         "name",
         "queue",
         "queued_bytes",
@@ -66,11 +68,16 @@ class Session:
         "unsettled",
         "watched",
         "wire",
+        "writer",
     )
 
     def __init__(self, backend: "Backend", table: "Mapping[bytes, Command]", address: str = "") -> None:
         self.backend = backend
         self.db = backend.db
+        self.writer: Db
+        """Not there on a reader, none of whose commands writes."""
+        if backend.writer is not None:
+            self.writer = backend.writer
         self._table = table
         self.id = backend.next_id()
         self.address = address
@@ -86,13 +93,16 @@ class Session:
         self.is_broken = False
         """A command of the transaction could not be queued."""
         self.watched: dict[bytes, int | None] = {}
+        self.moment: Reads | None = None
+        """The state in which the queue is being run, and
+        """
         self.transaction: Transaction | None = None
-        """The one in which the queue is being run."""
+        """the transaction, if this is no reader."""
 
     @property
     def reads(self) -> Reads:
         """Where the command at hand looks."""
-        return self.db if self.transaction is None else self.transaction
+        return self.db if self.moment is None else self.moment
 
     async def execute(self, args: list[bytes]) -> bytes:
         """Run or queue one command and return its answer."""
@@ -112,7 +122,12 @@ class Session:
         return await self.run(command, args)
 
     async def run(self, command: "Command", args: list[bytes]) -> bytes:
-        """Run a command whose arguments were counted."""
+        """Run a command whose arguments were counted.
+
+        Raises:
+            ShaleError: while a transaction is run, what is not the client's mistake: the rest must not be done without
+                this command.
+        """
         self.backend.calls[command.name] += 1
         try:
             return await command.handler(self, args)
@@ -121,6 +136,8 @@ class Session:
             return error(str(refusal))
         except ShaleError as failure:
             self.backend.errors[command.name] += 1
+            if self.moment is not None and not _is_clients(failure):
+                raise
             return error(text_of(failure))
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
@@ -139,12 +156,12 @@ class Session:
         if self.transaction is not None:
             return await work(self.transaction, self.transaction)
         batch = WriteBatch(max_key_bytes=self.backend.options.max_key_bytes)
-        next_seq = self.db.last_seq + 1
+        next_seq = self.writer.last_seq + 1
         answer = await work(self.db, batch)
         if not len(batch):
             return answer
         try:
-            self.wrote(await self.db.write(batch, seq=next_seq))
+            self.wrote(await self.writer.write(batch, seq=next_seq))
         except InvalidSequenceNumber:
             return await self.in_transaction(lambda transaction: work(transaction, transaction))
         return answer
@@ -152,7 +169,7 @@ class Session:
     async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
         """Read and write in a transaction of its own; see ``atomically``."""
         for _ in range(ATTEMPTS_MAX):
-            transaction = await self.db.transaction("serializable")
+            transaction = await self.writer.transaction("serializable")
             try:
                 answer = await work(transaction)
                 handle = await transaction.commit()
@@ -208,3 +225,8 @@ class Session:
         if self.queue is not None:
             self.is_broken = True
         return error(text)
+
+
+def _is_clients(failure: ShaleError) -> bool:
+    """Whether the client asked for something impossible; what the store refuses to us is no fault of its."""
+    return isinstance(failure, InvalidRequestError) and not isinstance(failure, AccessDenied)

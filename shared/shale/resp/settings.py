@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, model_validator
 
 from shale.resp.options import RespOptions
-from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section
+from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section, Token
 
 MIB = 1 << 20
 VALUE_BYTES_MAX = 512 * MIB
@@ -16,9 +16,9 @@ class RespSection(Section):
     """The port for clients of Redis; off by default."""
 
     enabled: bool = Field(default=False, description="Whether there is such a port.")
-    host: str = "127.0.0.1"
-    port: Port = 6379
-    bearer_token: SecretStr | None = Field(
+    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all of them.")
+    port: Port = Field(default=6379, description="0: any free one.")
+    bearer_token: Token | None = Field(
         default=None, description="What clients say with AUTH; http.bearer_token if this is not given."
     )
     durability: Literal["memory", "durable"] = Field(

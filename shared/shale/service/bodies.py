@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import anyio
 import msgpack
 import orjson
 from starlette.requests import ClientDisconnect
@@ -30,30 +31,31 @@ Incoming: TypeAlias = "Coroutine[Any, Any, Message]"
 class BodyBudget:
     """How many bytes of bodies may be in memory at once, over all requests."""
 
-    def __init__(self, total_bytes: int, body_max_bytes: int, *, silence_max_s: float) -> None:
+    def __init__(self, total_bytes: int, body_max_bytes: int, *, silence_max_s: float, time_max_s: float) -> None:
         self._free_bytes = total_bytes
         self._body_max_bytes = body_max_bytes
         self._silence_max_s = silence_max_s
+        self._time_max_s = time_max_s
 
     async def read(self, receive: Receive) -> "Body":
         """Read the whole body of a request.
 
         Raises:
             Problem: it is over the limit (413), too much is being read already (503), or the client has fallen silent
-                (408): one that vanished without a word would hold its place for ever.
+                or is too slow (408): one that vanished without a word would hold its place for ever.
             ClientDisconnect: the client went away; nothing is kept.
         """
         body = Body(self)
-        received = 0
         try:
-            more = True
-            while more:
-                chunk, more = await self._next(receive)
-                received += len(chunk)
-                if received <= self._body_max_bytes:
-                    body.add(chunk)
-                elif received > LINGER_FACTOR * self._body_max_bytes:
-                    break
+            chunk, more = await self._next(receive)
+            received = self._take(body, chunk, 0)
+            if more:  # most bodies come in one piece, and need no clock
+                with anyio.move_on_after(self._time_max_s) as scope:
+                    while more and received <= LINGER_FACTOR * self._body_max_bytes:
+                        chunk, more = await self._next(receive)
+                        received = self._take(body, chunk, received)
+                if scope.cancelled_caught:
+                    raise _too_slow(f"the body took more than {self._time_max_s:g} s")
         except BaseException:
             body.release()
             raise
@@ -61,6 +63,13 @@ class BodyBudget:
             body.release()
             raise too_large(f"the body has more than {self._body_max_bytes} bytes")
         return body
+
+    def _take(self, body: "Body", chunk: bytes, received: int) -> int:
+        """Keep a part, unless there is too much already; the bytes that have come so far."""
+        received += len(chunk)
+        if received <= self._body_max_bytes:
+            body.add(chunk)
+        return received
 
     async def _next(self, receive: Receive) -> tuple[bytes, bool]:
         """The next part, and whether there may be more."""
@@ -70,11 +79,7 @@ class BodyBudget:
         return message.get("body", b""), message.get("more_body", False)
 
     def _silent(self) -> Problem:
-        return Problem(
-            HTTPStatus.REQUEST_TIMEOUT,
-            f"no more of the body came for {self._silence_max_s:g} s",
-            headers={"Connection": "close"},
-        )
+        return _too_slow(f"no more of the body came for {self._silence_max_s:g} s")
 
     def take(self, size_bytes: int) -> None:
         """Reserve memory."""
@@ -123,6 +128,10 @@ class Body:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+def _too_slow(detail: str) -> Problem:
+    return Problem(HTTPStatus.REQUEST_TIMEOUT, detail, headers={"Connection": "close"})
 
 
 def is_msgpack(content_type: str | None) -> bool:

@@ -5,8 +5,10 @@ ends its work, the store is closed, the admin port goes last (docs/operations.md
 """
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -16,9 +18,11 @@ import structlog
 from shale.env import Env
 from shale.errors import FencedError
 from shale.format.names import boundary_key
+from shale.kernels.choice import are_loading
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.allocator import reuse_large_buffers, share_one_arena
 from shale.service.build import version
+from shale.service.cycles import look_for_cycles_less_often
 from shale.service.ending import log_end, log_failure
 from shale.service.exit_codes import ExitCode
 from shale.service.health import Health, Reachability, State
@@ -54,6 +58,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     """
     share_one_arena()
     reuse_large_buffers()
+    look_for_cycles_less_often()
     try:
         loaded = load(settings_cls, argv)
     except SettingsError as error:
@@ -68,6 +73,11 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     logging.shutdown()
+    if are_loading():
+        # Nobody waits for the kernels any more, and the interpreter would wait for the thread that compiles them.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(shell.exit_code)
     return shell.exit_code
 
 
@@ -145,15 +155,22 @@ class _Shell(Generic[S]):
 
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
-        async with open_proven_store(
-            self._location,
-            settings.store,
-            self._env,
-            self._metrics,
-            role=settings.ROLE,
-            needs_update=settings.needs_conditional_update(),
-            writes=settings.writes_to_store(),
-        ) as store:
+        proven = partial(
+            open_proven_store, section=settings.store, env=self._env, metrics=self._metrics, role=settings.ROLE
+        )
+        async with AsyncExitStack() as stores:
+            store = await stores.enter_async_context(
+                proven(
+                    self._location.store_url,
+                    needs_update=settings.needs_conditional_update(),
+                    writes=settings.writes_to_store(),
+                )
+            )
+            wal_url, wal_store = settings.database.wal_store_url(), None
+            if wal_url is not None and settings.uses_wal():
+                wal_store = await stores.enter_async_context(
+                    proven(wal_url, needs_update=False, writes=settings.writes_to_wal(), store_type="wal")
+                )
             reachability = Reachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)
             self._process = Process(
@@ -164,6 +181,7 @@ class _Shell(Generic[S]):
                 admin=admin,
                 admin_port=self._admin_port,
                 store=store,
+                wal_store=wal_store,
                 location=self._location,
                 log=self._log,
                 draining=draining,

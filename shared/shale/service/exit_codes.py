@@ -13,6 +13,7 @@ from shale.errors import (
     ProtocolPanic,
     StoreUnsafe,
     UnavailableError,
+    UnknownCheckpoint,
 )
 
 
@@ -42,6 +43,7 @@ _IN_A_DAEMON: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (StoreUnsafe, ExitCode.STORE_UNSAFE),
     (AccessDenied, ExitCode.NOPERM),
     (FencedError, ExitCode.FENCED),
+    (UnknownCheckpoint, ExitCode.UNAVAILABLE),
     (InvalidRequestError, ExitCode.CONFIG),
     (NotFoundError, ExitCode.UNAVAILABLE),
     (UnavailableError, ExitCode.TEMPFAIL),

@@ -3,14 +3,18 @@
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from typing import cast
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
 from shale.errors import InvalidRequestError
+from shale.service.http_protocol import BoundedProtocol
 
 BACKLOG = 1024
+KEEPALIVE_IDLE_S = 300
+"""A connection that is silent for so long is asked whether anybody is there; the kernel's own default is two hours."""
 
 
 class _Server(uvicorn.Server):
@@ -58,6 +62,10 @@ def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: clients that vanished without a word would hold their places for ever.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         listener.bind((host, port))
         listener.listen(BACKLOG)
     except OSError as error:
@@ -66,15 +74,23 @@ def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
     return listener
 
 
+def _protocol(connections_max: int | None) -> type[BoundedProtocol]:
+    """uvicorn makes connections itself, and is told their class alone."""
+    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), {"connections_max": connections_max}))
+
+
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, listener: socket.socket, *, request_timeout_s: float) -> AsyncIterator[None]:
+async def serving(
+    app: ASGIApp, listener: socket.socket, *, request_timeout_s: float, connections_max: int | None = None
+) -> AsyncIterator[None]:
     """Serve until the block ends; then accept nothing more and let running requests end.
 
-    Requests that are still running after ``request_timeout_s`` are cancelled.
+    Connections beyond ``connections_max`` are refused.  Requests that are still running after ``request_timeout_s`` are
+    cancelled.
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=_protocol(connections_max),
         ws="none",
         lifespan="off",
         log_config=None,

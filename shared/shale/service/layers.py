@@ -23,10 +23,18 @@ PREFIX = "SHALE_"
 SLATEDB_PREFIX = "SLATEDB_"
 DEFAULT_FILE = Path("/etc/shale/config.toml")
 ROLES = ("writer", "compactor", "worker", "gc", "reader")
-SHORT_NAMES = {"url": ("database", "url"), "store": ("database", "store"), "path": ("database", "path")}
+SHORT_NAMES = {
+    "url": ("database", "url"),
+    "store": ("database", "store"),
+    "path": ("database", "path"),
+    "wal_store": ("database", "wal_store"),
+}
 """``SHALE_URL`` and its like, which the command line understands as well."""
 
 _TOO_LONG = re.compile(r"[0-9_]{4000,}")
+WHERE_FILES_ARE = ("config",)
+"""``SHALE_CONFIG`` is a list of files with colons between them, and read by ``config_files``."""
+
 NOT_SETTINGS = ("config", "secrets_dir", "revision", "sim_", "bench_", "demo_", "test_")
 SLATEDB_KEYS = frozenset(
     {
@@ -37,8 +45,13 @@ SLATEDB_KEYS = frozenset(
         "object_store_max_retries", "block_format", "filter_bits_per_key",
     }
 )  # fmt: skip
-SHARED_SECTIONS = frozenset({"database", "store", "admin", "log", "shutdown", "ready", "metrics", "http", "spark"})
-"""Sections that some daemon has; one that lacks them passes over the shared form."""
+SHARED_SECTIONS = frozenset(
+    {
+        "database", "store", "encryption", "admin", "log", "shutdown", "ready", "metrics", "http", "resp", "spark",
+        "filters", "disk_cache", "merge_operator", "segment_extractor",
+    }
+)  # fmt: skip
+"""What some daemon has and is said once for all that have it; one that lacks it passes over the shared form."""
 
 Names = tuple[str, ...]
 
@@ -80,7 +93,7 @@ def read_environment(role: str, model: type[BaseModel], environ: Mapping[str, st
             if not variable.startswith(prefix) or (prefix == PREFIX and variable.startswith((own, *others))):
                 continue
             names = _names(variable.removeprefix(prefix))
-            if known_setting(model, names):
+            if known_setting(model, names) and names != WHERE_FILES_ARE:
                 layer.put(names, environ[variable], f"environment {variable}")
             elif prefix == own or (prefix == PREFIX and not _for_somebody_else(names, model)):
                 unknown.append(f"{variable}{_suggestion(names, model)}")

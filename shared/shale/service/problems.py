@@ -17,6 +17,7 @@ from shale.errors import (
     NotFoundError,
     ShaleError,
     UnavailableError,
+    UnknownCheckpoint,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -28,6 +29,7 @@ _STATUS: tuple[tuple[type[ShaleError], HTTPStatus], ...] = (
     (AccessDenied, HTTPStatus.SERVICE_UNAVAILABLE),
     (CorruptionError, HTTPStatus.INTERNAL_SERVER_ERROR),
     (NotFoundError, HTTPStatus.NOT_FOUND),
+    (UnknownCheckpoint, HTTPStatus.NOT_FOUND),
     (ConflictError, HTTPStatus.CONFLICT),
     (InvalidRequestError, HTTPStatus.BAD_REQUEST),
 )
@@ -95,10 +97,15 @@ def document(problem: Problem) -> dict[str, object]:
     }
 
 
+def retry_after_s(status: HTTPStatus) -> int | None:
+    """When to come again, for those who may."""
+    return _RETRY_AFTER_S.get(status)
+
+
 def response(problem: Problem) -> Response:
     """The answer."""
     headers = dict(problem.headers)
-    retry_after_s = _RETRY_AFTER_S.get(problem.status)
-    if retry_after_s is not None:
-        headers["Retry-After"] = str(retry_after_s)
+    pause_s = retry_after_s(problem.status)
+    if pause_s is not None:
+        headers["Retry-After"] = str(pause_s)
     return Response(orjson.dumps(document(problem)), problem.status.value, headers, MEDIA_TYPE)

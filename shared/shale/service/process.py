@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import anyio
 
+from shale.engine.where import Stores
 from shale.env import Env
 from shale.errors import NotFoundError
 from shale.service.admin import AdminApp
@@ -27,6 +28,7 @@ class Process(Generic[S]):
     """One running daemon.
 
     ``draining`` is set when the process shall stop: the main function then ends its work in order and returns.
+    ``wal_store`` is where the WAL lives, if not with the rest.
     ``on_reload`` is called with the new settings after a SIGHUP.
     ``undurable``, if a main function sets it, tells the first and last seq that were not durable when a stop was cut.
     """
@@ -41,6 +43,7 @@ class Process(Generic[S]):
     location: Location
     log: EventLog
     draining: anyio.Event = field(default_factory=anyio.Event)
+    wal_store: ObjectStore | None = None
     on_reload: list[Callable[[S], None]] = field(default_factory=list)
     undurable: Undurable | None = None
 
@@ -48,6 +51,11 @@ class Process(Generic[S]):
     def root(self) -> str:
         """The database's path in the store."""
         return self.location.path
+
+    @property
+    def stores(self) -> Stores:
+        """Both stores, for what takes them together; they stay the daemon's."""
+        return Stores(self.store, self.wal_store, ())
 
     def ready(self, **fields: object) -> None:
         """Say that the daemon does its job from now on."""

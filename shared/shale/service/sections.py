@@ -11,7 +11,8 @@ from shale.errors import InvalidRequestError
 from shale.format.bloom import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.format.transform import BlockTransformer
 from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
-from shale.store.location import Location, parse_location
+from shale.store.location import Location, parse_location, parse_store_url
+from shale.types import KeyRange
 
 
 def _seconds(value: Any) -> float:
@@ -46,6 +47,18 @@ def _positive(value: float) -> float:
     return value
 
 
+def _sayable(token: SecretStr) -> SecretStr:
+    text = token.get_secret_value()
+    if not text:
+        raise ValueError("is empty: it would let everybody in; leave it out for a port without a token")
+    if not all("!" <= letter <= "~" for letter in text):
+        raise ValueError("must be printable ASCII characters without blanks: nothing else arrives in a header as it is")
+    return token
+
+
+Token = Annotated[SecretStr, AfterValidator(_sayable)]
+"""What callers of a port must say.  An empty one, as of an empty secret file, is refused."""
+
 Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float)]
 """A duration such as ``250ms`` or ``1h30m``; plain numbers are seconds."""
 
@@ -74,6 +87,9 @@ class DatabaseSection(Section):
     )
     store: str | None = Field(default=None, description="The store alone, for paths deeper than one level.")
     path: str | None = Field(default=None, description="The database's path in the store.")
+    wal_store: str | None = Field(
+        default=None, description="The store of the WAL, if it has one of its own; reached as [store] says."
+    )
     alias: str | None = Field(default=None, description="The label db of metrics and logs; the path by default.")
 
     @model_validator(mode="after")
@@ -82,11 +98,19 @@ class DatabaseSection(Section):
             self.location()
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
+        try:
+            self.wal_store_url()
+        except InvalidRequestError as error:
+            raise ValueError(f"wal_store: {error}") from error
         return self
 
     def location(self) -> Location:
         """The store and the path."""
         return parse_location(self.url, self.store, self.path)
+
+    def wal_store_url(self) -> str | None:
+        """The store of the WAL; ``None``: it lives with the rest."""
+        return None if self.wal_store is None else parse_store_url(self.wal_store)
 
     def label(self) -> str:
         """What metrics and logs call the database."""
@@ -97,12 +121,14 @@ class StoreSection(Section):
     """How to reach the object store; what is not given is found as the cloud's own tools find it."""
 
     endpoint: str | None = Field(default=None, description="URL of an S3-compatible or Azure-compatible server.")
-    region: str | None = None
-    access_key_id: SecretStr | None = None
-    secret_access_key: SecretStr | None = None
-    session_token: SecretStr | None = None
-    request_timeout: PositiveSeconds = 30.0
-    connect_timeout: PositiveSeconds = 5.0
+    region: str | None = Field(default=None, description="Region of the bucket.")
+    access_key_id: SecretStr | None = Field(
+        default=None, description="Who we are for the store; best as a secret file."
+    )
+    secret_access_key: SecretStr | None = Field(default=None, description="Its secret.")
+    session_token: SecretStr | None = Field(default=None, description="The token of temporary credentials.")
+    request_timeout: PositiveSeconds = Field(default=30.0, description="How long one attempt may take.")
+    connect_timeout: PositiveSeconds = Field(default=5.0, description="How long a connection may take to be made.")
     max_retries: int | None = Field(default=None, ge=0, description="Retries of one request; None: without end.")
     fail_fast_auth: bool = Field(default=False, description="Refused credentials end the process instead of waiting.")
     preflight: bool = Field(default=True, description="Prove conditional writes at start.")
@@ -126,17 +152,20 @@ class EncryptionSection(Section):
         """The keys, read now.
 
         Raises:
-            InvalidRequestError: the file cannot be read or understood.
+            InvalidRequestError: the file cannot be read or understood; names the setting.
         """
-        return AesGcm.from_file(self.key_file)
+        try:
+            return AesGcm.from_file(self.key_file)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"encryption.key_file: {str(error).removeprefix('encryption: ')}") from error
 
 
 class AdminSection(Section):
     """The port for machines: metrics, health and the admin interface."""
 
-    host: str = "127.0.0.1"
-    port: Port = 9464
-    bearer_token: SecretStr | None = Field(
+    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all of them.")
+    port: Port = Field(default=9464, description="0: any free one.")
+    bearer_token: Token | None = Field(
         default=None, description="What callers of /v1/admin/… must send; best as a secret file."
     )
 
@@ -144,7 +173,9 @@ class AdminSection(Section):
 class LogSection(Section):
     """What is written to stderr, and how."""
 
-    level: Literal["debug", "info", "warning", "error", "critical"] = "info"
+    level: Literal["debug", "info", "warning", "error", "critical"] = Field(
+        default="info", description="What is less than this is not written."
+    )
     format: Literal["auto", "json", "console"] = Field(default="auto", description="auto: JSON unless on a terminal.")
     keys: Literal["short", "full"] = Field(default="short", description="Whether lines may hold whole keys.")
 
@@ -172,7 +203,7 @@ class MetricsSection(Section):
 class FilterSection(Section):
     """One filter of each SST; everybody who writes a database's SSTs should have the same ones."""
 
-    bits_per_key: int = Field(default=10, ge=1, le=BITS_PER_KEY_MAX)
+    bits_per_key: int = Field(default=10, ge=1, le=BITS_PER_KEY_MAX, description="10: one false alarm in a hundred.")
     prefix: str | None = Field(default=None, description="The name of prefixes, stored with the filter.")
     prefix_bytes: int | None = Field(default=None, ge=1, description="A prefix is so many first bytes of a key, or …")
     prefix_delimiter: str | None = Field(default=None, min_length=1, description="… all up to the first of these.")
@@ -195,10 +226,61 @@ class FilterSection(Section):
     def _extractor(self) -> PrefixExtractor | None:
         if self.prefix is None:
             return None
-        if self.prefix_bytes is not None:
-            return FixedPrefix(self.prefix, self.prefix_bytes)
-        assert self.prefix_delimiter is not None
-        return DelimitedPrefix(self.prefix, self.prefix_delimiter.encode())
+        return _extractor(self.prefix, self.prefix_bytes, self.prefix_delimiter)
+
+
+class SegmentExtractorSection(Section):
+    """What makes the segments of a database: a tree of its own for all keys with one prefix."""
+
+    name: str = Field(min_length=1, description="Stored with the database, which takes no other one later.")
+    prefix_bytes: int | None = Field(default=None, ge=1, description="A prefix is so many first bytes of a key, or …")
+    prefix_delimiter: str | None = Field(default=None, min_length=1, description="… all up to the first of these.")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "SegmentExtractorSection":
+        if (self.prefix_bytes is None) == (self.prefix_delimiter is None):
+            raise ValueError("one of prefix_bytes and prefix_delimiter is needed")
+        return self
+
+    def extractor(self) -> PrefixExtractor:
+        """What the engine takes."""
+        return _extractor(self.name, self.prefix_bytes, self.prefix_delimiter)
+
+
+def _extractor(name: str, prefix_bytes: int | None, delimiter: str | None) -> PrefixExtractor:
+    if prefix_bytes is not None:
+        return FixedPrefix(name, prefix_bytes)
+    assert delimiter is not None
+    return DelimitedPrefix(name, delimiter.encode())
+
+
+class KeyRangeSection(Section):
+    """Keys between two; without one of them there is no limit on that side."""
+
+    start: str | None = Field(
+        default=None, description="The first key of the range this process keeps to; none: no limit."
+    )
+    end: str | None = Field(default=None, description="The first key behind it; none: no limit.")
+    format: Literal["utf8", "hex"] = Field(default="utf8", description="How both are written.")
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> "KeyRangeSection":
+        if self.keys().is_empty:
+            raise ValueError("no key lies between start and end")
+        return self
+
+    def keys(self) -> KeyRange:
+        """What the engine takes.
+
+        Raises:
+            ValueError: not in hexadecimal digits, though it should be.
+        """
+        return KeyRange.half_open(self._key(self.start), self._key(self.end))
+
+    def _key(self, text: str | None) -> bytes | None:
+        if text is None:
+            return None
+        return bytes.fromhex(text) if self.format == "hex" else text.encode()
 
 
 class DiskCacheSection(Section):

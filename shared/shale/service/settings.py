@@ -8,7 +8,7 @@ import argparse
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from shale.engine.settings_values import is_too_large
 from shale.errors import InvalidRequestError
 from shale.format.transform import BlockTransformer
+from shale.merge_operators import operator_of
 from shale.service import layers
 from shale.service.layers import Layer, Names
 from shale.service.sections import (
@@ -34,6 +35,23 @@ from shale.service.sections import (
 )
 
 SECRETS_DIR = Path("/run/secrets")
+_WEAKEST_FIRST = ("files", "secrets", "environment")
+
+
+def require_possible(options: Callable[[], object], merge_operator: str | None) -> None:
+    """Return if the engine takes the options of a daemon and knows the merge operator, for validators of settings.
+
+    Raises:
+        ValueError: it does not; says why.
+    """
+    try:
+        options()
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+    try:
+        operator_of(merge_operator)
+    except InvalidRequestError as error:
+        raise ValueError(f"merge_operator: {error}") from error
 
 
 class DaemonSettings(BaseSettings):
@@ -71,6 +89,14 @@ class DaemonSettings(BaseSettings):
     def writes_to_store(self) -> bool:
         """Whether the store is proven at start; a daemon that never writes may have no right to."""
         return True
+
+    def uses_wal(self) -> bool:
+        """Whether the WAL is read or written, so that a store of its own is opened."""
+        return True
+
+    def writes_to_wal(self) -> bool:
+        """Whether a store of its own for the WAL is proven at start; only writers create files there."""
+        return False
 
     @classmethod
     def settings_customise_sources(
@@ -156,6 +182,20 @@ def load(settings_cls: type[S], argv: Sequence[str]) -> Loaded[S]:
     return Loaded(settings, tuple(unknown), hashlib.sha256(text.encode()).hexdigest()[:8])
 
 
+def origins(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> dict[Names, str]:
+    """Where each setting that is not a default comes from, in the words of error messages; the strongest source wins.
+
+    Raises:
+        InvalidRequestError: a file cannot be read.
+    """
+    command_line = read_command_line(settings_cls, argv)
+    weakest_first = [_layer(name, settings_cls, command_line.values.get("config")) for name in _WEAKEST_FIRST]
+    found: dict[Names, str] = {}
+    for layer in (*weakest_first, command_line):
+        found.update(layer.origins)
+    return found
+
+
 def _too_large(model: BaseModel, above: Names = ()) -> Iterator[Names]:
     """The settings whose whole number is beyond 64 bits, which nothing behind them could take."""
     for name in type(model).model_fields:
@@ -178,6 +218,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
     parser.add_argument("--url", "-u", help="the database, for example s3://bucket/path or file:///data/orders")
     parser.add_argument("--store", help="the store alone, together with --path")
     parser.add_argument("--path", "-p", help="the database's path in the store")
+    parser.add_argument("--wal-store", help="the store of the WAL, if it has one of its own")
     parser.add_argument("--config", action="append", help="a configuration file (TOML or YAML); repeatable")
     parser.add_argument("--log-level", help="debug, info, warning, error or critical")
     parser.add_argument("--admin-port", help="port of metrics and health; 0 takes a free one")
@@ -193,6 +234,7 @@ def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -
         "url": ("database", "url"),
         "store": ("database", "store"),
         "path": ("database", "path"),
+        "wal_store": ("database", "wal_store"),
         "config": ("config",),
         "log_level": ("log", "level"),
         "admin_port": ("admin", "port"),

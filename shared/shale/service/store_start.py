@@ -8,7 +8,6 @@ import anyio
 from shale.env import Env
 from shale.service.sections import StoreSection
 from shale.store.connect import connect
-from shale.store.location import Location
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
@@ -34,7 +33,7 @@ def store_options(section: StoreSection) -> StoreOptions:
 
 @contextlib.asynccontextmanager
 async def open_proven_store(
-    location: Location,
+    url: str,
     section: StoreSection,
     env: Env,
     metrics: Metrics,
@@ -42,18 +41,21 @@ async def open_proven_store(
     role: str,
     needs_update: bool,
     writes: bool,
+    store_type: str = "main",
 ) -> AsyncIterator[RetryingStore]:
     """The store of a daemon; it is closed when the block ends, whatever happened.
 
     Args:
+        url: of the store.
         needs_update: whether conditional updates are needed; not if boundary files are off.
         writes: whether anything is written; else nothing has to be proven.
+        store_type: main or wal.
 
     Raises:
         UnavailableError: no answer within ``start_timeout``.
         StoreUnsafe: it fails the conditional-write check.
     """
-    store = connect(location.store_url, env, metrics, store_options(section), component=role)
+    store = connect(url, env, metrics, store_options(section), component=role, store_type=store_type)
     try:
         if section.preflight and writes:
             await require_safe_store(

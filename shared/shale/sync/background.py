@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -35,11 +36,14 @@ class Background:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._is_over = False
-        self._why = ""
+        self._is_ending = False
+        self._why = "the event loop of shale.sync was ended: open another handle"
         self._stopping = asyncio.Event()
         self._open: dict[int, CloseLast] = {}
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._calls: dict[_Outcome[Any], Coroutine[Any, Any, Any]] = {}
+        """What callers wait for."""
         self._callers: set[threading.Thread] = set()
+        self._noting = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="shale.sync", daemon=True)
         self._thread.start()
         threading.Thread(target=self._stop_after_main, name="shale.sync.exit").start()
@@ -55,17 +59,21 @@ class Background:
             InvalidRequestError: the caller is inside an event loop, which it would block.
             ClosedError: the process was forked, or is ending.
         """
+        outcome: _Outcome[T] = _Outcome()
+        self._calls[outcome] = work  # first of all: whatever is in there when the loop ends is told
         if (why := self._obstacle()) is not None:
+            self._calls.pop(outcome, None)
             work.close()
             raise why
-        outcome: _Outcome[T] = _Outcome()
-        self._callers.add(threading.current_thread())
-        self._loop.call_soon_threadsafe(self._begin, work, outcome)
+        if (caller := threading.current_thread()) not in self._callers:
+            self._note(caller)
         try:
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._begin, work, outcome)
             outcome.wait()
         except BaseException:
             # A signal handler has raised.  What was begun is stopped before the caller goes on.
-            self._interrupt(outcome, undo)
+            self._interrupt(work, outcome, undo)
             raise
         return outcome.result()
 
@@ -76,7 +84,8 @@ class Background:
     def soon(self, work: Callable[[], object]) -> None:
         """Call a function in the loop's thread some time; nothing happens once the loop is over."""
         if not self._is_over:
-            self._loop.call_soon_threadsafe(work)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(work)
 
     def keep(self, handle: object, close: CloseLast) -> None:
         """Close a handle when the program ends, unless ``forget`` is called before."""
@@ -91,6 +100,11 @@ class Background:
         """Whether nothing can be called any more."""
         return self._is_over
 
+    @property
+    def has_died(self) -> bool:
+        """Whether its loop was ended by what some code of the user's raised, and not because the program ends."""
+        return self._is_over and not self._is_ending
+
     def abandon(self) -> None:
         """This is a child of the process whose thread runs the loop."""
         self._is_over = True
@@ -101,19 +115,32 @@ class Background:
             return InvalidRequestError("shale.sync would block the running event loop: use shale.Db and its like there")
         return ClosedError(self._why) if self._is_over else None
 
+    def _note(self, caller: threading.Thread) -> None:
+        """Remember a thread that makes calls, and forget those that have ended: a program may begin any number."""
+        with self._noting:
+            self._callers = {thread for thread in self._callers if thread.is_alive()} | {caller}
+
     def _begin(self, work: Coroutine[Any, Any, T], outcome: "_Outcome[T]") -> None:
         # Its parent is the caller, who waits for it.
-        task = outcome.task = self._loop.create_task(work)
-        self._calls.add(task)
-        task.add_done_callback(partial(self._ended, outcome))
+        self._calls[outcome] = work
+        task = outcome.task = self._loop.create_task(_contained(work, outcome))
+        task.add_done_callback(partial(self._ended, work, outcome))
 
-    def _ended(self, outcome: "_Outcome[T]", task: "asyncio.Task[T]") -> None:
-        self._calls.discard(task)
-        outcome.set(task)
+    def _ended(self, work: Coroutine[Any, Any, T], outcome: "_Outcome[T]", task: "asyncio.Task[T]") -> None:
+        self._calls.pop(outcome, None)
+        work.close()  # it never began, if the task was cancelled at once
+        outcome.set(task, self._why)
 
-    def _interrupt(self, outcome: "_Outcome[T]", undo: Callable[[T], Coroutine[Any, Any, None]] | None) -> None:
+    def _interrupt(
+        self,
+        work: Coroutine[Any, Any, T],
+        outcome: "_Outcome[T]",
+        undo: Callable[[T], Coroutine[Any, Any, None]] | None,
+    ) -> None:
         def cancel() -> None:
-            assert outcome.task is not None
+            if outcome.task is None:  # the signal came before the loop was told
+                self._give_up(work, outcome)
+                return
             outcome.task.cancel()
             outcome.task.add_done_callback(dispose)
 
@@ -121,16 +148,30 @@ class Background:
             if not task.cancelled() and task.exception() is None and undo is not None:
                 self._begin(undo(task.result()), _Outcome())
 
-        self._loop.call_soon_threadsafe(cancel)
+        with suppress(RuntimeError):  # the loop was closed, and nothing is under way
+            self._loop.call_soon_threadsafe(cancel)
         outcome.wait(_CANCELLING_S)
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._until_stopped())
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                try:
+                    runner.run(self._until_stopped())
+                finally:
+                    self._is_over = True
+        finally:
+            for outcome, work in list(self._calls.items()):
+                self._give_up(work, outcome)
+
+    def _give_up(self, work: Coroutine[Any, Any, T], outcome: "_Outcome[T]") -> None:
+        """Nobody will carry this out."""
+        self._calls.pop(outcome, None)
+        work.close()
+        outcome.give_up(self._why)
 
     async def _until_stopped(self) -> None:
         await self._stopping.wait()
-        self._is_over = True
+        self._is_over = self._is_ending = True
         self._why = "the program is ending"
         with anyio.move_on_after(_CLOSING_S):
             async with anyio.create_task_group() as closing:
@@ -142,14 +183,14 @@ class Background:
         threading.main_thread().join()
         while users := [thread for thread in tuple(self._callers) if thread.is_alive() and not thread.daemon]:
             users[0].join()
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self.soon(self._stopping.set)
         self._thread.join(2 * _CLOSING_S)
 
 
 class _Outcome(Generic[T]):
     """Hands the result of a call from one thread to another.  A lock wakes faster than a condition."""
 
-    __slots__ = ("_error", "_locked", "_value", "task")
+    __slots__ = ("_error", "_locked", "_value", "fatal", "task")
 
     def __init__(self) -> None:
         self._locked = threading.Lock()
@@ -157,15 +198,24 @@ class _Outcome(Generic[T]):
         self._value: Any = None
         self._error: BaseException | None = None
         self.task: asyncio.Task[T] | None = None
+        self.fatal: BaseException | None = None
+        """What would end the loop if it were raised there."""
 
-    def set(self, task: "asyncio.Task[T]") -> None:
-        """The call has ended."""
-        if task.cancelled():
-            self._error = ClosedError("the program is ending")
+    def set(self, task: "asyncio.Task[T]", why: str) -> None:
+        """The call has ended; ``why`` is the reason if it was cancelled."""
+        if self.fatal is not None:
+            self._error = self.fatal
+        elif task.cancelled():
+            self._error = ClosedError(why)
         else:
             self._error = task.exception()
             if self._error is None:
                 self._value = task.result()
+        self._locked.release()
+
+    def give_up(self, why: str) -> None:
+        """The call never began."""
+        self._error = ClosedError(why)
         self._locked.release()
 
     def wait(self, seconds: float = -1) -> None:
@@ -183,6 +233,15 @@ class _Outcome(Generic[T]):
             raise error
         finally:
             del error  # its traceback holds this frame
+
+
+async def _contained(work: Coroutine[Any, Any, T], outcome: _Outcome[T]) -> T:
+    """Code of the user's that exits (a generator of rows, a store) ends its call and not the loop of everybody."""
+    try:
+        return await work
+    except (KeyboardInterrupt, SystemExit) as error:
+        outcome.fatal = error
+        raise asyncio.CancelledError from None
 
 
 async def _plain(work: Callable[[], T]) -> T:
@@ -207,7 +266,7 @@ def background() -> Background:
     """The loop of this process; started with the first call."""
     global _background  # noqa: PLW0603 - one for the process
     with _STARTING:
-        if _background is None:
+        if _background is None or _background.has_died:
             _background = Background()
         return _background
 

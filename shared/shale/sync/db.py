@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, Self, TypeVar, overload
+from uuid import UUID
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.engine import db
 from shale.engine.batch import BytesLike, WriteBatch
+from shale.engine.checkpointing import CheckpointScope
 from shale.engine.lifetime import Moment, Ttl
 from shale.engine.mapping import KeySpace
 from shale.engine.options import DbOptions, FlushType
@@ -191,10 +193,19 @@ class Db(BlockingWarmable[db.Db]):
         self._background.call(self._inner.flush(kind))
 
     def checkpoint(
-        self, *, name: str | None = None, lifetime: Duration | None = None, flush: bool = True
+        self,
+        *,
+        name: str | None = None,
+        lifetime: Duration | None = None,
+        scope: CheckpointScope | str = CheckpointScope.ALL,
+        source: UUID | str | None = None,
+        checkpoint_id: UUID | str | None = None,
     ) -> Checkpoint:
         """Keep the state of the database from being collected; see ``shale.Db.checkpoint``."""
-        return self._background.call(self._inner.checkpoint(name=name, lifetime=lifetime, flush=flush))
+        making = self._inner.checkpoint(
+            name=name, lifetime=lifetime, scope=scope, source=source, checkpoint_id=checkpoint_id
+        )
+        return self._background.call(making)
 
     def refresh(self) -> None:
         """Take over now what other processes have committed, instead of at the next poll."""

@@ -4,7 +4,6 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from shale.engine.batch import WriteBatch
 from shale.engine.mapping import KeySpace
 
 if TYPE_CHECKING:
@@ -43,6 +42,9 @@ class ReadMapping(Mapping[K, V]):
     def __reversed__(self) -> Iterator[K]:
         return (self._space.key_from(row.key) for row in self.rows(reverse=True))
 
+    def __bool__(self) -> bool:
+        return next(self.rows(limit=1), None) is not None
+
     def __len__(self) -> int:
         return sum(len(rows) for rows in self._reads.scan(prefix=self._space.prefix or None).batches(1024))
 
@@ -62,9 +64,11 @@ class ReadMapping(Mapping[K, V]):
         """
         return map(self.item_of, self.rows(start, stop, reverse=reverse))
 
-    def rows(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> "Iterator[Row]":
+    def rows(
+        self, start: K | None = None, stop: K | None = None, *, reverse: bool = False, limit: int | None = None
+    ) -> "Iterator[Row]":
         """The rows below; raises like ``range``."""
-        return iter(self._reads.scan(**self._space.range(start, stop), reverse=reverse))
+        return iter(self._reads.scan(**self._space.range(start, stop), reverse=reverse, limit=limit))
 
     def item_of(self, row: "Row") -> tuple[K, V]:
         """What a row is in this view."""
@@ -83,7 +87,7 @@ class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
         self._db = db
 
     def __setitem__(self, key: K, value: V) -> None:
-        self._db.put(self._space.key_of(key), self._space.bytes_of(value))
+        self._db.put(self._space.key_of(key), self._space.bytes_of(key, value))
 
     def __delitem__(self, key: K) -> None:
         if key not in self:
@@ -92,21 +96,18 @@ class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
 
     def update(self, other: Any = (), /, **values: Any) -> None:
         """Write what a mapping, or pairs, and the keywords say, as one commit."""
-        batch = WriteBatch()
         pairs: Iterable[tuple[Any, Any]] = other.items() if isinstance(other, Mapping) else other
         both: Iterable[tuple[Any, Any]] = chain(pairs, values.items())
-        for key, value in both:
-            batch.put(self._space.key_of(key), self._space.bytes_of(value))
-        if len(batch):
-            self._db.write(batch)
+        with self._db.batch() as batch:
+            for key, value in both:
+                batch.put(self._space.key_of(key), self._space.bytes_of(key, value))
 
     def clear(self) -> None:
         """Remove every key, many to a commit."""
         for rows in self._reads.scan(prefix=self._space.prefix or None).batches(_ROWS_PER_COMMIT):
-            batch = WriteBatch()
-            for row in rows:
-                batch.delete(row.key)
-            self._db.write(batch)
+            with self._db.batch() as batch:
+                for row in rows:
+                    batch.delete(row.key)
 
 
 class _Items(ItemsView[K, V]):

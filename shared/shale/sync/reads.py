@@ -67,10 +67,13 @@ class BlockingReads(Generic[R]):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        max_bytes: int | None = None,
     ) -> list[bytes | None]:
-        """The values of many keys, in the order given; what is not in memory is read in two round trips."""
+        """The values of many keys, in the order given; see ``shale.Db.get_many``."""
         return self._background.call(
-            self._inner.get_many(keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+            self._inner.get_many(
+                keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms, max_bytes=max_bytes
+            )
         )
 
     def scan(

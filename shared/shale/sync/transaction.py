@@ -6,7 +6,7 @@ from typing import Self
 from uuid import UUID
 
 from shale.engine import transaction
-from shale.engine.batch import BytesLike
+from shale.engine.batch import BytesLike, WriteBatch
 from shale.engine.lifetime import Moment, Ttl
 from shale.sync.reads import BlockingReads
 from shale.sync.write_handle import WriteHandle
@@ -45,6 +45,10 @@ class Transaction(BlockingReads[transaction.Transaction]):
     def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
         """Add an operand for the merge operator with the commit; see ``shale.Db.merge``."""
         self._inner.merge(key, operand, ttl=ttl, expire_at=expire_at)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Do all that a batch holds with the commit; see ``shale.Transaction.write``."""
+        self._inner.write(batch)
 
     def mark_read(self, keys: Iterable[BytesLike]) -> None:
         """Let the commit fail if somebody writes one of these keys, at every isolation level."""

@@ -1,5 +1,7 @@
 """What a blocking write returns."""
 
+from typing import Any
+
 from shale.engine import write_handle
 from shale.sync.background import Background
 
@@ -26,6 +28,9 @@ class WriteHandle:
     def durable(self) -> None:
         """Return once the write is durable; see ``shale.WriteHandle.durable``."""
         self._background.call(self._handle.durable())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a write handle belongs to its process and cannot be pickled: its seq can")
 
     def __repr__(self) -> str:
         return repr(self._handle)

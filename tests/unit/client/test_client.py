@@ -32,6 +32,7 @@ class Wire(httpx.AsyncBaseTransport):
         self._port = port
         self.weather: list[str | int] = []
         self.sent: list[httpx.Request] = []
+        self.watched: Watched | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.sent.append(request)
@@ -44,10 +45,29 @@ class Wire(httpx.AsyncBaseTransport):
         if weather == "lost":
             await answer.aread()
             raise httpx.ReadError("cut")
+        if weather == "watched":
+            content = await answer.aread()
+            self.watched = Watched([content[:1000], content[1000:]])
+            return httpx.Response(answer.status_code, headers=answer.headers, stream=self.watched)
         if isinstance(weather, int):
             content = await answer.aread()
             return httpx.Response(answer.status_code, headers=answer.headers, stream=Torn(content[:weather]))
         return answer
+
+
+class Watched(httpx.AsyncByteStream):
+    """An answer in pieces, which tells whether the client has let go of it."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+        self.is_closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self._pieces:
+            yield piece
+
+    async def aclose(self) -> None:
+        self.is_closed = True
 
 
 class Torn(httpx.AsyncByteStream):
@@ -116,6 +136,30 @@ async def test_errors_are_the_librarys() -> None:
         with pytest.raises(InvalidRequestError):
             await client.put(b"a", b"1", ttl="1h", expire_at=5)
     assert issubclass(MergeOperatorMissing, InvalidRequestError)
+
+
+@pytest.mark.parametrize("key", [b".", b"..", b"...", b"a/../b", b"../x", b"//", b"?a#b"])
+async def test_keys_that_look_like_ways_are_keys(key: bytes) -> None:
+    async with connected() as (client, port, _):
+        await client.put(key, b"v")
+        assert await port.db.get(key) == b"v"
+        assert await client.get(key) == b"v"
+        await client.delete(key)
+        assert await port.db.get(key) is None
+
+
+async def test_a_scan_that_is_left_lets_go_of_its_connection_at_once() -> None:
+    async with connected() as (client, port, wire):
+        for number in range(200):
+            await port.db.put(b"k%03d" % number, b"v" * 50)
+        wire.weather = ["watched"]
+        rows = client.scan()
+        async for row in rows:
+            assert row.key == b"k000"
+            break
+        await rows.aclose()
+        assert wire.watched is not None
+        assert wire.watched.is_closed
 
 
 @pytest.mark.parametrize("weather", [["lost"], ["busy", "lost", "fine"], ["refused", "busy"]])

@@ -11,9 +11,10 @@ from shale.compaction.requests import Spec, request_json
 from shale.env import SystemClock
 from shale.format.names import deleting_key
 from shale.service.admin import AdminApp
+from shale.service.admin_calls import BODY_MAX_BYTES
 from shale.service.health import Health
 from shale.telemetry.metrics import Metrics
-from shale_compactor.admin_api import BODY_MAX_BYTES, PATH, CompactionsApi
+from shale_compactor.admin_api import PATH, CompactionsApi
 from tests.unit.compactor.house import House
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
 

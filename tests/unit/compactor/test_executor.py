@@ -18,7 +18,6 @@ from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import (
     CompactionFilterFailed,
     CorruptionError,
-    MergeOperatorFailed,
     MergeOperatorMissing,
     UnavailableError,
 )
@@ -317,13 +316,29 @@ def raising(key, existing, operands):
 
 
 @pytest.mark.parametrize(("operator", "told"), [(raising, "raised ValueError at "), (lambda *_: "text", "returned no")])
-async def test_an_operator_that_fails_fails_the_job_and_names_the_key(operator, told):
-    store = MemoryStore()
-    job = await job_of(store, [[operand(key(1), 2, b"2")]])
-    with pytest.raises(MergeOperatorFailed) as error:
-        await transformed(store, job, Transforms(operator=operator, operator_name="sum"))
-    assert "merge operator 'sum' " + told in str(error.value)
-    assert "for key 9:6b65793030303030" in str(error.value)
+async def test_operands_that_the_operator_refuses_stay_and_are_told(operator, told):
+    """One of them must not keep all other rows from being compacted."""
+    store, metrics = MemoryStore(), Metrics()
+
+    def fussy(key_, existing, operands):
+        return operator(key_, existing, operands) if key_ == key(1) else concatenate(key_, existing, operands)
+
+    rows = [put(key(1), 1, b"0"), *(operand(key(i), seq, b"%d" % seq) for i in (1, 2) for seq in (4, 5))]
+    job = await job_of(store, [rows])
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    transforms = Transforms(operator=fussy, operator_name="sum")
+    kept = await transformed(store, job, transforms, metrics, progress)
+    assert [(e.key, e.value, e.is_merge) for e in kept] == [
+        (key(1), b"5", True),
+        (key(1), b"4", True),
+        (key(1), b"0", False),
+        (key(2), b"45", True),
+    ]
+    assert progress.refused_count == 2
+    assert "merge operator 'sum' " + told in progress.why_refused
+    assert "for key 9:6b65793030303030" in progress.why_refused
+    labels = {"db": "", "path": "compact"}
+    assert metrics.registry.get_sample_value("slatedb_merge_operator_refused_total", labels) == 2
 
 
 async def test_a_job_that_one_worker_folded_and_another_only_passes():
@@ -455,8 +470,8 @@ async def test_a_range_that_ends_without_a_word_is_no_result():
 
 
 @pytest.mark.parametrize("raised", [asyncio.CancelledError, SystemExit])
-async def test_what_code_of_users_raises_fails_the_job_whatever_it_is(raised):
-    """A filter that runs an event loop of its own, or ends the process, must not end a range in silence."""
+async def test_what_code_of_users_raises_never_ends_a_range_in_silence(raised):
+    """A filter that runs an event loop of its own, or ends the process, fails the job; an operator's operands stay."""
     store = MemoryStore()
     job = await job_of(store, [[put(key(i), i + 1, bytes(40)) for i in range(4000)]])
 
@@ -472,8 +487,10 @@ async def test_what_code_of_users_raises_fails_the_job_whatever_it_is(raised):
     def operator(_key, _existing, _operands):
         raise raised
 
-    with pytest.raises(MergeOperatorFailed, match=f"raised {raised.__name__} at"):
-        await transformed(store, operands, Transforms(operator=operator, operator_name="gives-up"))
+    progress = JobProgress(retention_min_seq=Seq(2**40))
+    transforms = Transforms(operator=operator, operator_name="gives-up")
+    assert len(await transformed(store, operands, transforms, progress=progress)) == 2
+    assert f"raised {raised.__name__} at" in progress.why_refused
 
 
 async def test_an_operator_is_never_called_on_the_loop():

@@ -133,7 +133,7 @@ def test_operators_and_filters_are_named_in_settings():
 
 @pytest.mark.parametrize("setting", ["merge_operator=sum-of-numbers", 'compaction_filters=["sum-of-numbers"]'])
 def test_an_unknown_name_is_refused_with_its_place(setting):
-    with pytest.raises(InvalidRequestError, match=r"^compactor_options\.worker: no .* is called 'sum-of-numbers'"):
+    with pytest.raises(InvalidRequestError, match=r"^compactor_options\.worker\S*: no .* is called 'sum-of-numbers'"):
         transforms(setting)
 
 

@@ -104,7 +104,6 @@ async def keep(db: shale.Db, min_seq: int) -> shale.Snapshot:
     snapshot = await db.snapshot()
     if snapshot.seq < min_seq:
         snapshot._held = db._writer.active.hold(min_seq)
-        snapshot._point = replace(snapshot._point, max_seq=min_seq)
     return snapshot
 
 

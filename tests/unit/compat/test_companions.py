@@ -4,9 +4,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
+import anyio.lowlevel
 import pytest
 
 from shale.compat.slatedb import uniffi as slatedb
+from shale.compat.slatedb.background import Background
+from shale.compat.slatedb.recording import Recording
+from shale.telemetry.metrics import Metrics
 from tests.unit.compat.house import EVERYTHING, PATH, TO_L0, memory, merging, opened, opened_reader
 
 FAST = {"poll_interval": "020ms", "commit_compacted_interval": "010ms"}
@@ -184,6 +188,58 @@ def test_the_default_recorder_knows_everything_when_it_is_asked() -> None:
             )
             assert found is not None
             assert found.value[0] == 1
+
+    asyncio.run(main())
+
+
+class FailingRecording(Recording):
+    """Its recorder raises whatever it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(slatedb.DefaultMetricsRecorder(), Metrics())
+        self.failed = asyncio.Event()
+
+    def publish(self) -> None:
+        self.failed.set()
+        raise LookupError
+
+
+def test_a_recorder_that_fails_stops_nothing_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale.compat.slatedb.recording.PUBLISH_INTERVAL_S", 0.001)
+
+    async def main() -> None:
+        recording, went_on, background = FailingRecording(), asyncio.Event(), Background()
+
+        async def compact() -> None:
+            await recording.failed.wait()
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            went_on.set()
+
+        await background.start({**recording.tasks(), "compactor": compact})
+        await asyncio.wait_for(went_on.wait(), 10)
+        await background.stop()
+
+    asyncio.run(main())
+
+
+def test_requests_of_the_store_have_slatedbs_labels() -> None:
+    async def main() -> None:
+        recorder = slatedb.DefaultMetricsRecorder()
+        async with opened(memory(), lambda builder: builder.with_metrics_recorder(recorder)) as db:
+            await db.put(b"k", b"v")
+            await db.flush()
+            told = {
+                name: {tuple(sorted((label.key, label.value) for label in metric.labels)) for metric in found}
+                for name in ("request_count", "error_count")
+                if (found := recorder.metrics_by_name(f"slatedb.object_store.{name}"))
+            }
+            put = (("api", "put"), ("component", "db"), ("op", "put"), ("store_type", "main"))
+            assert all(put in labels for labels in told.values())
+            pairs = {(dict(labels)["api"], dict(labels)["op"]) for each in told.values() for labels in each}
+            assert ("put", "get") not in pairs
+            assert ("get", "put") not in pairs
+            assert {("get", "get"), ("delete", "delete"), ("multipart_part", "put")} <= pairs
 
     asyncio.run(main())
 

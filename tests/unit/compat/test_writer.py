@@ -76,8 +76,17 @@ def test_impossible_calls_are_refused_in_the_words_of_the_binding() -> None:
                 with pytest.raises(Error.Invalid) as told:
                     await call
                 assert told.value.message == message
-            for call in (db.put("text", b"v"), db.put(b"k", 5)):
+            for call in (db.put("text", b"v"), db.put(b"k", 5), db.write(None)):
                 with pytest.raises(TypeError):
+                    await call
+            put, now = slatedb.PutOptions(ttl=slatedb.Ttl.DEFAULT()), slatedb.WriteOptions()
+            late = slatedb.PutOptions(ttl=slatedb.Ttl.EXPIRE_AT_MILLIS(1 << 63))
+            for call in (
+                db.put_with_options(b"k", b"v", put, slatedb.WriteOptions(seqnum=-1)),
+                db.delete_with_options(b"k", slatedb.WriteOptions(seqnum=1 << 64)),
+                db.put_with_options(b"k", b"v", late, now),
+            ):
+                with pytest.raises(ValueError, match="64 requires"):
                     await call
 
     asyncio.run(main())
@@ -157,8 +166,9 @@ def test_a_refused_operand_fails_one_call_and_the_writer_goes_on() -> None:
             batch = slatedb.WriteBatch()
             batch.put(b"k", b"x")
             batch.merge(b"k", b"refused")
-            with pytest.raises(Error.Invalid):
+            with pytest.raises(Error.Invalid) as told:
                 await db.write(batch)
+            assert told.value.message == "Invalid error: merge operator error (not this one)"
             assert await db.get(b"k") == b"ab"
         async with opened(memory()) as db:
             with pytest.raises(Error.Invalid, match="merge operator missing"):

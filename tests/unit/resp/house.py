@@ -8,10 +8,11 @@ from typing import Any
 import shale
 from shale.env import Env, InlineCpu
 from shale.resp.backend import Backend
-from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS
+from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS, OF_READERS
 from shale.resp.options import RespOptions
 from shale.resp.session import Session
 from shale.store.memory import MemoryStore
+from shale.store.port import ObjectStore
 
 
 class HandClock:
@@ -94,10 +95,27 @@ class House:
 
 @asynccontextmanager
 async def house(
-    *, token: str | None = None, options: RespOptions | None = None, **settings: Any
+    *,
+    token: str | None = None,
+    options: RespOptions | None = None,
+    store: ObjectStore | None = None,
+    **settings: Any,
 ) -> AsyncIterator[House]:
     """Open a database and its backend."""
     clock = HandClock()
     env = Env(clock, random.Random(5), InlineCpu())
-    async with shale.Db.open("db", store=MemoryStore(), env=env, **settings) as db:
+    async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
         yield House(db, Backend(db, env, options or RespOptions(), token, COMMANDS), clock)
+
+
+@asynccontextmanager
+async def reading_house() -> AsyncIterator[tuple[shale.Db, shale.DbReader, Talker]]:
+    """A database, a reader of it, and a talker to the reader."""
+    store, clock = MemoryStore(), HandClock()
+    env = Env(clock, random.Random(6), InlineCpu())
+    async with (
+        shale.Db.open("db", store=store, env=env, flush_interval=0) as db,
+        shale.DbReader.open("db", store=store, env=env) as reader,
+    ):
+        backend = Backend(reader, env, RespOptions(), None, COMMANDS)
+        yield db, reader, Talker(Session(backend, OF_READERS))

@@ -200,3 +200,17 @@ def test_an_answer_of_large_rows_ends_early() -> None:
             assert token is None
 
     asyncio.run(story())
+
+
+def test_a_pattern_that_would_keep_everybody_waiting_is_refused() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            await say("SET", "?", "v")
+            before = process_time()
+            with pytest.raises(RespFailure, match="at most 4096 bytes"):
+                await say("SCAN", "0", "MATCH", b"?" * (4 << 20))
+            assert process_time() - before < 2
+            assert (await say("SCAN", "0", "MATCH", b"*" * 4096))[1] == [b"?"]
+
+    asyncio.run(story())

@@ -154,3 +154,15 @@ def test_the_names_of_commands_stand_once() -> None:
 def test_every_command_is_on_the_page() -> None:
     page = PAGE.read_text()
     assert [name for name in COMMANDS if f"`{name.upper()}" not in page] == []
+
+
+def test_a_short_command_is_not_answered_with_a_long_list() -> None:
+    async def story() -> None:
+        async with house() as home:
+            say = home.talker()
+            assert len(await say("COMMAND", "INFO", *["get"] * 1024)) == 1024
+            for word in ("INFO", "DOCS", "LIST"):
+                with pytest.raises(RespFailure, match="at most 1024 names"):
+                    await say("COMMAND", word, *["get"] * 1025)
+
+    asyncio.run(story())

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from shale.errors import CorruptionError
 from shale.resp.options import RespOptions
+from shale.store.memory import MemoryStore
 from tests.unit.resp.house import House, RespFailure, Talker, house
 
 
@@ -41,6 +43,56 @@ def test_a_command_that_fails_does_not_stop_the_others() -> None:
             assert isinstance(answers[1], RespFailure)
             assert answers[2] == "OK"
             assert await say("GET", "a") == b"2"
+
+    asyncio.run(story())
+
+
+class Away(MemoryStore):
+    """A store that whose SSTs cannot be read while it is away."""
+
+    is_away = False
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        if self.is_away and "/compacted/" in key:
+            raise CorruptionError("a torn block")
+        return await super().get_range(key, start, end)
+
+
+def test_nothing_of_a_transaction_is_done_if_the_store_cannot_answer_a_part_of_it() -> None:
+    """A row must not be written to its new place and be left at the old one."""
+
+    async def story() -> None:
+        store = Away()
+        async with house(store=store, block_cache_bytes=0) as home:
+            say = home.talker()
+            await say("SET", "old", "1")
+            await home.db.flush("memtable")
+            store.is_away = True
+            last_seq = home.db.last_seq
+            await say("MULTI")
+            await say("SET", "new", "1")
+            await say("DEL", "old")
+            with pytest.raises(RespFailure, match=r"^ERR corrupt data: .*torn"):
+                await say("EXEC")
+            assert home.db.last_seq == last_seq
+            store.is_away = False
+            assert await say("MGET", "old", "new") == [b"1", None]
+
+    asyncio.run(story())
+
+
+def test_answers_of_a_transaction_are_bounded() -> None:
+    async def story() -> None:
+        async with house(options=RespOptions(max_inflight_bytes=1 << 20)) as home:
+            say = home.talker()
+            await say("SET", "a", b"v" * (300 << 10))
+            await say("MULTI")
+            await say("SET", "b", "1")
+            for _ in range(4):
+                await say("GET", "a")
+            with pytest.raises(RespFailure, match="larger than 1048576 bytes"):
+                await say("EXEC")
+            assert await say("EXISTS", "b") == 0
 
     asyncio.run(story())
 

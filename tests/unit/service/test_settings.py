@@ -6,9 +6,16 @@ from typing import ClassVar
 import pytest
 from pydantic import ValidationError
 
+from shale.api.settings import HttpSection as ApiHttpSection
 from shale.errors import InvalidRequestError
-from shale.service.sections import Bytes, FilterSection, Port, Seconds, Section
+from shale.resp.settings import RespSection
+from shale.service.sections import AdminSection, Bytes, FilterSection, Port, Seconds, Section
 from shale.service.settings import DaemonSettings, SettingsError, load
+from shale.types import KeyRange
+from shale_compactor.settings import CompactorSettings
+from shale_gc.settings import GcSettings
+from shale_reader.settings import ReaderSettings
+from shale_writer.settings import WriterSettings
 
 
 class HttpSection(Section):
@@ -72,6 +79,40 @@ def test_several_files_merge_from_left_to_right(tmp_path: Path) -> None:
     second = _file(tmp_path, "http:\n  port: 2\n", "second.yaml")
     settings = load(ThingSettings, [*URL, "--config", first, "--config", second]).settings
     assert (settings.http.port, settings.http.timeout) == (2, 1.0)
+
+
+def test_a_variable_names_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.yaml"
+    first.write_text("[http]\nport = 1\ntimeout = 5\n")
+    second.write_text("http: {port: 2}\n")
+    monkeypatch.setenv("SHALE_CONFIG", f"{first}:{second}")
+    loaded = load(ThingSettings, URL)
+    assert (loaded.settings.http.port, loaded.settings.http.timeout) == (2, 5.0)
+    assert loaded.unknown_env == ()
+
+
+def test_what_several_daemons_share_is_passed_over_by_those_that_lack_it(tmp_path: Path) -> None:
+    file = tmp_path / "shared.toml"
+    file.write_text(
+        'merge_operator = "int_add"\n[resp]\nenabled = true\n'
+        '[[filters]]\nbits_per_key = 12\n[disk_cache]\ndirectory = "/c"\n'
+    )
+    writer = load(WriterSettings, ["--url", "memory:///db", "--config", str(file)]).settings
+    assert (writer.merge_operator, writer.resp.enabled, writer.filters[0].bits_per_key) == ("int_add", True, 12)
+    assert load(GcSettings, ["--url", "memory:///db", "--config", str(file)]).settings.dry_run is False
+
+
+def test_the_keys_of_one_part_of_a_split_database(tmp_path: Path) -> None:
+    text = _file(tmp_path, '[enforce_visible_range]\nend = "m"\n')
+    options = load(WriterSettings, [*URL, "--config", text]).settings.options()
+    assert options.enforce_visible_range == KeyRange.half_open(None, b"m")
+    flags = ["--set", "enforce_visible_range.start=00ff", "--set", "enforce_visible_range.format=hex"]
+    assert load(ReaderSettings, [*URL, *flags]).settings.options().enforce_visible_range == KeyRange.half_open(
+        b"\x00\xff", None
+    )
+    for wrong in ("enforce_visible_range.start=0", "enforce_visible_range.end="):
+        with pytest.raises(SettingsError, match="enforce_visible_range"):
+            load(ReaderSettings, [*URL, "--set", wrong, "--set", "enforce_visible_range.format=hex"])
 
 
 def test_slatedb_s_own_file_and_environment_are_read_as_they_are(
@@ -223,7 +264,7 @@ def test_keys_are_read_from_their_file_and_shown_nowhere(tmp_path: Path) -> None
     keys = tmp_path / "keys"
     given = [*URL, "--set", f"encryption.key_file={keys}"]
     assert load(ThingSettings, URL).settings.block_transformer() is None
-    with pytest.raises(InvalidRequestError, match="cannot be read: FileNotFoundError"):
+    with pytest.raises(InvalidRequestError, match=r"^encryption\.key_file: .*keys cannot be read: FileNotFoundError"):
         load(ThingSettings, given).settings.block_transformer()
     keys.write_text(f"k1 {secret.hex()}\n")
     settings = load(ThingSettings, given).settings
@@ -258,3 +299,29 @@ def test_filters_of_settings(section: dict[str, object], name: str) -> None:
 def test_filters_that_make_no_sense(section: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         FilterSection(**section)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\nend", "Schlüssel"])
+def test_a_token_that_keeps_nobody_out_or_cannot_be_said_is_refused_and_not_shown(token: str) -> None:
+    for section in (AdminSection, ApiHttpSection, RespSection):
+        with pytest.raises(ValidationError, match="bearer_token") as refused:
+            section(bearer_token=token)  # type: ignore[arg-type]
+        assert not token or token not in str(refused.value)
+    assert ApiHttpSection(bearer_token="s3cret").bearer_token is not None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [WriterSettings, ReaderSettings])
+def test_an_operator_that_nobody_knows_is_told_with_its_setting(settings: type[DaemonSettings]) -> None:
+    with pytest.raises(SettingsError, match=r"^merge_operator: no merge operator is called 'nobodys'"):
+        load(settings, [*URL, "--set", "merge_operator=nobodys"])
+
+
+def test_fewer_keys_than_none_are_refused() -> None:
+    with pytest.raises(SettingsError, match="min_filter_keys must be at least 0"):
+        load(WriterSettings, [*URL, "--set", "min_filter_keys=-1"])
+
+
+def test_a_worker_tells_the_setting_of_an_unknown_operator() -> None:
+    settings = load(CompactorSettings, [*URL, "--set", "compactor_options.worker.merge_operator=nobodys"]).settings
+    with pytest.raises(InvalidRequestError, match=r"^compactor_options\.worker\.merge_operator: no merge operator"):
+        settings.transforms()

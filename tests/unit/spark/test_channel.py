@@ -330,7 +330,9 @@ def test_the_types_of_outputs() -> None:
     feed = ProgressFeed(progress, ExecutorMetrics(Metrics()))
     outputs: list[Sst] = [sst(1), sst(2)]
     feed.reported(1, Report(0, tuple(outputs), 10, 20))
-    feed.reported(1, Report(2, (), 0, 7))
+    feed.reported(1, Report(2, (), 0, 7, refused=3, why_refused="the first"))
+    feed.reported(0, Report(0, (), refused=1, why_refused="another"))
     feed.started(1)
     assert progress.outputs() == tuple(outputs)
     assert (progress.read_bytes, progress.merged_bytes, progress.repeated_bytes) == (10, 27, 7)
+    assert (progress.refused_count, progress.why_refused) == (4, "the first")

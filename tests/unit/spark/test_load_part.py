@@ -12,14 +12,15 @@ from shale.engine.load_target import NewDatabase
 from shale.engine.where import Where
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.sst.options import SstOptions
+from shale.format.bloom import BloomPolicy, FixedPrefix
 from shale.store.connect import connect
 from shale.telemetry.metrics import Metrics
-from shale.types import Compression
 from shale_spark.load.part import decode_part, encode_part, run_part
+from shale_spark.load.request import load_request
 from shale_spark.load.rules import Duplicates, Part, PartPlan, RowRules
 
 ENV = Env.system()
+PREFIXES = BloomPolicy(prefix_extractor=FixedPrefix("p6", 6), whole_key=False)
 
 
 def batches(numbers: range, size: int = 1000) -> Iterator[pa.RecordBatch]:
@@ -32,7 +33,9 @@ def plan_of(where: Where, target: NewDatabase) -> PartPlan:
     return PartPlan(
         where=where,
         rules=RowRules(stamp=target.stamp, duplicates=Duplicates.LAST),
-        sst=SstOptions(compression=Compression.LZ4, min_filter_keys=1),
+        sst=load_request(
+            "file:///anywhere", compression="lz4", min_filter_keys=1, filter_policies=(BloomPolicy(), PREFIXES)
+        ).sst,
         sst_bytes=20_000,
     )
 
@@ -51,6 +54,12 @@ def test_two_tasks_make_one_database(tmp_path: Path) -> None:
         await target.commit([sst for part in parts for sst in part.ssts])
         async with shale.DbReader.open("db", store=store) as reader:
             rows = [(row.key, row.value) async for row in reader.scan()]
+        metrics, policies = Metrics(), (BloomPolicy(), PREFIXES)
+        async with shale.DbReader.open("db", store=store, metrics=metrics, filter_policies=policies) as reader:
+            assert [row async for row in reader.scan(prefix=b"00005a")] == []
+            metrics.refresh()
+        ruled_out = "slatedb_db_sst_filter_negatives_total"
+        assert metrics.registry.get_sample_value(ruled_out, {"db": "", "kind": "prefix"}) == 1
         assert rows == [(b"%08d" % number, b"%08d" % number * 20) for number in range(10_000)]
 
     anyio.run(story)

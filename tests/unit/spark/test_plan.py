@@ -9,7 +9,7 @@ import pytest
 from shale.engine.aes_gcm import AesGcm
 from shale.engine.where import Where
 from shale.errors import InvalidRequestError
-from shale.format.bloom import BloomPolicy, FixedPrefix
+from shale.format.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
@@ -121,10 +121,29 @@ def test_a_store_of_this_process_is_refused(store: MemoryStore | str) -> None:
         encode_plan(plan)
 
 
-def test_filters_over_prefixes_are_refused() -> None:
-    """They are functions of the user's; leaving them out would leave readers without filters."""
-    policy = BloomPolicy(prefix_extractor=FixedPrefix("p3", 3))
-    options = replace(OPTIONS, sst=SstOptions(filter_policies=(policy,)))
+class OwnPrefix:
+    """Cut by code of the user's."""
+
+    name = "own"
+
+    def prefix_len(self, key: bytes) -> int | None:
+        return 1
+
+    def scan_prefix_len(self, prefix: bytes) -> int | None:
+        return 1
+
+
+def test_filters_over_prefixes_travel() -> None:
+    extractors = (None, FixedPrefix("p3", 3), DelimitedPrefix("tenant", b"/\xff"))
+    policies = tuple(BloomPolicy(7, each, whole_key=each is None) for each in extractors)
+    options = replace(OPTIONS, sst=SstOptions(filter_policies=policies))
+    plan = replace(plan_of(job(), EVERYTHING), options=options)
+    assert decode_plan(encode_plan(plan)).options.sst.filter_policies == policies
+
+
+def test_filters_over_prefixes_of_code_are_refused() -> None:
+    """It may not be there; leaving them out would leave readers without filters."""
+    options = replace(OPTIONS, sst=SstOptions(filter_policies=(BloomPolicy(prefix_extractor=OwnPrefix()),)))
     with pytest.raises(InvalidRequestError, match="prefixes"):
         encode_plan(replace(plan_of(job(), EVERYTHING), options=options))
 

@@ -1,9 +1,11 @@
 """The blocking faces do what the asynchronous ones do; the state machine of tests/model compares them at length."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 
 import anyio
@@ -230,3 +232,26 @@ def test_commits_are_whole_or_absent_whenever_ctrl_c_comes(db: sync.Db) -> None:
     assert left == right
     assert interrupted == 30
     assert db.problem is None
+
+
+def test_threads_that_have_ended_are_forgotten(db: sync.Db) -> None:
+    threads = []
+    for _ in range(50):
+        thread = threading.Thread(target=db.get, args=(b"k",))
+        thread.start()
+        thread.join()
+        threads.append(weakref.ref(thread))
+        del thread
+    gc.collect()
+    assert sum(reference() is not None for reference in threads) <= 1
+
+
+def test_a_clone_is_made() -> None:
+    store = MemoryStore()
+    with sync.Db.open("db", store=store) as db:
+        db.put(b"a", b"1")
+    with sync.Admin("copy", store=store) as admin:
+        assert admin.clones.create("db").is_new
+        assert not admin.clones.create("db").is_new
+    with sync.DbReader.open("copy", store=store) as reader:
+        assert reader.get(b"a") == b"1"

@@ -70,3 +70,7 @@ def test_what_belongs_to_its_process_says_so(url: str) -> None:
             for each in (thing, getattr(thing, "_inner", thing)):
                 with pytest.raises(TypeError, match="cannot be pickled: pickle a DbReader"):
                     pickle.dumps(each)
+        written = db.put(b"k", b"v")
+        for handle in (written, written._handle):
+            with pytest.raises(TypeError, match="cannot be pickled: its seq can"):
+                pickle.dumps(handle)

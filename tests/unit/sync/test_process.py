@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 PRELUDE = """
-import os, sys, threading
+import logging, os, sys, threading
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # a busy machine makes it tell of slow callbacks
 from shale import sync
 url = sys.argv[1]
 """
@@ -115,3 +116,56 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
         tmp_path,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_code_of_the_user_s_that_exits_ends_its_call_only(tmp_path: Path) -> None:
+    ended = run(
+        """
+import pyarrow
+db = sync.Db.open(url)
+def rows():
+    yield pyarrow.record_batch({"key": [b"a"], "value": [b"1"]})
+    sys.exit(7)
+try:
+    db.write_arrow(rows(), rows_per_commit=1)
+except SystemExit as error:
+    assert error.code == 7
+else:
+    raise AssertionError
+db.put(b"k", b"v")
+db.close()
+""",
+        tmp_path,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert values(tmp_path)[b"k"] == b"v"
+
+
+def test_a_loop_that_was_ended_says_so_and_another_one_begins(tmp_path: Path) -> None:
+    ended = run(
+        """
+from shale.errors import ClosedError
+from shale.store.memory import MemoryStore
+class Exiting(MemoryStore):
+    async def put(self, key, data, **how):
+        if self.exits and "/wal/" in key:
+            raise SystemExit(3)
+        return await super().put(key, data, **how)
+store = Exiting()
+store.exits = False
+db = sync.Db.open("db", store=store)
+store.exits = True
+for call in (lambda: db.put(b"k", b"v").durable(), lambda: db.get(b"k")):
+    try:
+        call()
+    except ClosedError as error:
+        assert "was ended" in str(error), error
+    else:
+        raise AssertionError
+with sync.Db.open(url) as other:
+    other.put(b"k", b"v")
+""",
+        tmp_path,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert values(tmp_path) == {b"k": b"v"}

@@ -1,18 +1,23 @@
 """Everything that the metadata of a database say: read once, checked, and turned into a list of what has to be there.
 
-Objects are listed before metadata are read, so that nothing committed meanwhile looks like an orphan.
+Objects are listed before metadata are read, so that nothing committed meanwhile looks like an orphan.  Trees are
+forgotten as soon as their SSTs are noted: memory grows with the SSTs and the checkpoints, not with their product.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
-from shale.admin.verify.orphans import ListedSst, Orphan, outputs_of, sst_orphans, wal_orphans
-from shale.admin.verify.versions import check_compactions, check_manifests
+from shale.admin.verify.borrowing import check_borrowing
+from shale.admin.verify.compaction_rules import outputs_of
+from shale.admin.verify.listing import Listing, hangs_slatedb, list_database
+from shale.admin.verify.orphans import Orphan, Orphans, OrphanTotal, sst_orphans, stray_orphans, wal_orphans
+from shale.admin.verify.versions import check_compactions, check_manifests, without_trees
+from shale.admin.verify.wal_rules import all_missing
 from shale.env import Env
 from shale.errors import CheckpointMissing
-from shale.format.names import compacted_prefix, parse_sst_key, sst_key, wal_prefix
+from shale.format.names import sst_key, wal_prefix
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.followers import followed_after
 from shale.protocol.manifest_store import ManifestStore
@@ -20,6 +25,7 @@ from shale.protocol.versioned import Versioned
 from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalFile, WalStore
 from shale.sst.paths import SstPaths
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.store.gather import gather
 from shale.store.port import ObjectStore
@@ -42,17 +48,27 @@ class NeededSst:
 class Inventory:
     """What was read.
 
-    ``manifests``: those that count, by id: the latest, and those that checkpoints keep.  ``wal_files``: all that were
-    listed.  ``versions``: how many manifests and compactions files were read.
+    ``latest``: the newest manifest, without its trees.  ``manifests``: those that count, by id, without trees: the
+    newest one, and those that checkpoints keep.  ``wal_files``: all that were listed.  ``versions``: how many manifests
+    and compactions files were read; ``objects``: how many were listed.  ``orphans``: at most ``ORPHANS_MAX``;
+    ``orphan_totals`` counts all, by reason.
     """
 
     latest_id: int
+    latest: Manifest
     manifests: Mapping[int, Manifest]
     ssts: tuple[NeededSst, ...]
     wal_files: tuple[WalFile, ...]
     findings: tuple[Finding, ...]
     orphans: tuple[Orphan, ...]
+    orphan_totals: Mapping[str, OrphanTotal]
     versions: int
+    objects: int
+
+    @property
+    def replay_after(self) -> int:
+        """No manifest that counts replays a WAL file up to this one."""
+        return min(int(manifest.replay_after_wal_id) for manifest in (self.latest, *self.manifests.values()))
 
 
 @dataclass(slots=True)
@@ -65,13 +81,30 @@ class _Database:
     wal: WalStore
     manifests: ManifestStore
     compactions: CompactionsStore
-    ssts: tuple[ListedSst, ...] = ()
-    wal_files: tuple[WalFile, ...] = ()
+    listing: Listing
     findings: list[Finding] = field(default_factory=list)
+    counted: dict[int, Manifest] = field(default_factory=dict)
+    needed: dict[str, NeededSst] = field(default_factory=dict)
 
     def is_live(self, entry: Checkpoint) -> bool:
         """Whether a checkpoint still keeps its version."""
         return not entry.is_expired(self.env.clock.now_ms())
+
+    def count(self, manifest_id: int, manifest: Manifest) -> None:
+        """Note every SST that a manifest shows, once; manifests have to agree on it."""
+        paths = SstPaths.of(self.root, manifest)
+        for sst in manifest.ssts().values():
+            path = paths.key(sst.id)
+            known = self.needed.get(path)
+            if known is None:
+                self.needed[path] = NeededSst(path, sst, manifest.last_l0_seq)
+                continue
+            if known.sst != sst:
+                what = f"manifest {manifest_id} and another one say different things of it"
+                self.findings.append(Finding(path, what, None, Code.SST_DISAGREEMENT))
+            if known.last_seq < manifest.last_l0_seq:
+                self.needed[path] = replace(known, last_seq=manifest.last_l0_seq)
+        self.counted[manifest_id] = without_trees(manifest)
 
 
 async def read_inventory(
@@ -88,100 +121,116 @@ async def read_inventory(
         CheckpointMissing: the checkpoint is not listed, or has expired.
         CorruptionError: the newest manifest or its boundary cannot be read, so nothing can be told.
     """
-    wal = WalStore(wal_store or store, root, env)
-    database = _Database(store, root, env, wal, ManifestStore(store, root, env), CompactionsStore(store, root, env))
-    database.ssts = tuple(await _list_ssts(database))
-    database.wal_files = tuple(await wal.list())
-    compactions_versions, compactions = await check_compactions(store, database.compactions, database.findings)
+    database = _Database(
+        store,
+        root,
+        env,
+        WalStore(wal_store or store, root, env),
+        ManifestStore(store, root, env),
+        CompactionsStore(store, root, env),
+        await list_database(store, wal_store, root),
+    )
+    listing, findings = database.listing, database.findings
+    findings += _foreign_names(listing)
+    versions, compactions = await check_compactions(store, database.compactions, listing.compactions, findings)
     latest = await database.manifests.read_latest()
     require_wal_place(latest.value, root, is_named=wal_store is not None)
     live = [entry for entry in latest.value.checkpoints if database.is_live(entry)]
-    wanted = {int(entry.manifest_id) for entry in live}
-    manifest_versions, pinned = await check_manifests(database.manifests, wanted, database.findings)
-    counted = _counted(latest, pinned, live, checkpoint)
-    ssts = _needed(database, counted)
-    await _check_wal(database, counted, None if checkpoint is not None else latest.id)
-    orphans: tuple[Orphan, ...] = ()
+    chosen = None if checkpoint is None else _manifest_of(live, checkpoint)
+    if chosen in {None, latest.id}:
+        database.count(latest.id, latest.value)
+
+    def use(manifest_id: int, manifest: Manifest) -> None:
+        if manifest_id != latest.id and chosen in {None, manifest_id}:
+            database.count(manifest_id, manifest)
+
+    versions += await check_manifests(
+        store,
+        database.manifests,
+        root,
+        listed=listing.manifests,
+        latest_id=latest.id,
+        wanted={int(entry.manifest_id) for entry in live},
+        findings=findings,
+        use=use,
+    )
+    await _check_wal(database, None if checkpoint is not None else latest.id)
+    findings += await check_borrowing(store, database.counted.values(), env)
+    orphans = Orphans()
     if checkpoint is None:
-        referenced = {each.sst.id for each in ssts}
-        unused_ssts = sst_orphans(database.ssts, referenced=referenced, latest=latest.value, compactions=compactions)
-        counting = replace(latest.value, checkpoints=tuple(live))
-        orphans = (*unused_ssts, *_unused_wal_files(database, counting, pinned))
-        await _check_outputs(database, compactions)
+        findings += _epoch_findings(database, latest, compactions)
+        entries = compactions.value if compactions is not None else Compactions()
+        await _check_outputs(database, entries)
+        orphans.add(
+            sst_orphans(
+                listing.ssts,
+                root=root,
+                referenced={needed.sst.id for needed in database.needed.values()},
+                latest=latest.value,
+                compactions=entries,
+            )
+        )
+        orphans.add(_unused_wal_files(database, replace(latest.value, checkpoints=tuple(live))))
+        orphans.add(stray_orphans(listing.strays))
     return Inventory(
         latest_id=latest.id,
-        manifests=counted,
-        ssts=ssts,
-        wal_files=database.wal_files,
-        findings=tuple(database.findings),
-        orphans=orphans,
-        versions=manifest_versions + compactions_versions,
+        latest=without_trees(latest.value),
+        manifests=database.counted,
+        ssts=tuple(database.needed[path] for path in sorted(database.needed)),
+        wal_files=tuple(listing.wal),
+        findings=tuple(findings),
+        orphans=tuple(orphans.listed),
+        orphan_totals=orphans.totals,
+        versions=versions,
+        objects=listing.objects,
     )
 
 
-def _counted(
-    latest: Versioned[Manifest], pinned: Mapping[int, Manifest], live: Iterable[Checkpoint], checkpoint: UUID | None
-) -> dict[int, Manifest]:
-    if checkpoint is None:
-        return {**pinned, latest.id: latest.value}
+def _manifest_of(live: Iterable[Checkpoint], checkpoint: UUID) -> int:
     entry = next((entry for entry in live if entry.id == checkpoint), None)
     if entry is None:
         raise CheckpointMissing(checkpoint)
-    return {entry.manifest_id: pinned[entry.manifest_id]} if entry.manifest_id in pinned else {}
+    return int(entry.manifest_id)
 
 
-async def _list_ssts(database: _Database) -> list[ListedSst]:
-    listed = []
-    for meta in await database.store.list(compacted_prefix(database.root)):
-        sst_id = parse_sst_key(database.root, meta.key)
-        if sst_id is not None:
-            listed.append(ListedSst(sst_id, meta.key, meta.size))
-    return listed
+def _foreign_names(listing: Listing) -> list[Finding]:
+    what = "SlateDB takes this for a version and then looks for another name: its readers hang"
+    return [Finding(each.key, what, None, Code.FOREIGN_NAME) for each in listing.strays if hangs_slatedb(each)]
 
 
-def _needed(database: _Database, counted: Mapping[int, Manifest]) -> tuple[NeededSst, ...]:
-    """Every SST that some manifest shows, once; manifests have to agree on it."""
-    needed: dict[str, NeededSst] = {}
-    for manifest_id in sorted(counted, reverse=True):
-        manifest = counted[manifest_id]
-        paths = SstPaths.of(database.root, manifest)
-        for sst in manifest.ssts().values():
-            path = paths.key(sst.id)
-            known = needed.setdefault(path, NeededSst(path, sst, manifest.last_l0_seq))
-            if known.sst != sst:
-                what = f"manifest {manifest_id} and a newer one say different things of it"
-                database.findings.append(Finding(path, what))
-    return tuple(needed[path] for path in sorted(needed))
+def _epoch_findings(
+    database: _Database, latest: Versioned[Manifest], compactions: Versioned[Compactions] | None
+) -> list[Finding]:
+    """A coordinator claims its epoch in the manifest first, and what it then writes was read before that manifest."""
+    if compactions is None or compactions.value.compactor_epoch <= latest.value.compactor_epoch:
+        return []
+    what = f"its compactor_epoch is {compactions.value.compactor_epoch}, the manifest's {latest.value.compactor_epoch}"
+    return [Finding(database.compactions.namespace.key(compactions.id), what, None, Code.EPOCH_AHEAD)]
 
 
-async def _check_wal(database: _Database, counted: Mapping[int, Manifest], latest_id: int | None) -> None:
-    """Every file that replay would read is there.
+async def _check_wal(database: _Database, latest_id: int | None) -> None:
+    """Every file that replay would read is there; a half-built clone may lack some.
 
     Args:
         latest_id: the log goes on behind what this version knows of it.
     """
-    listed = {int(file.id) for file in database.wal_files}
-    wanted: set[int] = set()
-    for manifest_id, manifest in counted.items():
-        end = int(manifest.next_wal_sst_id)
-        if manifest_id == latest_id:
-            end = max(end, max(listed, default=0) + 1)
-        wanted |= set(range(manifest.replay_after_wal_id + 1, end))
-    missing = sorted(wanted - listed)
-    if not missing:
-        return
+    counted = [(each, key == latest_id) for key, each in database.counted.items() if each.initialized]
+    missing = all_missing(counted, [int(file.id) for file in database.listing.wal])
     # One may have been written after the listing.
-    there = await gather([partial(database.wal.exists, wal_id) for wal_id in missing])
-    for wal_id, is_there in zip(missing, there, strict=True):
+    there = await gather([partial(database.wal.exists, each.first) for each in missing]) if missing else []
+    for each, is_there in zip(missing, there, strict=True):
         if not is_there:
-            database.findings.append(Finding(database.wal.key(wal_id), "the file is gone, and replay would need it"))
+            database.findings.append(Finding(database.wal.key(each.first), each.what, None, each.code))
 
 
-def _unused_wal_files(database: _Database, latest: Manifest, pinned: Mapping[int, Manifest]) -> Iterator[Orphan]:
-    if any(entry.manifest_id not in pinned for entry in latest.checkpoints):
-        return iter(())  # what a version that cannot be read keeps is not known
+def _unused_wal_files(database: _Database, latest: Manifest) -> Iterable[Orphan]:
+    """What nobody replays, if the checkpoints of ``latest`` are those that count."""
+    named = {int(entry.manifest_id) for entry in latest.checkpoints}
+    pinned = {key: manifest for key, manifest in database.counted.items() if key in named}
+    if named - pinned.keys():
+        return ()  # what a version that cannot be read keeps is not known
     return wal_orphans(
-        database.wal_files,
+        database.listing.wal,
         latest=latest,
         pinned=pinned.values(),
         followed_after=followed_after(latest, pinned),
@@ -189,12 +238,12 @@ def _unused_wal_files(database: _Database, latest: Manifest, pinned: Mapping[int
     )
 
 
-async def _check_outputs(database: _Database, compactions: Compactions | None) -> None:
+async def _check_outputs(database: _Database, compactions: Compactions) -> None:
     """A compaction that is under way goes on behind what it has written."""
-    listed = {sst.id for sst in database.ssts}
-    for entry in compactions.entries if compactions is not None else ():
+    listed = {sst.id for sst in database.listing.ssts}
+    for entry in compactions.entries:
         for sst_id in outputs_of(entry) if entry.is_active else ():
             path = sst_key(database.root, sst_id)
             if sst_id not in listed and await database.store.head(path) is None:
                 what = f"compaction {entry.id} relies on this output, and it is gone"
-                database.findings.append(Finding(path, what))
+                database.findings.append(Finding(path, what, None, Code.COMPACTION_OUTPUT))

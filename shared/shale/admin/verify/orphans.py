@@ -4,33 +4,67 @@ Source: docs/protocol.md 8.2, 8.5.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from shale.admin.verify.compaction_rules import outputs_of
+from shale.admin.verify.listing import ListedSst, Stray
+from shale.format.names import sst_key
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.wal_store import WalFile
-from shale.types import Compaction, Compactions, Manifest, Ulid
+from shale.types import Compactions, Manifest
+
+ORPHANS_MAX = 10_000
+_NOBODYS = "nobody needs it: the collector takes it once it is old enough"
 
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """An object of ``size`` bytes below the database that nothing needs, as far as the metadata tell."""
+    """An object of ``size`` bytes below the database that nothing needs, as far as the metadata tell.
+
+    ``made_ms``: from when a collector counts its age, in milliseconds since 1970; ``None`` if it does not take it as
+    things stand, and ``kept_by`` then says because of what.
+    """
 
     object: str
     size: int
     reason: str
+    made_ms: int | None = None
+    kept_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSst:
-    """An SST as a listing shows it."""
+@dataclass(slots=True)
+class OrphanTotal:
+    """Of all with one reason."""
 
-    id: Ulid
-    key: str
-    size: int
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Orphans:
+    """At most ``ORPHANS_MAX`` are listed; ``totals`` counts all, by reason."""
+
+    listed: list[Orphan] = field(default_factory=list)
+    totals: dict[str, OrphanTotal] = field(default_factory=dict)
+
+    def add(self, orphans: Iterable[Orphan]) -> None:
+        """Count some more."""
+        for orphan in orphans:
+            # Reasons name what they are about; totals must stay few.
+            total = self.totals.setdefault(orphan.reason, OrphanTotal())
+            total.objects += 1
+            total.bytes += orphan.size
+            if len(self.listed) < ORPHANS_MAX:
+                self.listed.append(orphan)
 
 
 def sst_orphans(
-    listed: Iterable[ListedSst], *, referenced: Collection[Ulid], latest: Manifest, compactions: Compactions | None
+    listed: Iterable[ListedSst],
+    *,
+    root: str,
+    referenced: Collection[int],
+    latest: Manifest,
+    compactions: Compactions,
 ) -> Iterator[Orphan]:
     """SSTs that no manifest shows.
 
@@ -38,26 +72,30 @@ def sst_orphans(
         listed: all below the root, listed before the manifests were read.
         referenced: ids that the latest manifest or one that a checkpoint keeps shows.
         latest: the newest manifest.
-        compactions: the newest compactions file.
+        compactions: the newest compactions file, an empty one if there is none.
     """
-    entries = compactions.entries if compactions is not None else ()
+    entries = compactions.entries
     outputs = {sst_id: entry for entry in entries if entry.is_active for sst_id in outputs_of(entry)}
-    oldest_ms = min((entry.id.ms for entry in entries), default=None)
+    oldest = min(entries, key=lambda entry: entry.id.ms, default=None)
     newest_ms = newest_l0_ms(latest)
     for sst in listed:
         if sst.id in referenced:
             continue
+        made_ms, kept_by = None, None
         if sst.id in outputs:
-            reason = f"it is an output of compaction {outputs[sst.id].id}, which is under way"
-        elif oldest_ms is None:
+            kept_by = f"compaction {outputs[sst.id].id}"
+            reason = f"it is an output of {kept_by}, which is under way"
+        elif oldest is None:
             reason = "nothing was ever compacted, and until then the collector takes no SST"
-        elif sst.id.ms >= oldest_ms:
+        elif sst.id.ms >= oldest.id.ms:
             reason = "a compaction on record may have written it and not yet committed"
+            kept_by = f"compaction {oldest.id}"
         elif sst.id.ms >= newest_ms:
             reason = "the writer may have uploaded it and not yet published"
+            kept_by = "the newest L0"
         else:
-            reason = "nobody needs it: the collector takes it once it is old enough"
-        yield Orphan(sst.key, sst.size, reason)
+            reason, made_ms = _NOBODYS, sst.id.ms
+        yield Orphan(sst_key(root, sst.id), sst.size, reason, made_ms, kept_by)
 
 
 def wal_orphans(
@@ -80,11 +118,13 @@ def wal_orphans(
         )
         if not is_kept:
             reason = "its rows are in L0: the collector takes it once it is old enough"
-            yield Orphan(f"{prefix}{file.id:020}.sst", file.size, reason)
+            yield Orphan(f"{prefix}{file.id:020}.sst", file.size, reason, file.last_modified_ms)
 
 
-def outputs_of(entry: Compaction) -> Iterator[Ulid]:
-    """What a compaction has written so far, as far as it told."""
-    yield from (sst.id for sst in entry.output_ssts)
-    for part in entry.ctx.subcompactions if entry.ctx is not None else ():
-        yield from (sst.id for sst in part.output_ssts)
+def stray_orphans(strays: Iterable[Stray]) -> Iterator[Orphan]:
+    """Objects with names that nobody here writes; no collector takes them."""
+    for stray in strays:
+        reason = "its name is none of a database's: nobody reads or deletes it"
+        if stray.is_staged:
+            reason = "it was left by a writer to a directory that died: nobody reads or deletes it"
+        yield Orphan(stray.key, stray.size, reason)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from shale.admin.verify.inventory import Inventory, NeededSst
 from shale.env import Env
 from shale.protocol.wal_store import WalStore
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.sst import verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
@@ -38,7 +39,8 @@ class WalSeqs:
 class PartResult:
     """What was found.
 
-    ``gone``: keys of objects that were not there.  ``wal``: of the files with rows that can be read.
+    ``gone``: keys of objects that were not there.  ``wal``: of the files with rows that can be read.  ``opaque`` and
+    ``opened``: how many objects could not be read although their checksums are right, and how many could.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -46,6 +48,8 @@ class PartResult:
     wal: tuple[WalSeqs, ...] = ()
     rows: int = 0
     read_bytes: int = 0
+    opaque: int = 0
+    opened: int = 0
 
 
 def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iterator[VerifyPart]:
@@ -58,21 +62,29 @@ def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iter
         yield VerifyPart(wal=ids)
 
 
-async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env) -> PartResult:
-    """Read and check every object of a part, one after the other; the WAL knows what both kinds are transformed by."""
+async def verify_part(
+    part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env, *, deep: bool = True
+) -> PartResult:
+    """Read and check every object of a part, one after the other; the WAL knows what both kinds are transformed by.
+
+    Args:
+        deep: of SSTs the blocks, too.
+    """
     findings: list[Finding] = []
     gone: list[str] = []
     seqs: list[WalSeqs] = []
-    rows = read_bytes = 0
+    rows = read_bytes = opaque = opened = 0
     for needed in part.ssts:
-        verdict = await verify_sst(store, needed.path, needed.sst, env, transformer=wal.transformer)
+        verdict = await verify_sst(store, needed.path, needed.sst, env, transformer=wal.transformer, deep=deep)
+        opaque += verdict.is_opaque
+        opened += not verdict.is_opaque and not verdict.is_gone
         findings += verdict.findings
         gone += [needed.path] if verdict.is_gone else []
         rows += verdict.totals.rows
         read_bytes += verdict.read_bytes
         if verdict.totals.max_seq > needed.last_seq:
             what = f"it has rows up to seq {verdict.totals.max_seq}; readers see none above {needed.last_seq}"
-            findings.append(Finding(needed.path, what))
+            findings.append(Finding(needed.path, what, None, Code.SEQ_ABOVE_MANIFEST))
     for wal_id in part.wal:
         data = await wal.read(wal_id)
         if data is None:
@@ -80,11 +92,13 @@ async def verify_part(part: VerifyPart, store: ObjectStore, wal: WalStore, env: 
             continue
         checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id), wal.transformer))
         findings += checked.findings
+        opaque += checked.is_opaque
+        opened += checked.rows > 0
         rows += checked.rows
         read_bytes += len(data)
         if checked.rows:
             seqs.append(WalSeqs(wal_id, checked.first_seq, checked.last_seq))
-    return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes)
+    return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes, opaque, opened)
 
 
 def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:
@@ -92,7 +106,7 @@ def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:
     for before, file in pairwise(sorted(seqs, key=lambda each: each.wal_id)):
         if file.first <= before.last:
             what = f"it begins with seq {file.first}; file {before.wal_id} before it ends with {before.last}"
-            yield Finding(wal.key(file.wal_id), what)
+            yield Finding(wal.key(file.wal_id), what, None, Code.WAL_ORDER)
 
 
 def _packed(items: Iterable[tuple[int, T]], part_bytes: int, items_max: int) -> Iterator[tuple[T, ...]]:

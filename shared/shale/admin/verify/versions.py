@@ -1,85 +1,173 @@
 """Every version of manifest and compactions file: whether it can be read, and keeps the rules."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
-from shale.admin.verify.manifest_rules import manifest_problems
+from shale.admin.verify.compaction_rules import compactions_problems
+from shale.admin.verify.listing import ListedVersion
+from shale.admin.verify.manifest_rules import manifest_problems, step_problems
 from shale.errors import CorruptionError
 from shale.format.boundary import decode_boundary
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.versioned import T
+from shale.protocol.versioned import T, Versioned
 from shale.protocol.versioned_store import VersionedStore
+from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.store.gather import gather
 from shale.store.port import ObjectStore
-from shale.types import Compactions, Manifest
+from shale.types import Compactions, Manifest, Tree
 
 _VERSIONS_AT_ONCE = 8
+_BYTES_AT_ONCE = 2 * 1024 * 1024
+"""Decoded, a manifest takes some ten times what it takes in the store."""
+
+
+def without_trees(manifest: Manifest) -> Manifest:
+    """What a manifest says beside its SSTs: small enough to keep one for every checkpoint."""
+    return replace(manifest, tree=Tree(), segments=())
 
 
 async def check_manifests(
-    store: ManifestStore, wanted: Collection[int], findings: list[Finding]
-) -> tuple[int, dict[int, Manifest]]:
-    """Read every version; how many there are, and those that are wanted, by id.
+    objects: ObjectStore,
+    store: ManifestStore,
+    root: str,
+    *,
+    listed: Sequence[ListedVersion],
+    latest_id: int,
+    wanted: Collection[int],
+    findings: list[Finding],
+    use: Callable[[int, Manifest], None],
+) -> int:
+    """Read every version; how many there are.
 
     Args:
+        listed: ascending by id.
+        latest_id: the newest version, which may have been written after the listing.
         wanted: ids of versions that checkpoints keep; all others may be collected at any time.
+        use: takes those that are wanted, one after the other, and must not keep their trees.
     """
-    listed = [meta.id for meta in await store.list_versions()]
-    kept: dict[int, Manifest] = {}
-    async for version_id, manifest in _read_all(store, sorted({*listed, *wanted}), findings):
-        path = store.namespace.key(version_id)
+    path_of = store.namespace.key
+    boundary = await read_boundary(objects, store, listed, findings)
+    findings += await _gaps(objects, store, [each.id for each in listed], boundary)
+    sizes = {**dict.fromkeys((latest_id, *wanted), 0), **{each.id: each.size for each in listed}}
+    before: tuple[int, Manifest] | None = None
+    async for version_id, manifest in _read_all(store, sorted(sizes.items()), findings):
+        path = path_of(version_id)
         if manifest is None:
             if version_id in wanted:
-                findings.append(Finding(path, "a checkpoint keeps this version, and it is gone"))
+                what = "a checkpoint keeps this version, and it is gone"
+                findings.append(Finding(path, what, None, Code.CHECKPOINT_LOST))
             continue
-        findings += [Finding(path, what) for what in manifest_problems(manifest, version_id)]
+        findings += [Finding(path, what, None, code) for code, what in manifest_problems(manifest, version_id, root)]
         if version_id in wanted:
-            kept[version_id] = manifest
-    return len(listed), kept
+            use(version_id, manifest)
+        # Behind the boundary there may be what was created too late and never counted.
+        if boundary is None or version_id > boundary or version_id in wanted:
+            small = without_trees(manifest)
+            if before is not None:
+                steps = step_problems(before[1], small, before[0])
+                findings += [Finding(path, what, None, code) for code, what in steps]
+            before = version_id, small
+    return len(sizes)
 
 
 async def check_compactions(
-    objects: ObjectStore, store: CompactionsStore, findings: list[Finding]
-) -> tuple[int, Compactions | None]:
+    objects: ObjectStore, store: CompactionsStore, listed: Sequence[ListedVersion], findings: list[Finding]
+) -> tuple[int, Versioned[Compactions] | None]:
     """Read every version of the compactions file; how many there are, and the newest that can be read."""
-    listed = [meta.id for meta in await store.list_versions()]
-    newest: Compactions | None = None
-    async for version_id, value in _read_all(store, listed, findings):
+    boundary = await read_boundary(objects, store, listed, findings)
+    findings += await _gaps(objects, store, [each.id for each in listed], boundary)
+    newest: Versioned[Compactions] | None = None
+    epoch = 0
+    async for version_id, value in _read_all(store, [(each.id, each.size) for each in listed], findings):
         if value is None:
             continue
-        newest = value
-        ids = [entry.id for entry in value.entries]
-        if ids != sorted(set(ids)):
-            findings.append(Finding(store.namespace.key(version_id), "its entries do not ascend by id"))
-    if listed:
-        await check_boundary(objects, store.namespace.boundary_key, listed[-1], findings)
+        path = store.namespace.key(version_id)
+        findings += [Finding(path, what, None, code) for code, what in compactions_problems(value)]
+        if boundary is None or version_id > boundary:
+            if value.compactor_epoch < epoch:
+                what = f"compactor_epoch falls from {epoch} to {value.compactor_epoch}"
+                findings.append(Finding(path, what, None, Code.VERSION_STEP))
+            epoch = value.compactor_epoch
+        newest = Versioned(version_id, value)
     return len(listed), newest
 
 
-async def check_boundary(store: ObjectStore, path: str, highest_id: int, findings: list[Finding]) -> None:
-    """A boundary stays below the newest version, or nobody can find that."""
-    got = await store.get(path)
+async def read_boundary(
+    objects: ObjectStore, store: VersionedStore[T], listed: Sequence[ListedVersion], findings: list[Finding]
+) -> int | None:
+    """The boundary, if there is one that can be read; it stays below the newest version, or nobody can find that."""
+    path = store.namespace.boundary_key
+    got = await objects.get(path)
     if got is None:
-        return
+        return None
     try:
         boundary = decode_boundary(got.data, path=path)
     except CorruptionError as error:
         findings.append(Finding.of(error, path))
-        return
-    if boundary >= highest_id:
-        findings.append(Finding(path, f"it stands at {boundary}, and the newest version is {highest_id}"))
+        return None
+    highest = listed[-1].id if listed else 0
+    if boundary and boundary >= highest:
+        # Both may have moved on since; but whoever moved a boundary had seen a version above it.
+        now = await store.list_versions()
+        highest = now[-1].id if now else 0
+        if boundary >= highest:
+            what = f"it stands at {boundary}, and the newest version is {highest}"
+            findings.append(Finding(path, what, None, Code.BOUNDARY))
+    return boundary
+
+
+async def _gaps(
+    objects: ObjectStore, store: VersionedStore[T], ids: Sequence[int], boundary: int | None
+) -> list[Finding]:
+    """Versions that nobody may have deleted.  Without a boundary file a collector was told to do without."""
+    if boundary is None:
+        return []
+    found = []
+    for first, last in holes(ids, boundary + 1):
+        path = store.namespace.key(first)
+        if await objects.head(path) is None:
+            what = f"it is gone{up_to(first, last)}, and the boundary stands at {boundary}"
+            found.append(Finding(path, what, None, Code.VERSION_GAP))
+    return found
+
+
+def holes(ids: Sequence[int], start: int) -> Iterator[tuple[int, int]]:
+    """Ids from ``start`` on that are missing below the last one: pairs of the first and the last of each hole."""
+    above = [start - 1, *(each for each in ids if each >= start)]
+    for left, right in pairwise(above):
+        if right > left + 1:
+            yield left + 1, right - 1
+
+
+def up_to(first: int, last: int) -> str:
+    """Words for the rest of a hole."""
+    return "" if first == last else f", and so are those behind it up to {last}"
 
 
 async def _read_all(
-    store: VersionedStore[T], ids: Sequence[int], findings: list[Finding]
+    store: VersionedStore[T], versions: Sequence[tuple[int, int]], findings: list[Finding]
 ) -> AsyncIterator[tuple[int, T | None]]:
-    """Each version that can be read, ``None`` for those that are gone; the others are findings."""
-    for start in range(0, len(ids), _VERSIONS_AT_ONCE):
-        some = ids[start : start + _VERSIONS_AT_ONCE]
+    """Each version that can be read, ``None`` for those that are gone; the others are findings.
+
+    Args:
+        versions: ids and sizes; small ones are read several at once.
+    """
+    start = 0
+    while start < len(versions):
+        end, filled = start + 1, versions[start][1]
+        while end < min(len(versions), start + _VERSIONS_AT_ONCE) and filled + versions[end][1] <= _BYTES_AT_ONCE:
+            filled += versions[end][1]
+            end += 1
+        some = [version_id for version_id, _ in versions[start:end]]
         found = await gather([partial(_read, store, version_id) for version_id in some])
-        for version_id, value in zip(some, found, strict=True):
+        start = end
+        found.reverse()
+        for version_id in some:
+            value = found.pop()
             if isinstance(value, CorruptionError):
                 findings.append(Finding.of(value, store.namespace.key(version_id)))
             else:

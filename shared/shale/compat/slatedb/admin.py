@@ -1,8 +1,12 @@
 """``Admin``: what is done to a database from outside its processes."""
 
+from datetime import timedelta
 from typing import Any
 
 from shale import plugins
+from shale.admin.checkpoints import CheckpointAdmin
+from shale.admin.place import AdminPlace
+from shale.admin.states import StateAdmin
 from shale.admin.submission import submit
 from shale.compaction.requests import Spec
 from shale.compat.slatedb.background import COLLECTOR_ONCE, COMPANIONS, Place, in_seconds
@@ -29,63 +33,60 @@ from shale.compat.slatedb.state_values import (
     VersionedManifest,
 )
 from shale.compat.slatedb.store import ObjectStore, adapter_of
+from shale.engine.where import Stores
 from shale.env import Env
 from shale.errors import InvalidDbState, LatestRecordMissing
+from shale.format.names import deleting_key, wal_prefix
 from shale.format.sequence_tracker import SequenceTracker
-from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, release_checkpoints, renew_checkpoint
+from shale.garbage.destroy import DestroyTarget, destroy
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.options import ProtocolOptions
 from shale.store.connect import connect
 from shale.store.location import normalize_path
+from shale.store.port import ObjectStore as StorePort
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
 
 _SECONDS_MAX = 8_210_266_876_799
 """The last second that SlateDB's calendar knows: the end of the year 262142."""
+_LIFETIME_MAX_MS = 1 << 45
+"""Above every lifetime that can be stored."""
 
 
 class Admin(Handle):
     """Works beside any mixture of processes; made by an ``AdminBuilder``."""
 
-    __slots__ = ("_compactions", "_env", "_manifests", "_place")
+    __slots__ = ("_checkpoints", "_compactions", "_env", "_manifests", "_place", "_states", "_wal_store")
 
     _place: Place
     _env: Env
     _manifests: ManifestStore
     _compactions: CompactionsStore
+    _checkpoints: CheckpointAdmin
+    _states: StateAdmin
+    _wal_store: StorePort | None
 
     @translates
     async def read_manifest(self, id: int | None) -> VersionedManifest | None:  # noqa: A002 - the binding's name
         """A version of the manifest, or the newest; ``None`` if there is no such one."""
-        if id is not None:
-            manifest = await self._manifests.read(id)
-            return None if manifest is None else manifest_of(id, manifest)
-        latest = await self._manifests.try_read_latest()
-        return None if latest is None else manifest_of(latest.id, latest.value)
+        found = await self._states.manifest(id)
+        return None if found is None else manifest_of(found.id, found.value)
 
     @translates
     async def list_manifests(self, _from: int | None, to: int | None) -> list[VersionedManifest]:
         """The versions from one id on, and below another one."""
-        read = [(file_id, await self._manifests.read(file_id)) for file_id in await _ids(self._manifests, _from, to)]
-        return [manifest_of(file_id, manifest) for file_id, manifest in read if manifest is not None]
+        return [manifest_of(found.id, found.value) async for found in self._states.manifests(_from, to)]
 
     @translates
     async def read_compactions(self, id: int | None) -> VersionedCompactions | None:  # noqa: A002
         """A version of the compactions file, or the newest; ``None`` if there is no such one."""
-        if id is not None:
-            compactions = await self._compactions.read(id)
-            return None if compactions is None else compactions_of(id, compactions)
-        latest = await self._compactions.try_read_latest()
-        return None if latest is None else compactions_of(latest.id, latest.value)
+        found = await self._states.compactions(id)
+        return None if found is None else compactions_of(found.id, found.value)
 
     @translates
     async def list_compactions(self, _from: int | None, to: int | None) -> list[VersionedCompactions]:
         """The versions of the compactions file from one id on, and below another one."""
-        read = [
-            (file_id, await self._compactions.read(file_id)) for file_id in await _ids(self._compactions, _from, to)
-        ]
-        return [compactions_of(file_id, compactions) for file_id, compactions in read if compactions is not None]
+        return [compactions_of(found.id, found.value) async for found in self._states.compactions_files(_from, to)]
 
     @translates
     async def read_compaction(self, compaction_id: str, compactions_id: int | None) -> Compaction | None:
@@ -97,12 +98,7 @@ class Admin(Handle):
         wanted = Ulid.parse(compaction_id.upper())
         if wanted is None:
             raise invalid(f"invalid compaction_id ULID: {compaction_id!r}")
-        if compactions_id is not None:
-            compactions = await self._compactions.read(compactions_id)
-        else:
-            latest = await self._compactions.try_read_latest()
-            compactions = None if latest is None else latest.value
-        entry = None if compactions is None else compactions.get(wanted)
+        entry = await self._states.compaction(wanted, file_id=compactions_id)
         return None if entry is None else compaction_of(entry)
 
     @translates
@@ -112,9 +108,12 @@ class Admin(Handle):
         Raises:
             Error: there is no database.
         """
-        compactions = await self.read_compactions(None)
-        latest = await self._manifests.read_latest()
-        return CompactorStateView(compactions=compactions, manifest=manifest_of(latest.id, latest.value))
+        view = await self._states.state_view()
+        compactions = view.compactions
+        return CompactorStateView(
+            compactions=None if compactions is None else compactions_of(compactions.id, compactions.value),
+            manifest=manifest_of(view.manifest.id, view.manifest.value),
+        )
 
     @translates
     async def submit_compaction(self, spec: CompactionSpec) -> Compaction:
@@ -134,8 +133,7 @@ class Admin(Handle):
     @translates
     async def list_checkpoints(self, name_filter: str | None) -> list[Checkpoint]:
         """All checkpoints, or those of a name; the empty name means those without one."""
-        latest = await self._manifests.read_latest()
-        return [checkpoint_of(found) for found in list_checkpoints(latest.value, name_filter)]
+        return [checkpoint_of(found) for found in await self._checkpoints.list(name_filter)]
 
     @translates
     async def create_detached_checkpoint(self, options: CheckpointOptions) -> CheckpointCreateResult:
@@ -145,13 +143,7 @@ class Admin(Handle):
             Error: there is no such database or checkpoint, or the lifetime is impossible.
         """
         source_id = None if options.source is None else checkpoint_id_of(options.source)
-        made = await create_checkpoint(
-            await self._manifests.load(),
-            self._env,
-            lifetime_ms=options.lifetime_ms,
-            name=options.name,
-            source_id=source_id,
-        )
+        made = await self._checkpoints.create(_lifetime(options.lifetime_ms), source_id, options.name)
         return CheckpointCreateResult(id=str(made.id), manifest_id=made.manifest_id)
 
     @translates
@@ -161,14 +153,12 @@ class Admin(Handle):
         Raises:
             Error: it is not there.
         """
-        wanted = checkpoint_id_of(id)
-        await renew_checkpoint(await self._manifests.load(), self._env, wanted, lifetime_ms=lifetime_ms)
+        await self._checkpoints.refresh(checkpoint_id_of(id), _lifetime(lifetime_ms))
 
     @translates
     async def delete_checkpoint(self, id: str) -> None:  # noqa: A002
         """Let go of a state; nothing happens if it is not kept."""
-        wanted = checkpoint_id_of(id)
-        await release_checkpoints(await self._manifests.load(), [wanted])
+        await self._checkpoints.delete(checkpoint_id_of(id))
 
     @translates
     async def get_timestamp_for_sequence(self, seq: int, round_up: bool) -> int | None:
@@ -201,19 +191,26 @@ class Admin(Handle):
 
     @translates
     async def delete_db(self, confirm: bool) -> list[str]:
-        """Without ``confirm``: what deleting the database would delete.
+        """Delete the database for ever; without ``confirm``: what that would delete.
 
         Raises:
-            Error: with it; Shale does not delete databases yet.
+            Error: with it: live checkpoints need the database, or there is none but other objects.
         """
+        place = self._place
         if confirm:
-            raise invalid("deleting a database is not available")
-        prefix = f"{self._place.root}/"
-        return [meta.key for meta in await self._place.store.list(prefix)]
+            target = DestroyTarget(
+                store=place.store, root=place.root, env=place.env, metrics=place.metrics, wal_store=self._wal_store
+            )
+            done = [each.key for each in (await destroy(target)).objects]
+            return [*done, deleting_key(place.root)] if done else []
+        keys = {meta.key for meta in await place.store.list(f"{place.root}/")}
+        if self._wal_store is not None:
+            keys.update(meta.key for meta in await self._wal_store.list(wal_prefix(place.root)))
+        return sorted(keys)
 
     def create_clone_builder_from_source(self, source: CloneSourceSpec) -> CloneBuilder:
         """A builder of a clone at this place."""
-        return CloneBuilder._of(source)
+        return CloneBuilder._of(self._place, source)
 
     async def _tracker(self) -> SequenceTracker:
         latest = await self._manifests.try_read_latest()
@@ -227,13 +224,12 @@ class AdminBuilder(Once):
         super().__init__()
         self._path = path
         self._store = adapter_of(object_store)
-        self._has_own_wal_store = False
+        self._wal_store: StorePort | None = None
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
         """The WAL lives in another store."""
         self._require_unused()
-        adapter_of(wal_object_store)
-        self._has_own_wal_store = True
+        self._wal_store = adapter_of(wal_object_store)
 
     def with_seed(self, seed: int) -> None:
         """Has no effect: what is drawn at random here is not part of what a program sees."""
@@ -253,21 +249,21 @@ class AdminBuilder(Once):
         admin = Admin._blank()
         admin._env = env
         admin._place = Place(
-            store=store, root=root, env=env, metrics=metrics, has_own_wal_store=self._has_own_wal_store
+            store=store, root=root, env=env, metrics=metrics, has_own_wal_store=self._wal_store is not None
         )
-        options = ProtocolOptions(component="admin")
-        admin._manifests = ManifestStore(store, root, env, metrics, options)
-        admin._compactions = CompactionsStore(store, root, env, metrics, options)
+        wal = self._wal_store
+        admin._wal_store = None if wal is None else connect(wal, env, metrics, component="admin", store_type="wal")
+        place = AdminPlace.of(Stores(store, admin._wal_store, ()), root, env, metrics)
+        admin._manifests, admin._compactions = place.manifests, place.compactions
+        admin._checkpoints, admin._states = CheckpointAdmin(place), StateAdmin(place)
         return admin
 
 
 _COLLECTOR: dict[str, Any] = check_settings(DEFAULTS)["garbage_collector_options"]
 
 
-async def _ids(store: Any, first: int | None, end: int | None) -> list[int]:
-    """The ids of stored versions from ``first`` on and below ``end``."""
-    versions = await store.list_versions()
-    return [meta.id for meta in versions if (first is None or meta.id >= first) and (end is None or meta.id < end)]
+def _lifetime(ms: int | None) -> timedelta | None:
+    return None if ms is None else timedelta(milliseconds=min(ms, _LIFETIME_MAX_MS))
 
 
 def _collector_values(options: GarbageCollectorOptions) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from typing import Any, TypedDict
 
 from shale.compat.slatedb.choices import DurabilityLevel, IterationOrder, Ttl
 from shale.compat.slatedb.errors import invalid
-from shale.compat.slatedb.options import ReadOptions, ScanOptions
+from shale.compat.slatedb.handles import lowered
+from shale.compat.slatedb.options import ReadOptions, ScanOptions, WriteOptions
 from shale.compat.slatedb.values import KeyRange, KeyValue
 from shale.engine.batch import BytesLike
 from shale.engine.lifetime import NEVER, Never
@@ -90,6 +91,15 @@ def scan_arguments(options: ScanOptions | None) -> dict[str, Any]:
     }
 
 
+def seqnum_of(options: WriteOptions | None) -> int | None:
+    """The sequence number that a commit shall have; ``None`` for the next one.
+
+    Raises:
+        ValueError: a number that does not fit.
+    """
+    return None if options is None else lowered(options.seqnum, "u64", 64) or None
+
+
 def durability_in(options: ReadOptions) -> Durability:
     """Which rows a lookup sees."""
     return durability_of(options.durability_filter)
@@ -106,11 +116,12 @@ def lifetime(ttl: Ttl) -> Lifetime:
             return {"ttl": NEVER}
         case Ttl.EXPIRE_AFTER_MILLIS():
             (after_ms,) = ttl._values
-            if not 0 <= after_ms < 1 << 64:
-                raise ValueError(f"u64 requires 0 <= value < {1 << 64}")
-            return {"ttl": f"{after_ms}ms"}
+            return {"ttl": f"{lowered(after_ms, 'u64', 64)}ms"}
         case Ttl.EXPIRE_AT_MILLIS():
-            return {"expire_at": ttl._values[0]}
+            (at_ms,) = ttl._values
+            if not -(1 << 63) <= at_ms < 1 << 63:
+                raise ValueError(f"i64 requires {-(1 << 63)} <= value < {1 << 63}")
+            return {"expire_at": at_ms}
         case _:
             return {}
 

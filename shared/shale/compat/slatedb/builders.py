@@ -141,10 +141,10 @@ class DbBuilder(_Builder):
             block_size_bytes=options.block_size_bytes,
             filter_policies=self._engine.get("filter_policies", (BloomPolicy(),)),
         )
-        recording = Recording(self._recorder, metrics)
-        recording.count_rows(lambda: db.rows_written)
         background = Background()
         try:
+            recording = Recording(self._recorder, metrics)
+            recording.count_rows(lambda: db.rows_written)
             await background.start(companions(place, values) | recording.tasks())
         except BaseException:
             await db.close("none")
@@ -205,7 +205,11 @@ class DbReaderBuilder(_Builder):
             store_options=StoreOptions(retry=RetryPolicy(retries_max=self._retries_max)),
             options=options,
         )
-        recording = Recording(self._recorder, metrics)
         background = Background()
-        await background.start(recording.tasks())
+        try:
+            recording = Recording(self._recorder, metrics)
+            await background.start(recording.tasks())
+        except BaseException:
+            await reader.close()
+            raise
         return reader_of(reader, background, recording)

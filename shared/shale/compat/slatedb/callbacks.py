@@ -58,4 +58,5 @@ def engine_operator(operator: MergeOperator) -> EngineOperator:
         assert existing is not None, "without operands nothing is merged"
         return existing
 
+    merge.__qualname__ = type(operator).__qualname__  # errors name it
     return merge

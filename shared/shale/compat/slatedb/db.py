@@ -1,6 +1,6 @@
 """``Db``: the writer, with what SlateDB runs beside it."""
 
-from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime
+from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime, seqnum_of
 from shale.compat.slatedb.background import Background
 from shale.compat.slatedb.choices import CacheTarget, CloseReason, FlushType, IsolationLevel
 from shale.compat.slatedb.errors import error_of, translates
@@ -11,7 +11,7 @@ from shale.compat.slatedb.state_values import SsTableId
 from shale.compat.slatedb.transaction import DbSnapshot, DbTransaction, snapshot_of, transaction_of
 from shale.compat.slatedb.values import DbStatus, SegmentPrefix
 from shale.compat.slatedb.warming import sst_id_of, warm
-from shale.compat.slatedb.writes import WriteBatch, WriteHandle, batch_of, handle_of
+from shale.compat.slatedb.writes import WriteBatch, WriteHandle, batch_of, handle_of, taken_from
 from shale.engine import batch as engine
 from shale.engine import db as engine_db
 from shale.engine import options as engine_options
@@ -34,7 +34,7 @@ class Db(ReadCalls):
 
     def status(self) -> DbStatus:
         """How far it is, and whether it still is the writer."""
-        reason = CloseReason.CLEAN if self._is_closed else close_reason(self._db.problem)
+        reason = CloseReason.CLEAN if self._is_closed else close_reason(self._db.problem, is_orphan=self._is_orphan)
         segments = [SegmentPrefix(prefix=prefix) for prefix in self._db.segments]
         return DbStatus(durable_seq=self._db.durable_seq, close_reason=reason, segments=segments)
 
@@ -84,12 +84,12 @@ class Db(ReadCalls):
     @translates
     async def write(self, batch: WriteBatch) -> WriteHandle:
         """Write a batch, which is used up."""
-        return await self._write(batch._take(), None)
+        return await self._write(taken_from(batch), None)
 
     @translates
     async def write_with_options(self, batch: WriteBatch, options: WriteOptions) -> WriteHandle:
         """Write a batch, perhaps under a sequence number of the caller's."""
-        return await self._write(batch._take(), options)
+        return await self._write(taken_from(batch), options)
 
     @translates
     async def begin(self, isolation_level: IsolationLevel) -> DbTransaction:
@@ -157,8 +157,7 @@ class Db(ReadCalls):
             raise self._db.problem
 
     async def _write(self, batch: engine.WriteBatch, options: WriteOptions | None) -> WriteHandle:
-        seq = options.seqnum if options is not None else 0
-        return self._wrote(await self._db.write(batch, seq=seq or None))
+        return self._wrote(await self._db.write(batch, seq=seqnum_of(options)))
 
     def _wrote(self, handle: write_handle.WriteHandle) -> WriteHandle:
         self._recording.wrote()
@@ -176,15 +175,15 @@ class Db(ReadCalls):
             if not failed:
                 raise
         finally:
-            self._recording.publish()
+            self._recording.close()
         self._is_closed = not failed
 
 
-def close_reason(problem: ShaleError | None) -> CloseReason | None:
-    """Why a handle is none any more."""
+def close_reason(problem: ShaleError | None, *, is_orphan: bool) -> CloseReason | None:
+    """Why a handle is none any more.  One whose event loop has ended without it can do nothing, and was not closed."""
     match problem:
         case None:
-            return None
+            return CloseReason.UNKNOWN if is_orphan else None
         case FencedError():
             return CloseReason.FENCED
         case ClosedError():

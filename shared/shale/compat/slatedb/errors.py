@@ -133,6 +133,8 @@ def error_of(error: ShaleError) -> Error:
 def _message(error: ShaleError) -> str:
     if isinstance(error, errors.CheckpointMissing):
         return f"checkpoint missing. checkpoint_id=`{error.id}`"
+    if isinstance(error, errors.MergeOperatorFailed) and isinstance(error.__cause__, Failed):
+        return f"merge operator error ({error.__cause__.message})"
     for condition, known in _KNOWN_MESSAGES:
         if isinstance(error, condition):
             return known if known in str(error) else f"{known} ({error})"
@@ -171,7 +173,7 @@ def translates(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
             except ShaleError as error:
                 raise error_of(error) from error
         if not home.is_running():
-            raise invalid("the event loop in which it was opened has ended")
+            raise invalid("the event loop in which it was opened has ended or stands still: open and use it in one run")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(translating(*args, **keywords), home))
 
     return at_home

@@ -21,6 +21,11 @@ class Handle:
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError("This class has no default constructor")
 
+    @property
+    def _is_orphan(self) -> bool:
+        """Whether its home is gone."""
+        return self._home is not None and self._home.is_closed()
+
     @classmethod
     def _blank(cls) -> Self:
         blank = object.__new__(cls)

@@ -205,5 +205,11 @@ def before_reading(recorder: MetricsRecorder, refresh: Callable[[], None]) -> No
         recorder._before_reading.append(refresh)
 
 
+def after_reading(recorder: MetricsRecorder, refresh: Callable[[], None]) -> None:
+    """The reverse of ``before_reading``: whatever ``refresh`` belongs to can be forgotten."""
+    if isinstance(recorder, DefaultMetricsRecorder) and refresh in recorder._before_reading:
+        recorder._before_reading.remove(refresh)
+
+
 def _sorted(labels: list[MetricLabel]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((label.key, label.value) for label in labels))

@@ -24,7 +24,7 @@ class DbReader(ReadCalls):
         """What it sees, and whether it still does."""
         return DbStatus(
             durable_seq=self._reader.visible_seq,
-            close_reason=close_reason(self._reader.problem),
+            close_reason=close_reason(self._reader.problem, is_orphan=self._is_orphan),
             segments=[SegmentPrefix(prefix=segment.prefix) for segment in self._reader.manifest.segments],
         )
 
@@ -33,7 +33,7 @@ class DbReader(ReadCalls):
         """Let go of the database; may be called again."""
         await self._background.stop()
         await self._reader.close()
-        self._recording.publish()
+        self._recording.close()
 
     @translates
     async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:

@@ -4,16 +4,21 @@ Calls and writes are told at once.  Everything else is read from our registry: b
 once a second for the others.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
-from shale.compat.slatedb.metrics import Counter, Gauge, MetricsRecorder, before_reading
+from shale.compat.slatedb.metrics import Counter, Gauge, MetricsRecorder, after_reading, before_reading
 from shale.compat.slatedb.values import MetricLabel
+from shale.iter.user_code import RAISED
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 
 PUBLISH_INTERVAL_S = 1.0
+log = get_logger("compat")
 
 _COUNTERS: Final = {
     "slatedb_db_backpressure_total": "slatedb.db.backpressure_count",
@@ -53,6 +58,13 @@ _GAUGES: Final = {
     "slatedb_gc_versions": "slatedb.gc.version_count",
 }
 _OPS: Final = ("get", "scan", "flush")
+_WITHOUT_LABELS: Final = ("slatedb.gc.count",)
+"""SlateDB counts together what we count apart."""
+_COMPONENTS: Final = {"writer": "db"}
+_WRITING: Final = ("put", "multipart_init", "multipart_part", "multipart_complete")
+"""Calls of a store that SlateDB counts as ``put``; ``delete`` is one of its own, and the rest is ``get``."""
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class Recording:
@@ -61,11 +73,12 @@ class Recording:
     def __init__(self, recorder: MetricsRecorder | None, metrics: Metrics) -> None:
         self._recorder = recorder
         self._metrics = metrics
-        self._counters: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Counter, float]] = {}
-        self._gauges: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[Gauge, float]] = {}
+        self._counters: dict[tuple[str, Labels], tuple[Counter, float]] = {}
+        self._gauges: dict[tuple[str, Labels], tuple[Gauge, float]] = {}
         self.get, self.scan, self.flush = (self._counted("slatedb.db.request_count", op=op) for op in _OPS)
         self._batches = self._counted("slatedb.db.write_batch_count")
         self._ops = self._counted("slatedb.db.write_ops")
+        self._counted("slatedb.db_cache.error_count")  # which never grows: our cache cannot fail
         self._rows_told = 0
         self._rows_written: Callable[[], int] = _zero
         if recorder is not None:
@@ -83,6 +96,12 @@ class Recording:
             self._rows_told = rows
             self._batches(1)
 
+    def close(self) -> None:
+        """Tell the rest.  The recorder, which lives on, keeps nothing of the handle."""
+        self.publish()
+        if self._recorder is not None:
+            after_reading(self._recorder, self.publish)
+
     def tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What has to run for it."""
         return {} if self._recorder is None else {"metrics": self._run}
@@ -90,34 +109,40 @@ class Recording:
     async def _run(self) -> None:
         while True:
             await anyio.sleep(PUBLISH_INTERVAL_S)
-            self.publish()
+            try:
+                self.publish()
+            except RAISED as error:  # the compactor and the collector run beside it, and shall go on
+                log.error(Event.COMPANION_FAILED, resource="metrics", error=error)
+                return
 
     def publish(self) -> None:
         """Tell how our own metrics have changed since the last time."""
         if self._recorder is None:
             return
         self._metrics.refresh()
+        counted: dict[tuple[str, Labels], float] = defaultdict(float)
         for family in self._metrics.registry.collect():
             for sample in family.samples:
-                labels = {name: value for name, value in sample.labels.items() if name != "db"}
-                if (name := _COUNTERS.get(sample.name)) is not None:
-                    self._grow(self._recorder, name, labels, sample.value)
+                if (name := _COUNTERS.get(sample.name)) is not None and _can_be(sample.labels):
+                    counted[name, () if name in _WITHOUT_LABELS else _told_labels(sample.labels)] += sample.value
                 elif (name := _GAUGES.get(sample.name)) is not None:
-                    self._set(self._recorder, name, labels, sample.value)
+                    self._set(self._recorder, name, _told_labels(sample.labels), sample.value)
+        for (name, labels), value in counted.items():
+            self._grow(self._recorder, name, labels, value)
 
-    def _grow(self, recorder: MetricsRecorder, name: str, labels: Mapping[str, str], value: float) -> None:
-        key = (name, tuple(sorted(labels.items())))
+    def _grow(self, recorder: MetricsRecorder, name: str, labels: Labels, value: float) -> None:
+        key = (name, labels)
         if key not in self._counters:
-            self._counters[key] = recorder.register_counter(name, None, _labels(labels)), 0
+            self._counters[key] = recorder.register_counter(name, None, _labels(dict(labels))), 0
         counter, before = self._counters[key]
         if value > before:
             counter.increment(int(value - before))
             self._counters[key] = counter, value
 
-    def _set(self, recorder: MetricsRecorder, name: str, labels: Mapping[str, str], value: float) -> None:
-        key = (name, tuple(sorted(labels.items())))
+    def _set(self, recorder: MetricsRecorder, name: str, labels: Labels, value: float) -> None:
+        key = (name, labels)
         if key not in self._gauges:
-            self._gauges[key] = recorder.register_gauge(name, None, _labels(labels)), -1
+            self._gauges[key] = recorder.register_gauge(name, None, _labels(dict(labels))), -1
         gauge, before = self._gauges[key]
         if value != before:
             gauge.set(int(value))
@@ -127,6 +152,22 @@ class Recording:
         if self._recorder is None:
             return _ignore
         return self._recorder.register_counter(name, None, _labels(labels)).increment
+
+
+def _can_be(labels: Mapping[str, str]) -> bool:
+    """Whether an operation makes this call of the store: our registry has a counter for each with each."""
+    call = labels.get("api")
+    if call is None:
+        return True
+    return labels["op"] == ("put" if call in _WRITING else "delete" if call == "delete" else "get")
+
+
+def _told_labels(labels: Mapping[str, str]) -> Labels:
+    """Labels as SlateDB has them: it knows one database, and errors of one kind."""
+    told = {name: value for name, value in labels.items() if name not in ("db", "error_type")}
+    if "component" in told:
+        told["component"] = _COMPONENTS.get(told["component"], told["component"])
+    return tuple(sorted(told.items()))
 
 
 def _labels(labels: Mapping[str, str]) -> list[MetricLabel]:

@@ -1,6 +1,6 @@
 """``DbSnapshot`` and ``DbTransaction``."""
 
-from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime
+from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime, seqnum_of
 from shale.compat.slatedb.errors import invalid, translates
 from shale.compat.slatedb.options import MergeOptions, PutOptions, WriteOptions
 from shale.compat.slatedb.reads import ReadCalls
@@ -78,7 +78,7 @@ class DbTransaction(ReadCalls):
     @translates
     async def commit_with_options(self, options: WriteOptions) -> WriteHandle | None:
         """Make the writes visible under a sequence number of the caller's."""
-        return await self._commit(options.seqnum or None)
+        return await self._commit(seqnum_of(options))
 
     @translates
     async def rollback(self) -> None:

@@ -6,7 +6,7 @@ import anyio
 
 from shale.compat.slatedb.choices import RowEntryKind
 from shale.compat.slatedb.errors import invalid, translated, translates
-from shale.compat.slatedb.handles import Handle
+from shale.compat.slatedb.handles import Handle, lowered
 from shale.compat.slatedb.options import SlateDbWalReaderOptions
 from shale.compat.slatedb.store import ObjectStore, adapter_of
 from shale.compat.slatedb.values import RowEntry, WalRows
@@ -14,6 +14,8 @@ from shale.engine.replay import wal_rows
 from shale.env import Env
 from shale.errors import WalTruncated
 from shale.kernels.rows import Rows, entries_from_rows
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
 from shale.protocol.wal_store import WalStore
 from shale.store.connect import connect
 from shale.store.location import normalize_path
@@ -27,8 +29,9 @@ POLL_INTERVAL_S = 0.1
 class SlateDbWalIterator(Handle):
     """Gives one WAL file after the other, and waits for the next one at the end."""
 
-    __slots__ = ("_env", "_last_seq", "_lock", "_next_id", "_wal")
+    __slots__ = ("_env", "_last_seq", "_lock", "_manifests", "_next_id", "_wal")
 
+    _manifests: ManifestStore
     _wal: WalStore
     _env: Env
     _next_id: int
@@ -40,10 +43,12 @@ class SlateDbWalIterator(Handle):
         """The rows of the next file, none of a fence.
 
         Raises:
-            Error: the file is damaged, or gone although later ones are there.
+            Error: the file is damaged, or gone although later ones are there; or there is no database.
         """
         async with self._lock:
             wal_id = self._next_id
+            if not await self._wal.exists(wal_id):
+                await self._manifests.read_latest()
             while not await self._wal.exists(wal_id):
                 if await self._wal.exists(wal_id + 1) and not await self._wal.exists(wal_id):
                     raise WalTruncated(wal_id)
@@ -64,13 +69,17 @@ class SlateDbWalIterator(Handle):
 class SlateDbWalReader:
     """Reads the WAL of a database without opening it."""
 
-    __slots__ = ("_env", "_wal")
+    __slots__ = ("_env", "_manifests", "_wal")
 
     def __init__(self, path: str, object_store: ObjectStore) -> None:
-        self._env = Env.system()
+        if not isinstance(path, str):
+            raise TypeError(f"argument must be str, not {type(path).__name__}")
+        self._env, metrics = Env.system(), Metrics()
         with translated():
-            store = connect(adapter_of(object_store), self._env, Metrics(), component="reader")
-            self._wal = WalStore(store, normalize_path(path), self._env)
+            root = normalize_path(path)
+            store = connect(adapter_of(object_store), self._env, metrics, component="reader")
+            self._wal = WalStore(store, root, self._env)
+            self._manifests = ManifestStore(store, root, self._env, metrics, ProtocolOptions(component="reader"))
 
     @classmethod
     def with_options(cls, path: str, object_store: ObjectStore, options: SlateDbWalReaderOptions) -> "SlateDbWalReader":
@@ -87,8 +96,9 @@ class SlateDbWalReader:
         cls, path: str, object_store: ObjectStore, wal_object_store: ObjectStore
     ) -> "SlateDbWalReader":
         """Of a database whose WAL lives in another store."""
-        adapter_of(object_store)
-        return cls(path, wal_object_store)
+        reader = cls(path, object_store)
+        reader._wal = cls(path, wal_object_store)._wal
+        return reader
 
     @classmethod
     def with_wal_object_store_and_options(
@@ -100,15 +110,21 @@ class SlateDbWalReader:
 
     @translates
     async def last_wal_file_id(self, replay_after_wal_id: int) -> int:
-        """The last file without a gap behind a file; that one if there is none."""
-        return await self._wal.last_seen_wal_id(replay_after_wal_id)
+        """The last file without a gap behind a file; that one if there is none.
+
+        Raises:
+            Error: there is no database.
+        """
+        behind = lowered(replay_after_wal_id, "u64", 64)
+        await self._manifests.read_latest()
+        return await self._wal.last_seen_wal_id(behind)
 
     @translates
     async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:
         """The files from this one on."""
         iterator = SlateDbWalIterator._blank_here()
-        iterator._wal, iterator._env = self._wal, self._env
-        iterator._next_id, iterator._last_seq = start_wal_file_id, 0
+        iterator._wal, iterator._env, iterator._manifests = self._wal, self._env, self._manifests
+        iterator._next_id, iterator._last_seq = lowered(start_wal_file_id, "u64", 64), 0
         iterator._lock = asyncio.Lock()
         return iterator
 

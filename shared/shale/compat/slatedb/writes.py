@@ -90,6 +90,18 @@ def handle_of(handle: write_handle.WriteHandle) -> WriteHandle:
     return made
 
 
+def taken_from(batch: WriteBatch) -> engine.WriteBatch:
+    """What a batch holds, which is used up.
+
+    Raises:
+        TypeError: no batch.
+        Error: it was used up before.
+    """
+    if not isinstance(batch, WriteBatch):
+        raise TypeError(f"Expected WriteBatch instance, {type(batch).__name__} found")
+    return batch._take()
+
+
 def batch_of(add: Callable[[engine.WriteBatch], None]) -> engine.WriteBatch:
     """A batch of the engine with what ``add`` puts into it."""
     batch = engine.WriteBatch(max_key_bytes=MAX_KEY_BYTES)

@@ -82,7 +82,7 @@ async def _hello(session: Session, args: list[bytes]) -> bytes:
         "proto": integer(wire.version),
         "id": integer(session.id),
         "mode": bulk(b"standalone"),
-        "role": bulk(b"master"),
+        "role": bulk(b"master" if session.backend.reader is None else b"replica"),
         "modules": array([]),
     }
     return wire.map([(bulk(field.encode()), value) for field, value in fields.items()])

@@ -17,6 +17,9 @@ LIMIT_DEFAULT = 1000
 ANSWER_BYTES = 4 << 20
 """An answer of SHALE.SCAN ends behind the row that makes it larger than this."""
 
+PATTERN_BYTES_MAX = 4096
+"""Making one ready takes the whole server's time: 20 ms for so many bytes, minutes for the longest argument."""
+
 _BATCH_ROWS = 256
 _BAD_CURSOR = "ERR invalid cursor"
 _UNKNOWN_CURSOR = "ERR unknown cursor: it was forgotten, or given by a server that is gone; begin again with 0"
@@ -41,6 +44,8 @@ async def _scan(session: Session, args: list[bytes]) -> bytes:
                 raise RespError(SYNTAX)
     if count < 1:
         raise RespError(SYNTAX)
+    if len(pattern) > PATTERN_BYTES_MAX:
+        raise RespError(f"ERR a pattern has at most {PATTERN_BYTES_MAX} bytes")
     behind = session.backend.cursors.find(cursor) if cursor else b""
     if behind is None:
         raise RespError(_UNKNOWN_CURSOR)
@@ -57,7 +62,7 @@ async def _keys_behind(session: Session, behind: bytes, pattern: bytes, count: i
     is_match = None if pattern == b"*" else matcher(pattern)
     found: list[bytes] = []
     seen, last = 0, None
-    while rows := await scan.next_batch(_BATCH_ROWS):
+    while rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES):
         keys = [row.key for row in rows]
         seen, last = seen + len(keys), keys[-1]
         await anyio.lowlevel.checkpoint()  # rows in memory come without a wait, and others want to run too
@@ -99,7 +104,7 @@ async def _shale_scan(session: Session, args: list[bytes]) -> bytes:
     )
     parts: list[bytes] = []
     size, last = 0, b""
-    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS)):
+    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES)):
         for row in rows:
             parts += (bulk(row.key), bulk(row.value))
             size += len(row.key) + len(row.value)

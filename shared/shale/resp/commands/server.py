@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 
+from shale.resp.backend import Backend
 from shale.resp.commands.command import Command
 from shale.resp.encoder import array, bulk, integer, simple, texts
 from shale.resp.failures import SYNTAX, RespError, unknown_subcommand
@@ -15,10 +16,14 @@ from shale.service.build import version
 REDIS_VERSION = "7.4.0"
 """The Redis whose commands these are: some clients look here for what they may use."""
 
+NAMES_MAX = 1024
+"""One name of a few bytes is answered by hundreds."""
+
 
 def _info_sections(session: Session) -> dict[bytes, dict[str, object]]:
-    backend, db = session.backend, session.db
+    backend = session.backend
     uptime_s = int(backend.env.clock.monotonic_s() - backend.started_s)
+    memory, persistence, replication = _of_database(backend)
     return {
         b"Server": {
             "redis_version": REDIS_VERSION,
@@ -32,19 +37,8 @@ def _info_sections(session: Session) -> dict[bytes, dict[str, object]]:
             "connected_clients": backend.connections,
             "maxclients": backend.options.max_connections,
         },
-        b"Memory": {
-            "shale_unflushed_bytes": db.unflushed_bytes,
-            "shale_inflight_bytes": backend.inflight_bytes,
-            "maxmemory": 0,
-        },
-        b"Persistence": {
-            "loading": 0,
-            "aof_enabled": 1,
-            "shale_durability": backend.options.durability,
-            "shale_last_seq": db.last_seq,
-            "shale_durable_seq": db.durable_seq,
-            "shale_manifest_id": db.manifest_id,
-        },
+        b"Memory": {**memory, "shale_inflight_bytes": backend.inflight_bytes, "maxmemory": 0},
+        b"Persistence": {"loading": 0, "aof_enabled": 1, **persistence},
         b"Stats": {
             "total_connections_received": backend.connections_accepted,
             "rejected_connections": backend.connections_refused,
@@ -53,9 +47,27 @@ def _info_sections(session: Session) -> dict[bytes, dict[str, object]]:
             "total_net_input_bytes": backend.bytes_read,
             "total_net_output_bytes": backend.bytes_written,
         },
-        b"Replication": {"role": "master", "connected_slaves": 0, "shale_writer_epoch": db.writer_epoch},
+        b"Replication": replication,
         b"Keyspace": {},
     }
+
+
+def _of_database(backend: Backend) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
+    """What INFO tells of the database: in memory, of what is stored, and who writes it."""
+    writer, reader = backend.writer, backend.reader
+    if reader is not None:
+        lag_s = max(0, backend.env.clock.now_ms() - reader.last_poll_ms) // 1000
+        persistence: dict[str, object] = {"shale_last_seq": reader.visible_seq, "shale_manifest_id": reader.manifest_id}
+        return {}, persistence, {"role": "slave", "slave_read_only": 1, "shale_lag_seconds": lag_s}
+    assert writer is not None
+    persistence = {
+        "shale_durability": backend.options.durability,
+        "shale_last_seq": writer.last_seq,
+        "shale_durable_seq": writer.durable_seq,
+        "shale_manifest_id": writer.manifest_id,
+    }
+    replication = {"role": "master", "connected_slaves": 0, "shale_writer_epoch": writer.writer_epoch}
+    return {"shale_unflushed_bytes": writer.unflushed_bytes}, persistence, replication
 
 
 async def _info(session: Session, args: list[bytes]) -> bytes:
@@ -76,13 +88,13 @@ async def _waitaof(session: Session, args: list[bytes]) -> bytes:
     whole_number(args[2], least=0)
     timeout_ms = whole_number(args[3], least=0, problem="ERR timeout is negative, or not an integer")
     handle = session.last_write
-    if handle is None or session.db.durable_seq >= handle.seq:
+    if handle is None or session.writer.durable_seq >= handle.seq:
         return array([integer(1), integer(0)])
     if local and session.transaction is None:
         longest_s = session.backend.options.request_timeout_s
         with anyio.move_on_after(min(timeout_ms / 1000 or longest_s, longest_s)):
             await handle.durable()
-    return array([integer(int(session.db.durable_seq >= handle.seq)), integer(0)])
+    return array([integer(int(session.writer.durable_seq >= handle.seq)), integer(0)])
 
 
 class Catalogue:
@@ -97,6 +109,8 @@ class Catalogue:
         if len(args) == 1:
             return array([_described(session, command) for command in table.values()])
         word, names = args[1].upper(), args[2:]
+        if len(names) > NAMES_MAX:
+            raise RespError(f"ERR at most {NAMES_MAX} names of commands are answered at once")
         match word:
             case b"COUNT":
                 return integer(len(table))

@@ -1,11 +1,13 @@
 """Reading and writing values: GET, SET, MGET, MSET, DEL, EXISTS."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
 from shale.engine.batch import WriteBatch
 from shale.engine.lifetime import NEVER
 from shale.engine.reads import Reads
+from shale.errors import ValuesTooLarge
 from shale.resp.commands.command import Command
 from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.failures import SYNTAX, RespError, wrong_arity
@@ -79,13 +81,13 @@ async def _get(session: Session, args: list[bytes]) -> bytes:
 
 async def _set(session: Session, args: list[bytes]) -> bytes:
     if len(args) == 3 and session.transaction is None:
-        session.wrote(await session.db.put(args[1], args[2]))
+        session.wrote(await session.writer.put(args[1], args[2]))
         return OK
     options = set_options(args[3:], session.backend.env.clock.now_ms())
     if options.needs_row:
         return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
     if session.transaction is None:
-        session.wrote(await session.db.put(args[1], args[2], expire_at=options.expire_at))
+        session.wrote(await session.writer.put(args[1], args[2], expire_at=options.expire_at))
     else:
         session.transaction.put(args[1], args[2], expire_at=options.expire_at)
     return OK
@@ -108,10 +110,19 @@ async def _set_by_row(
 
 
 async def _mget(session: Session, args: list[bytes]) -> bytes:
-    values = await session.reads.get_many(_few_enough(session, args[1:]), hide_expired=True)
+    keys = _few_enough(session, args[1:])
+    # Once each: the same large value a thousand times would take a thousand times its room.
+    distinct = list(dict.fromkeys(keys))
     null, most = session.wire.null, session.backend.options.max_command_bytes
+    refusal = f"ERR the values together are larger than {most} bytes; ask for fewer keys"
+    try:
+        read = await session.reads.get_many(distinct, hide_expired=True, max_bytes=most)
+    except ValuesTooLarge as error:
+        raise RespError(refusal) from error
+    found = dict(zip(distinct, read, strict=True))
+    values = [found[key] for key in keys]
     if sum([len(value) for value in values if value is not None]) > most:
-        raise RespError(f"ERR the values together are larger than {most} bytes; ask for fewer keys")
+        raise RespError(refusal)
     return array([null if value is None else bulk(value) for value in values])
 
 
@@ -124,7 +135,7 @@ async def _mset(session: Session, args: list[bytes]) -> bytes:
     for key, value in zip(keys, args[2::2], strict=True):
         target.put(key, value)
     if isinstance(target, WriteBatch):
-        session.wrote(await session.db.write(target))
+        session.wrote(await session.writer.write(target))
     return OK
 
 
@@ -142,8 +153,9 @@ async def _del(session: Session, args: list[bytes]) -> bytes:
 
 
 async def _exists(session: Session, args: list[bytes]) -> bytes:
-    values = await session.reads.get_many(_few_enough(session, args[1:]), hide_expired=True)
-    return integer(sum([value is not None for value in values]))
+    times = Counter(_few_enough(session, args[1:]))
+    values = await session.reads.get_many(list(times), hide_expired=True)
+    return integer(sum([count for count, value in zip(times.values(), values, strict=True) if value is not None]))
 
 
 def _few_enough(session: Session, keys: list[bytes]) -> list[bytes]:

@@ -5,6 +5,7 @@ that has read the watched keys, so nothing comes between looking at them and the
 it relies on, the transaction is run again, and the watched keys decide again.
 """
 
+from shale.engine.reader_snapshot import ReaderSnapshot
 from shale.engine.transaction import Transaction
 from shale.resp.commands.command import Command
 from shale.resp.encoder import OK, array
@@ -34,18 +35,40 @@ async def _exec(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
     if is_broken:
         raise RespError("EXECABORT Transaction discarded because of previous errors.")
 
-    async def run(transaction: Transaction) -> bytes:
+    async def run(moment: Transaction | ReaderSnapshot) -> bytes:
         for key, seq in watched.items():
-            row = await session.live_row(transaction, key)
+            row = await session.live_row(moment, key)
             if (None if row is None else row.seq) != seq:
                 return session.wire.null_array
-        session.transaction = transaction
+        session.moment = moment
+        session.transaction = moment if isinstance(moment, Transaction) else None
         try:
-            return array([await session.run(command, each) for command, each in queue])
+            return await _run_all(session, queue)
         finally:
-            session.transaction = None
+            session.moment = session.transaction = None
 
-    return await session.in_transaction(run)
+    reader = session.backend.reader
+    if reader is None:
+        return await session.in_transaction(run)
+    async with reader.snapshot() as moment:
+        return await run(moment)
+
+
+async def _run_all(session: Session, queue: list[tuple[Command, list[bytes]]]) -> bytes:
+    """The answers of the transaction.
+
+    Raises:
+        RespError: they are too large together; a few words can ask for much.
+        ShaleError: of the engine, unless a command was wrong.
+    """
+    answers: list[bytes] = []
+    size, most = 0, session.backend.options.max_inflight_bytes
+    for command, args in queue:
+        answers.append(await session.run(command, args))
+        size += len(answers[-1])
+        if size > most:
+            raise RespError(f"ERR the answers of the transaction are larger than {most} bytes; nothing was written")
+    return array(answers)
 
 
 async def _watch(session: Session, args: list[bytes]) -> bytes:

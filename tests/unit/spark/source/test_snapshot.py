@@ -12,14 +12,14 @@ from shale.engine.pin import Pin
 from shale.engine.where import Stores
 from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, LatestRecordMissing, WalTruncated
 from shale.format.names import destroyed_key, manifest_key, sst_key, wal_key
+from shale.garbage.collector import Collector
+from shale.garbage.options import GcOptions
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import build_wal_sst
 from shale.types import FLAG_CREATE_TS, Compression, Entry, Manifest, WalId
-from shale_gc.collector import Collector
-from shale_gc.options import GcOptions
 from shale_spark.source.filters import KeySet
 from shale_spark.source.frame import holding
 from shale_spark.source.lease import keep_lease, let_go, renew_if_due

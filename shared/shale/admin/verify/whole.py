@@ -1,0 +1,298 @@
+"""A whole database checked by one process, in bounded memory, while others write and collect.
+
+What was found is looked at a second time before it is reported.  A collector deletes an object after the manifest has
+stopped naming it; so if an object that seemed to be missing is still named by a manifest that was read *afterwards*,
+it really is.
+
+Source: docs/protocol.md 8.2, Appendix B.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from shale.admin.verify.inventory import Inventory, read_inventory
+from shale.admin.verify.listing import list_database
+from shale.admin.verify.parts import PartResult, VerifyPart, WalSeqs, plan_parts, verify_part, wal_disorder
+from shale.admin.verify.report import Borrowed, State, VerifyReport
+from shale.admin.verify.versions import check_compactions, check_manifests
+from shale.env import Env
+from shale.errors import CorruptionError, LatestRecordMissing
+from shale.format.names import deleting_key, destroyed_key, parse_wal_key
+from shale.format.transform import BlockTransformer
+from shale.protocol.compactions_store import CompactionsStore
+from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.wal_store import WalStore
+from shale.sst.verify.codes import Code
+from shale.sst.verify.finding import Finding
+from shale.store.gather import gather
+from shale.store.port import ObjectStore
+
+FINDINGS_MAX = 10_000
+_AT_ONCE = 8
+_AT_ONCE_DEEP = 2
+_BYTES_AT_ONCE = 64 * 1024 * 1024
+_TAIL_FACTOR = 4
+"""Decoded, indexes and filters take up to so many times what they take in the store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """How thorough to be.
+
+    Args:
+        deep: read the blocks of SSTs, too, and WAL files that nobody replays any more.
+        checkpoint: only what this one keeps; orphans are not looked for.
+        concurrency: objects that are read at once; ``None``: 8, or 2 if ``deep``.  Less if they are large.
+    """
+
+    deep: bool = False
+    checkpoint: UUID | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyProgress:
+    """How far a check has come: ``done`` of ``total`` objects."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+    read_bytes: int = 0
+
+
+OnProgress = Callable[[VerifyProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The database that is checked.  ``wal_store``: ``None`` if its WAL lives with the rest."""
+
+    store: ObjectStore
+    wal_store: ObjectStore | None
+    root: str
+    env: Env
+    transformer: BlockTransformer | None = None
+
+    @property
+    def wal(self) -> WalStore:
+        """Its WAL."""
+        return WalStore(self.wal_store or self.store, self.root, self.env, transformer=self.transformer)
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What all objects together came to."""
+
+    findings: list[Finding] = field(default_factory=list)
+    left_out: int = 0
+    seqs: list[WalSeqs] = field(default_factory=list)
+    rows: int = 0
+    read_bytes: int = 0
+    opaque: int = 0
+    opened: int = 0
+
+    def add(self, result: PartResult) -> None:
+        room = max(0, FINDINGS_MAX - len(self.findings))
+        self.findings += result.findings[:room]
+        self.left_out += max(0, len(result.findings) - room)
+        self.seqs += result.wal
+        self.rows += result.rows
+        self.read_bytes += result.read_bytes
+        self.opaque += result.opaque
+        self.opened += result.opened
+
+
+async def verify_database(
+    database: Checked, options: VerifyOptions, on_progress: OnProgress | None = None
+) -> VerifyReport:
+    """Check everything; nothing is written.
+
+    Raises:
+        LatestRecordMissing: there is no database.
+        InvalidRequestError: its WAL is in a store of its own, and that was not named.
+        CheckpointMissing: there is no such checkpoint.
+        UnavailableError: the store gave up.
+    """
+    tell = on_progress if on_progress is not None else _tell_nobody
+    state = await _marked(database)
+    tell(VerifyProgress("metadata"))
+    if state is State.DELETING:
+        remark = "it is being deleted, so nothing has to be there any more: finish that with shale db destroy"
+        return VerifyReport(path=database.root, state=state, deep=options.deep, is_complete=False, remarks=(remark,))
+    try:
+        inventory = await _read(database, options)
+    except CorruptionError as error:
+        return await _without_inventory(database, options, state, error)
+    sums = await _check_objects(database, inventory, options, tell)
+    encrypted = _encrypted(database, sums)
+    if encrypted is not None:
+        sums.findings = [each for each in sums.findings if each.code is not Code.UNDECODABLE]
+    findings = [*inventory.findings, *sums.findings, *wal_disorder(sums.seqs, database.wal)]
+    if findings:
+        tell(VerifyProgress("again", 0, len(findings), sums.read_bytes))
+        findings = await _confirmed(database, options, findings, sums.seqs)
+    findings = [*dict.fromkeys([*([encrypted] if encrypted is not None else []), *findings])]
+    return replace(
+        _report(database, inventory, options, state),
+        findings=tuple(findings[:FINDINGS_MAX]),
+        findings_left_out=sums.left_out + max(0, len(findings) - FINDINGS_MAX),
+        rows=sums.rows,
+        read_bytes=sums.read_bytes,
+    )
+
+
+def _tell_nobody(progress: VerifyProgress) -> None:
+    """The progress of who does not want to know."""
+
+
+async def _marked(database: Checked) -> State:
+    if await database.store.head(deleting_key(database.root)) is not None:
+        return State.DELETING
+    return State.READY if await database.store.head(destroyed_key(database.root)) is None else State.DESTROYED
+
+
+async def _read(database: Checked, options: VerifyOptions) -> Inventory:
+    return await read_inventory(
+        database.store, database.wal_store, database.root, database.env, checkpoint=options.checkpoint
+    )
+
+
+async def _check_objects(database: Checked, inventory: Inventory, options: VerifyOptions, tell: OnProgress) -> _Sums:
+    """Every object that has to be there, several at once."""
+    files = inventory.wal_files
+    if not options.deep:
+        files = tuple(file for file in files if file.id > inventory.replay_after)
+    wanted = replace(inventory, wal_files=files)
+    total = len(wanted.ssts) + sum(not file.is_fence for file in files)
+    parts = plan_parts(wanted, part_bytes=0, items_max=1)
+    sums = _Sums()
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        for part in parts:  # shared by all workers: each takes the next one
+            sums.add(await verify_part(part, database.store, database.wal, database.env, deep=options.deep))
+            done += 1
+            tell(VerifyProgress("objects", done, total, sums.read_bytes))
+
+    tell(VerifyProgress("objects", 0, total))
+    await gather([work] * max(1, min(_workers(wanted, options), total)))
+    return sums
+
+
+def _workers(inventory: Inventory, options: VerifyOptions) -> int:
+    """As many as are asked for, and fewer if what they hold at once would be too much."""
+    asked = options.concurrency or (_AT_ONCE_DEEP if options.deep else _AT_ONCE)
+    tails = (each.sst.info.sections_end - each.sst.info.data_len for each in inventory.ssts)
+    largest = max((*tails, *(file.size for file in inventory.wal_files)), default=0)
+    return max(1, min(asked, _BYTES_AT_ONCE // max(1, largest * _TAIL_FACTOR)))
+
+
+def _encrypted(database: Checked, sums: _Sums) -> Finding | None:
+    """What stands for all that cannot be read, if nothing can be."""
+    if not sums.opaque or sums.opened:
+        return None
+    what = "no section of any object can be read, although the checksums are right: "
+    if database.transformer is None:
+        what += "the database is encrypted, or otherwise transformed: give the key"
+    else:
+        what += "it was written with another key"
+    return Finding(database.root, what, None, Code.ENCRYPTED)
+
+
+async def _confirmed(
+    database: Checked, options: VerifyOptions, findings: Sequence[Finding], seqs: Sequence[WalSeqs]
+) -> list[Finding]:
+    """Those that are found a second time, with what that time said of them."""
+    again = await _read(database, options)
+    suspects = {finding.object for finding in findings}
+    listed = {int(file.id) for file in again.wal_files}
+    wal_ids = {wal_id for each in suspects if (wal_id := parse_wal_key(database.root, each)) is not None}
+    parts: Iterator[VerifyPart] = iter(
+        [
+            *(VerifyPart(ssts=(needed,)) for needed in again.ssts if needed.path in suspects),
+            *(VerifyPart(wal=(int(wal_id),)) for wal_id in sorted(wal_ids & listed)),
+        ]
+    )
+    sums = _Sums()
+    for part in parts:
+        sums.add(await verify_part(part, database.store, database.wal, database.env, deep=options.deep))
+    still = [each for each in seqs if each.wal_id in listed]
+    found = [*again.findings, *sums.findings, *wal_disorder(still, database.wal)]
+    known = {(finding.object, finding.code) for finding in findings}
+    return [finding for finding in found if (finding.object, finding.code) in known]
+
+
+async def _without_inventory(
+    database: Checked, options: VerifyOptions, state: State, error: CorruptionError
+) -> VerifyReport:
+    """What can be said if the newest manifest, or its boundary, cannot be read: what each version says by itself."""
+    manifests = ManifestStore(database.store, database.root, database.env)
+    compactions = CompactionsStore(database.store, database.root, database.env)
+    listing = await list_database(database.store, database.wal_store, database.root)
+    if not listing.manifests:
+        raise LatestRecordMissing(f"no manifest below {database.root or '/'}") from error
+    found = [Finding.of(error, manifests.namespace.key(listing.manifests[-1].id))]
+    versions, _ = await check_compactions(database.store, compactions, listing.compactions, found)
+    versions += await check_manifests(
+        database.store,
+        manifests,
+        database.root,
+        listed=listing.manifests,
+        latest_id=listing.manifests[-1].id,
+        wanted=(),
+        findings=found,
+        use=lambda _, __: None,
+    )
+    seen: dict[tuple[str, Code], Finding] = {}
+    for finding in found:
+        seen.setdefault((finding.object, finding.code), finding)
+    return VerifyReport(
+        path=database.root,
+        state=state,
+        deep=options.deep,
+        is_complete=False,
+        remarks=("without the newest manifest nobody knows what else has to be there: SSTs and WAL were not checked",),
+        findings=tuple(seen.values()),
+        objects=listing.objects,
+        versions=versions,
+    )
+
+
+def _report(database: Checked, inventory: Inventory, options: VerifyOptions, state: State) -> VerifyReport:
+    """Everything but what reading the objects came to."""
+    latest = inventory.latest
+    remarks = []
+    sources = ", ".join(sorted({each.path for each in latest.external_dbs}))
+    if state is State.DESTROYED:
+        remarks.append("it is marked as destroyed: the collector deletes it once nobody keeps a checkpoint of it")
+    if not latest.initialized and inventory.latest_id == 1:
+        state = State.HALF_BUILT_CLONE
+        remarks.append(
+            f"a clone of {sources or 'nothing'} was begun and not finished: run the same shale clone create again, or"
+            " give it up with shale db destroy --hard; until then it has no pins of its own"
+        )
+    elif not latest.initialized:
+        state = State.SEALED
+        remarks.append("it is sealed: a destruction began and did not finish, or somebody opened a half-built clone")
+    if any(not each.initialized for each in inventory.manifests.values()):
+        remarks.append("its WAL was not checked for completeness")
+    return VerifyReport(
+        path=database.root,
+        state=state,
+        deep=options.deep,
+        manifest_id=inventory.latest_id,
+        remarks=tuple(remarks),
+        orphans=inventory.orphans,
+        orphan_totals=inventory.orphan_totals,
+        borrowed=tuple(
+            Borrowed(each.path, len(each.sst_ids), str(each.final_checkpoint_id) if each.final_checkpoint_id else None)
+            for each in latest.external_dbs
+        ),
+        checkpoints=len(latest.checkpoints),
+        objects=inventory.objects,
+        versions=inventory.versions,
+        ssts=len(inventory.ssts),
+        wal_files=len(inventory.wal_files),
+    )

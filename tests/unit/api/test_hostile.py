@@ -1,0 +1,200 @@
+"""What a client might do by mistake or on purpose: it is refused in words, and costs the others nothing."""
+
+import base64
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import msgpack
+import pytest
+
+import shale
+from shale.api.call import Call
+from shale.api.repeats import Accepted, Repeats
+from shale.api.scan_token import _check
+from shale.api.settings import HttpSection
+from shale.api.snapshots import Snapshots
+from shale.engine.read_view import ReadView
+from shale.env import Env
+from shale.service.problems import Problem, busy
+from tests.unit.api.port import b64, open_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shale.api.moments import Moment
+    from shale.engine.read_point import Durability
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_a_small_request_for_many_large_values_is_refused() -> None:
+    limits = {"max_body_bytes": "1MiB", "max_inflight_bytes": "2MiB"}
+    async with open_port(limits=limits) as port:
+        await port.db.put(b"large", bytes(900 << 10))
+        await port.db.put(b"small", b"1")
+        answer = await port.post("/v1/get-many", {"keys": [b64(b"large")] * 3})
+        assert (answer.status_code, answer.json()["kind"]) == (413, "invalid")
+        assert "fewer keys" in answer.json()["detail"]
+        assert (await port.post("/v1/get-many", {"keys": [b64(b"large")] * 2})).status_code == 200
+        many = await port.post("/v1/get-many", {"keys": [b64(key) for key in (b"small", b"no", b"small", b"large")]})
+        assert many.json()["values"][:3] == [b64(b"1"), None, b64(b"1")]
+
+
+@pytest.mark.parametrize("path", ["100%", "%", "a%4", "a%zz", "%%41"])
+async def test_a_percent_sign_that_is_not_encoded_is_no_key(path: str) -> None:
+    async with open_port() as port:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "PUT",
+            "raw_path": f"/v1/kv/{path}".encode(),
+            "headers": [],
+            "query_string": b"",
+        }
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"v", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await cast("Any", port.client._transport).app(scope, receive, send)
+        assert sent[0]["status"] == 400
+        assert b"%25" in sent[1]["body"]
+        assert port.db.last_seq == 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        7,
+        [],
+        [2],
+        [2, b"x", 1, None],
+        [2, b"x", "1", None, b"k"],
+        [2, b"x", 1, None, 5],
+        [2, b"x", 1, 9, b"k"],
+        {},
+        None,
+    ],
+)
+async def test_a_token_with_a_good_checksum_may_hold_anything(fields: object) -> None:
+    plain = cast("bytes", msgpack.packb(fields))
+    async with open_port() as port:
+        answer = await port.post("/v1/scan", {"resume": base64.urlsafe_b64encode(plain + _check(plain)).decode()})
+        assert (answer.status_code, answer.json()["detail"]) == (400, "resume: not a token of a scan")
+
+
+async def test_snapshots_that_are_asked_for_at_once_are_counted_too() -> None:
+    go = anyio.Event()
+
+    class Still:
+        seq = 1
+
+        async def close(self) -> None:
+            """Nothing is held."""
+
+    async def take(_: "Durability") -> "Moment":
+        await go.wait()
+        return cast("Any", Still())
+
+    snapshots = Snapshots(take, Env.system(), HttpSection(max_snapshots=3))
+    refused: list[int] = []
+
+    async def ask() -> None:
+        try:
+            await snapshots.open("memory", None)
+        except Problem as problem:
+            refused.append(problem.status)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        go.set()
+    assert (len(snapshots), refused) == (3, [429] * 7)
+
+
+async def test_who_repeats_a_write_that_does_not_end_waits_no_longer_than_for_one() -> None:
+    """Each of them would try it again after the one before has given up."""
+    waits: list[str] = []
+
+    @contextmanager
+    def in_time(what: str) -> "Iterator[None]":
+        waits.append(what)
+        with anyio.move_on_after(0.05) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise busy(what)
+
+    repeats = Repeats(8, in_time)
+    call = Call({"type": "http", "method": "PUT", "raw_path": b"/v1/kv/k", "headers": []}, cast("Any", None))
+    tries = 0
+    problems: list[str] = []
+
+    async def commit() -> Accepted:
+        nonlocal tries
+        tries += 1
+        with in_time("accept the write"):
+            await anyio.sleep_forever()
+        raise AssertionError
+
+    async def write() -> None:
+        try:
+            await repeats.once("name", call, b"v", commit)
+        except Problem as problem:
+            problems.append(problem.detail)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(12):
+                tasks.start_soon(write)
+    assert len(problems) == 12
+    assert tries <= 2
+
+
+async def test_a_compressed_body_is_not_stored_as_it_is() -> None:
+    async with open_port() as port:
+        answer = await port.client.put("/v1/kv/a", content=b"x", headers={"Content-Encoding": "gzip"})
+        assert (answer.status_code, port.db.last_seq) == (415, 0)
+        plain = {"Content-Encoding": "identity"}
+        assert (await port.client.put("/v1/kv/a", content=b"x", headers=plain)).status_code == 204
+
+
+async def test_head_tells_of_a_row_what_get_tells() -> None:
+    async with open_port() as port:
+        await port.db.put(b"a", b"value")
+        head, get = await port.client.head("/v1/kv/a"), await port.client.get("/v1/kv/a")
+        assert (head.status_code, head.headers["x-shale-seq"]) == (200, get.headers["x-shale-seq"])
+        assert head.headers["content-length"] == "5"
+        assert (await port.client.head("/v1/kv/b")).status_code == 404
+
+
+async def test_many_large_values_are_not_read_to_the_end() -> None:
+    async with open_port(limits={"max_body_bytes": "1MiB", "max_inflight_bytes": "2MiB"}) as port:
+        keys = [b"%04d" % number for number in range(400)]
+        batch = shale.WriteBatch()
+        for key in keys:
+            batch.put(key, bytes(32 << 10))
+        await port.db.write(batch)
+        read: list[int] = []
+        view = type(port.db._read_point("memory").view)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(view, "_try_values", lambda self, part, seq: read.append(len(part)) or TRY(self, part, seq))
+            answer = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys]})
+            assert (answer.status_code, read) == (413, [128])
+            assert "fewer keys" in answer.json()["detail"]
+        few = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys[:50]]})
+        assert (few.status_code, len(few.json()["values"])) == (200, 50)
+        with pytest.raises(shale.errors.ValuesTooLarge):
+            await port.db.get_many(keys, max_bytes=399 << 15)
+        assert await port.db.get_many(keys, max_bytes=400 << 15) == [bytes(32 << 10)] * 400
+
+
+TRY = ReadView._try_values
