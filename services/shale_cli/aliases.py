@@ -1,6 +1,8 @@
 """SlateDB's flat names: hidden commands that print JSON whatever stdout is, so that scripts carry over.
 
-Source: docs/operations.md 14.
+``shale_cli.commands`` names them, and those that need no translation, and gives all of them JSON as output.
+
+Source: docs/protocol.md 13.2.
 """
 
 from dataclasses import replace
@@ -9,17 +11,6 @@ from typing import Annotated
 import typer
 
 from shale_cli.session import GlobalOptions, Session, run
-
-
-def register(app: typer.Typer) -> None:
-    """Add the hidden commands."""
-    for name, command in (
-        ("submit-compaction", submit_compaction),
-        ("read-compaction", read_compaction),
-        ("read-compactions", read_compactions),
-        ("list-compactions", list_compactions),
-    ):
-        app.command(name, hidden=True)(command)
 
 
 def submit_compaction(
@@ -38,7 +29,7 @@ def submit_compaction(
             raise InvalidRequestError(f"--scheduler: {scheduler!r} is not size-tiered")
         return await submit_request(session, parse_text(request))
 
-    run(_in_json(context), work)
+    run(context, work)
 
 
 def read_compaction(
@@ -53,7 +44,7 @@ def read_compaction(
 
         await show_status(session, compaction_id, compactions_id)
 
-    run(_in_json(context), work)
+    run(context, work)
 
 
 def read_compactions(
@@ -63,7 +54,7 @@ def read_compactions(
     """`shale compactions show [ID]`."""
     from shale_cli.compactions import show
 
-    show(_in_json(context), file_id)
+    show(context, file_id)
 
 
 def list_compactions(
@@ -74,12 +65,64 @@ def list_compactions(
     """`shale compactions list`."""
     from shale_cli.compactions import list_
 
-    list_(_in_json(context), start, end)
+    list_(context, start, end)
 
 
-def _in_json(context: typer.Context) -> typer.Context:
-    from shale_cli.output import Format
+def read_manifest(
+    context: typer.Context,
+    manifest_id: Annotated[int | None, typer.Option("--id", "-i", help="A version; the latest by default.")] = None,
+) -> None:
+    """`shale manifest show [ID]`."""
+    from shale_cli.manifest import show
 
+    show(context, manifest_id)
+
+
+def list_manifests(
+    context: typer.Context,
+    start: Annotated[int | None, typer.Option("--start", "-s", help="The first version.")] = None,
+    end: Annotated[int | None, typer.Option("--end", "-e", help="The version to stop before.")] = None,
+) -> None:
+    """`shale manifest list`."""
+    from shale_cli.manifest import list_
+
+    list_(context, start, end)
+
+
+def scan(
+    context: typer.Context,
+    *,
+    prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="The first key, inclusive.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="The last key, exclusive.")] = None,
+    key: Annotated[str, typer.Option(help="auto, hex or utf8: how the keys above are written.")] = "auto",
+    value: Annotated[str, typer.Option(help="Accepted for SlateDB's sake: JSON has the whole value.")] = "auto",
+    max_keys: Annotated[int | None, typer.Option(min=0, help="Rows at most.")] = None,
+    count: Annotated[bool, typer.Option("--count", help="Only how many rows there are, and their bytes.")] = False,
+    checkpoint: Annotated[str | None, typer.Option(help="The UUID of a checkpoint.")] = None,
+) -> None:
+    """`shale kv scan`."""
+    from shale_cli.kv import scan as kv_scan
+    from shale_cli.output import KeyFormat
+
+    _refuse_unknown("--key", key, ("auto", "hex", "utf8"))
+    _refuse_unknown("--value", value, ("auto", "hex", "utf8", "len", "none"))
+    if prefix is not None and (from_ is not None or to is not None):
+        raise typer.BadParameter("--prefix cannot be used with --from and --to")
     options: GlobalOptions = context.obj
-    context.obj = replace(options, output=replace(options.output, format=Format.JSON))
-    return context
+    context.obj = replace(options, output=replace(options.output, key_format=KeyFormat.HEX))
+    first, start, stop = (None if text is None else _as_hex(text, key) for text in (prefix, from_, to))
+    kv_scan(context, prefix=first, start=start, stop=stop, limit=max_keys, count=count, checkpoint=checkpoint)
+
+
+def _refuse_unknown(option: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise typer.BadParameter(f"{option}: {given!r} is none of {', '.join(known)}")
+
+
+def _as_hex(text: str, mode: str) -> str:
+    """A key as SlateDB's tool takes it: ``auto`` is hex only behind ``0x``, ``hex`` may have it."""
+    has_mark = text[:2] in ("0x", "0X")
+    if mode == "hex" or (mode == "auto" and has_mark):
+        return text[2:] if has_mark else text
+    return text.encode("utf-8", "surrogateescape").hex()

@@ -9,9 +9,9 @@ from shale.compaction.specs import describe
 from shale.compaction.status import CompactionInfo
 from shale.types import CompactionSpec
 from shale_cli.output import Format, Output
+from shale_cli.sizes import size
 
 COLUMNS = ("id", "phase", "progress", "created", "spec", "error")
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def item(info: CompactionInfo, output: Output) -> dict[str, Any]:
@@ -66,14 +66,6 @@ def percent(info: CompactionInfo) -> str:
     """How far it is; ``?`` where nobody can know."""
     share = info.progress.percentage
     return "?" if share is None else f"{share:.1f} %"
-
-
-def size(number: float) -> str:
-    """Bytes in the largest unit that leaves a number above 1."""
-    unit = 0
-    while number >= 1024 and unit < len(_UNITS) - 1:
-        number, unit = number / 1024, unit + 1
-    return f"{number:.1f} {_UNITS[unit]}" if unit else f"{number:.0f} B"
 
 
 def _rows(info: CompactionInfo) -> Iterator[tuple[str, object]]:

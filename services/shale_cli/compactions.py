@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Versions of the compactions file.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("list")
+@app.command("list", epilog="Example:  shale compactions list -u s3://bucket/db")
 def list_(
     context: typer.Context,
     start: Annotated[int | None, typer.Option("--start", help="The first version.")] = None,
@@ -30,7 +30,9 @@ def list_(
     run(context, work)
 
 
-@app.command()
+@app.command(
+    epilog="Examples:  shale compactions show -u s3://bucket/db  |  shale compactions show 12 -u s3://bucket/db"
+)
 def show(
     context: typer.Context,
     file_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A version; the latest by default.")] = None,

@@ -8,6 +8,8 @@ import typer
 from shale_cli.session import GlobalOptions, command_line, complain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shale.service.settings import DaemonSettings, Loaded
 
 app = typer.Typer(help="Settings of daemons.", no_args_is_help=True, rich_markup_mode=None)
@@ -15,26 +17,55 @@ app = typer.Typer(help="Settings of daemons.", no_args_is_help=True, rich_markup
 Role = Annotated[str, typer.Argument(help="writer, compactor, worker, gc or reader.")]
 
 
-@app.command()
+@app.command(epilog="Example:  shale config check writer --config shale.toml -u s3://bucket/db")
 def check(context: typer.Context, role: Role) -> None:
     """Load the settings of a daemon as it would; exit code 4 and a line for each mistake."""
     loaded = _load(context.obj, role)
     context.obj.output.record({"role": role, "sha256_8": loaded.sha256_8}, [("role", role), ("hash", loaded.sha256_8)])
 
 
-@app.command()
-def show(context: typer.Context, role: Role) -> None:
+@app.command(epilog="Example:  shale config show compactor --config shale.toml -u s3://bucket/db")
+def show(
+    context: typer.Context,
+    role: Role,
+    origin: Annotated[bool, typer.Option("--origin", help="Say also where each value comes from.")] = False,
+) -> None:
     """Print every setting that a daemon would run with; secrets are hidden."""
+    from shale.service.settings import origins
+
     loaded = _load(context.obj, role)
     data = loaded.settings.model_dump(mode="json", exclude={"config"})
-    context.obj.output.record({"role": role, "settings": data}, [(name, value) for name, value in _leaves(data)])
+    leaves = _leaves(data)
+    if not origin:
+        context.obj.output.record({"role": role, "settings": data}, leaves)
+        return
+    found = {".".join(names): told for names, told in origins(settings_class(role), command_line(context.obj)).items()}
+    items = [{"setting": name, "value": value, "origin": _origin(found, name)} for name, value in leaves]
+    context.obj.output.listing("settings", items, ("setting", "value", "origin"))
 
 
-@app.command()
+def _origin(found: "Mapping[str, str]", name: str) -> str:
+    """Of a setting, or of the list or table that it stands in."""
+    while name not in found:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return "default"
+    return found[name]
+
+
+@app.command(epilog="Example:  shale config schema writer -o json")
 def schema(context: typer.Context, role: Role) -> None:
     """Print the JSON Schema of a daemon's settings."""
-    data = _settings_class(role).model_json_schema()
+    data = settings_class(role).model_json_schema()
     context.obj.output.record({"role": role, "schema": data}, [(name, value) for name, value in _leaves(data)])
+
+
+@app.command(epilog="Example:  shale config reference > settings.md")
+def reference() -> None:
+    """Print the page of all settings of all daemons, with defaults, as Markdown."""
+    from shale_cli.settings_reference import main
+
+    main()
 
 
 def _load(options: GlobalOptions, role: str) -> "Loaded[DaemonSettings]":
@@ -42,7 +73,7 @@ def _load(options: GlobalOptions, role: str) -> "Loaded[DaemonSettings]":
     from shale.service.settings import SettingsError, load
 
     try:
-        loaded = load(_settings_class(role), command_line(options))
+        loaded = load(settings_class(role), command_line(options))
     except SettingsError as error:
         for problem in error.problems:
             complain(problem)
@@ -52,7 +83,7 @@ def _load(options: GlobalOptions, role: str) -> "Loaded[DaemonSettings]":
     return loaded
 
 
-def _settings_class(role: str) -> "type[DaemonSettings]":
+def settings_class(role: str) -> "type[DaemonSettings]":
     """The class whose ``ROLE`` this is, in the daemon's own package, which is found by its name."""
     from shale.service.settings import DaemonSettings
     from shale_cli.__main__ import PROCESSES

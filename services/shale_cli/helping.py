@@ -28,10 +28,32 @@ def _topics() -> None:
     """Topics."""
 
 
-@app.command("exit-codes")
+@app.command("exit-codes", epilog="Example:  shale help exit-codes -o csv")
 def exit_codes(context: typer.Context) -> None:
     """List the exit codes of every command and daemon."""
     from shale.service.exit_codes import ExitCode
 
     items = [{"code": code.value, "name": code.name, "meaning": _MEANINGS[code.name]} for code in ExitCode]
     context.obj.output.listing("exit_codes", items, ("code", "name", "meaning"))
+
+
+@app.command("options", epilog="Example:  shale help options")
+def options(context: typer.Context) -> None:
+    """List the options that every command takes; they may stand before or behind the noun and the verb."""
+    root = context.find_root()
+    items = []
+    for each in root.command.get_params(root):
+        record = each.get_help_record(root)
+        if record is not None:
+            items.append({"option": record[0], "meaning": record[1]})
+    context.obj.output.listing("options", items, ("option", "meaning"))
+
+
+@app.command("man", epilog="Example:  shale help man > ~/.local/share/man/man1/shale.1")
+def man() -> None:
+    """Print the manual page of all commands."""
+    import sys
+
+    from shale_cli.manual import manual
+
+    sys.stdout.write(manual())

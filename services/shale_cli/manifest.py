@@ -5,29 +5,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shale.admin.json_values import rfc3339
+from shale.admin.json_values import b64, rfc3339
 from shale_cli.session import Session, run
 
 if TYPE_CHECKING:
+    from shale.protocol.versioned import Versioned
     from shale.types import Manifest
 
 app = typer.Typer(help="Versions of the manifest.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command("list")
-def list_(context: typer.Context) -> None:
+@app.command("list", epilog="Example:  shale manifest list --start 100 -u s3://bucket/db")
+def list_(
+    context: typer.Context,
+    start: Annotated[int | None, typer.Option("--start", help="The first version.")] = None,
+    end: Annotated[int | None, typer.Option("--end", help="The version to stop before.")] = None,
+) -> None:
     """List the stored versions, oldest first."""
 
     async def work(session: Session) -> None:
         from shale.protocol.manifest_store import ManifestStore
         from shale_cli.versions import list_versions
 
-        await list_versions(session, "manifest", ManifestStore)
+        await list_versions(session, "manifest", ManifestStore, start, end)
 
     run(context, work)
 
 
-@app.command()
+@app.command(
+    epilog="Examples:  shale manifest show -u s3://bucket/db  |  shale manifest show 12 -o yaml -u s3://bucket/db"
+)
 def show(
     context: typer.Context,
     manifest_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A version; the latest by default.")] = None,
@@ -41,6 +48,59 @@ def show(
         await show_version(session, "manifest", ManifestStore, manifest_id, _describe)
 
     run(context, work)
+
+
+@app.command(epilog="Examples:  shale manifest diff -u s3://bucket/db  |  shale manifest diff 40 47 -u s3://bucket/db")
+def diff(
+    context: typer.Context,
+    old: Annotated[
+        int | None, typer.Argument(metavar="[OLD]", help="A version; by default the one before NEW.")
+    ] = None,
+    new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="A version; the latest by default.")] = None,
+) -> None:
+    """Tell what changed from one version to another: fields, L0s, runs, checkpoints."""
+
+    async def work(session: Session) -> None:
+        from shale.admin.manifest_diff import diff as differences
+
+        before, after = await _two_versions(session, old, new)
+        items = [
+            {
+                "change": change.kind,
+                "what": change.what,
+                "name": change.name,
+                "segment_b64": b64(change.segment),
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in differences(before.value, after.value)
+        ]
+        session.output.note(f"from version {before.id} to version {after.id}")
+        session.output.listing("changes", items, ("change", "what", "name", "before", "after"))
+
+    run(context, work)
+
+
+async def _two_versions(
+    session: Session, old: int | None, new: int | None
+) -> "tuple[Versioned[Manifest], Versioned[Manifest]]":
+    """Both versions of a comparison.
+
+    Raises:
+        NotFoundError: one is not there.
+    """
+    from shale.admin.admin import Admin
+    from shale.errors import NotFoundError
+
+    async with Admin(**session.place, env=session.env) as admin:
+        after = await admin.states.manifest(new)
+        if after is None:
+            missing = "there is no manifest" if new is None else f"no version {new} of manifest is stored"
+            raise NotFoundError(f"{session.location.url}: {missing}")
+        before = await admin.states.manifest(after.id - 1 if old is None else old)
+        if before is None:
+            raise NotFoundError(f"{session.location.url}: no version {after.id - 1 if old is None else old} is stored")
+    return before, after
 
 
 def _describe(manifest: "Manifest") -> tuple[dict[str, Any], list[tuple[str, object]]]:

@@ -1,16 +1,20 @@
-"""The output contract (docs/operations.md 14): data on stdout, as a table for people or as JSON for machines.
+"""The output contract (docs/operations.md 14): data on stdout, as a table for people or for machines as they like it.
 
-JSON has ``schema_version``; byte strings are base64 under a name that ends in ``_b64``.  Tables are never truncated.
+JSON has ``schema_version``; byte strings are base64 under a name that ends in ``_b64``.  YAML says the same, CSV has a
+line of dotted names and a line for each item.  Tables are never truncated.
 """
 
 import base64
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TextIO
 
 from shale.admin.json_values import b64
+from shale.errors import InvalidRequestError
+from shale_cli.fields import all_names, chosen, flat, require_known, value_of
+from shale_cli.tables import is_colored, write_table
 
 SCHEMA_VERSION = 1
 
@@ -21,6 +25,8 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+    YAML = "yaml"
+    CSV = "csv"
 
 
 class KeyFormat(StrEnum):
@@ -32,31 +38,76 @@ class KeyFormat(StrEnum):
     REPR = "repr"
 
 
+class Color(StrEnum):
+    """When there are colours."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where and how a command writes its result."""
+    """Where and how a command writes its result.  ``columns``: only these fields, by their dotted names in JSON."""
 
     format: Format
     key_format: KeyFormat
     quiet: bool = False
+    columns: tuple[str, ...] = ()
+    headers: bool = True
+    color: Color = Color.AUTO
+
+    @property
+    def is_table(self) -> bool:
+        """Whether people read it, so that it may be brief."""
+        return self.format is Format.TABLE
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether keys and values are shown in the key format as well: in tables, and in CSV."""
+        return self.format in (Format.TABLE, Format.CSV)
 
     def record(self, data: Mapping[str, Any], rows: Sequence[tuple[str, object]]) -> None:
-        """One result: ``data`` as JSON, or ``rows`` of names and values as a table."""
-        if self.format is Format.TABLE:
-            _write_table([], [(name, _cell(value)) for name, value in rows])
+        """One result: ``data`` for machines, or ``rows`` of names and values as a table.
+
+        Raises:
+            InvalidRequestError: ``--columns`` names what there is not.
+        """
+        if self.is_table:
+            names = [name for name, _ in rows]
+            require_known(self.columns, [dict.fromkeys(names)])
+            self._table([], [(name, cell(value)) for name, value in rows if not self.columns or name in self.columns])
+            return
+        require_known(self.columns, [data])
+        picked = chosen(data, self.columns)
+        if self.format is Format.CSV:
+            names = list(flat(picked))
+            self.write_csv_header(names)
+            self.write_csv_line(picked, names)
         else:
-            _write_json({"schema_version": SCHEMA_VERSION, **data}, pretty=self.format is Format.JSON)
+            self._write_whole(picked)
 
     def listing(self, name: str, items: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-        """Several results of one kind; ``columns`` are shown in a table, under the names they have in JSON."""
+        """Several results of one kind; ``columns`` are shown in a table, under the names they have in JSON.
+
+        Raises:
+            InvalidRequestError: ``--columns`` names what there is not.
+        """
+        require_known(self.columns, items, columns if self.is_table else ())
         match self.format:
             case Format.TABLE:
-                _write_table(columns, [[_cell(item.get(column)) for column in columns] for item in items])
-            case Format.JSON:
-                _write_json({"schema_version": SCHEMA_VERSION, name: list(items)}, pretty=True)
+                shown = self.columns or tuple(columns)
+                self._table(shown, [[cell(value_of(item, column)) for column in shown] for item in items])
+            case Format.JSON | Format.YAML:
+                self._write_whole({name: [chosen(item, self.columns) for item in items]})
             case Format.JSONL:
                 for item in items:
-                    _write_json({"schema_version": SCHEMA_VERSION, **item}, pretty=False)
+                    write_line(chosen(item, self.columns))
+            case Format.CSV:
+                names = self.columns or tuple(all_names(items)) or tuple(columns)
+                self.write_csv_header(names)
+                for item in items:
+                    self.write_csv_line(item, names)
 
     def note(self, line: str) -> None:
         """Something worth knowing that is no data: on stderr, unless it is quiet."""
@@ -85,8 +136,6 @@ class Output:
         import ast
         import binascii
 
-        from shale.errors import InvalidRequestError
-
         try:
             match self.key_format:
                 case KeyFormat.UTF8:
@@ -103,6 +152,26 @@ class Output:
             raise InvalidRequestError(f"{text!r} is not a bytes literal such as b'key'")
         return value
 
+    def write_csv_header(self, names: Sequence[str]) -> None:
+        """The line of names, unless headers are not wanted."""
+        if self.headers:
+            _csv_line(names)
+
+    def write_csv_line(self, item: Mapping[str, Any], names: Sequence[str]) -> None:
+        """The values of ``names``; nothing where there is none, JSON where there are several."""
+        values = flat(item)
+        _csv_line([_csv_cell(values[name] if name in values else value_of(item, name)) for name in names])
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        write_table(columns, rows, headers=self.headers, colored=is_colored(self.color.value))
+
+    def _write_whole(self, data: Mapping[str, Any]) -> None:
+        versioned = {"schema_version": SCHEMA_VERSION, **data}
+        if self.format is Format.YAML:
+            write_yaml(versioned)
+        else:
+            write_json(versioned, pretty=self.format is Format.JSON)
+
 
 def default_format(stream: TextIO) -> Format:
     """Tables for people, JSON for programs."""
@@ -111,11 +180,11 @@ def default_format(stream: TextIO) -> Format:
 
 def write_line(value: Mapping[str, Any]) -> None:
     """One line of JSON, for results that are written while they are found."""
-    _write_json({"schema_version": SCHEMA_VERSION, **value}, pretty=False)
+    write_json({"schema_version": SCHEMA_VERSION, **value}, pretty=False)
 
 
 def write_text(line: str) -> None:
-    """One line of a table that is written while it is found."""
+    """One line of text."""
     sys.stdout.write(f"{line}\n")
 
 
@@ -126,26 +195,41 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write_json(value: Mapping[str, Any], *, pretty: bool) -> None:
+def write_json(value: Mapping[str, Any], *, pretty: bool) -> None:
+    """One JSON document, on one line unless it is ``pretty``."""
     import orjson
 
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if pretty else 0).decode()
     sys.stdout.write(f"{text}\n")
 
 
-def _write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    lines = [[column.upper() for column in columns], *map(list, rows)] if columns else [list(row) for row in rows]
-    if not lines:
-        return
-    widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
-    for line in lines:
-        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        sys.stdout.write(f"{text.rstrip()}\n")
+def write_yaml(value: object) -> None:
+    """One YAML document, or a part of a list."""
+    import yaml
+
+    yaml.safe_dump(value, sys.stdout, sort_keys=False, allow_unicode=True)
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """A value in a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
+
+
+def _csv_line(cells: Sequence[object]) -> None:
+    import csv
+
+    csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, dict | list | tuple):
+        import orjson
+
+        return orjson.dumps(value).decode()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value

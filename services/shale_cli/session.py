@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     import typer
 
     from shale.env import Env
+    from shale.format.bloom import PrefixExtractor
     from shale.format.transform import BlockTransformer
     from shale.service.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions
+    from shale.store.port import ObjectStore
     from shale.store.retry import RetryingStore
 
 RETRIES_MAX = 5
@@ -30,6 +32,7 @@ class GlobalOptions:
     url: str | None = None
     store: str | None = None
     path: str | None = None
+    wal_store: str | None = None
     config: tuple[str, ...] = ()
     timeout: str | None = None
     verbose: bool = False
@@ -46,8 +49,13 @@ class Session:
     """One command's view of the world."""
 
     location: "Location"
+    alias: str = "db"
+    """What the settings call the database; its path if they call it nothing."""
+    wal_store: str | None = None
     store_options: "StoreOptions"
     block_transformer: "BlockTransformer | None" = None
+    segment_extractor: "PrefixExtractor | None" = None
+    merge_operator: str | None = None
     env: "Env"
     output: Output
 
@@ -70,8 +78,18 @@ class Session:
         return {
             "store": self.location.store_url,
             "path": self.path,
+            "wal_store": self.wal_store,
             "store_options": self.store_options,
             "block_transformer": self.block_transformer,
+        }
+
+    @property
+    def writing(self) -> dict[str, Any]:
+        """The arguments of ``Db.open`` that the database's own writer has; ``place`` included."""
+        return {
+            **self.place,
+            "segment_extractor": self.segment_extractor,
+            "merge_operator": self.merge_operator,
         }
 
     @asynccontextmanager
@@ -80,6 +98,20 @@ class Session:
         from shale.store.connect import connect
 
         store = connect(self.location.store_url, self.env, None, self.store_options)
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+    @asynccontextmanager
+    async def open_wal_store(self, main: "ObjectStore") -> AsyncIterator["ObjectStore"]:
+        """Where the WAL lives: ``main``, unless another store was named for it."""
+        from shale.store.connect import connect
+
+        if self.wal_store is None:
+            yield main
+            return
+        store = connect(self.wal_store, self.env, None, self.store_options)
         try:
             yield store
         finally:
@@ -166,11 +198,16 @@ def _load(options: GlobalOptions) -> tuple[Session, float | None]:
     timeout_s = patience_s(options)
     be_verbose(options)
     settings = load(CommandSettings, command_line(options)).settings
+    segments = settings.segment_extractor
     return (
         Session(
             location=settings.database.location(),
+            alias=settings.database.label(),
+            wal_store=settings.database.wal_store_url(),
             store_options=patient_options(settings),
             block_transformer=settings.block_transformer(),
+            segment_extractor=None if segments is None else segments.extractor(),
+            merge_operator=settings.merge_operator,
             env=Env.system(),
             output=options.output,
         ),
@@ -207,7 +244,12 @@ def patient_options(settings: "DaemonSettings") -> "StoreOptions":
 
 def command_line(options: GlobalOptions) -> list[str]:
     """The global options as a daemon takes them: what was not said is left to environment and files, there as here."""
-    named = {"--url": options.url, "--store": options.store, "--path": options.path}
+    named = {
+        "--url": options.url,
+        "--store": options.store,
+        "--path": options.path,
+        "--wal-store": options.wal_store,
+    }
     pairs = [f"{name}={value}" for name, value in named.items() if value is not None]
     return pairs + [f"--config={file}" for file in options.config]
 

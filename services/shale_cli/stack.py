@@ -12,7 +12,7 @@ import anyio.abc
 import anyio.to_thread
 
 from shale.service.exit_codes import ExitCode
-from shale_cli.healthcheck import ask
+from shale_cli.probe import ask
 from shale_cli.session import Session, complain
 
 READY_TIMEOUT_S = 60.0

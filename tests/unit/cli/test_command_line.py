@@ -153,10 +153,13 @@ def test_every_exit_code_is_explained() -> None:
 
 
 def test_the_command_line_is_light() -> None:
+    """Also with every noun of ours in it, as for help and completion."""
     program = (
-        "import sys; import shale_cli.__main__, shale_cli.app; "
+        "import sys, typer; import shale_cli.__main__, shale_cli.app; from shale_cli import commands; "
+        "commands.register(typer.Typer(), None); "
         "print(*{name.partition('.')[0] for name in sys.modules} & "
-        "{'numpy', 'numba', 'obstore', 'pydantic', 'starlette', 'rich', 'anyio', 'structlog', 'httpx', 'pyarrow'})"
+        "{'numpy', 'numba', 'obstore', 'pydantic', 'starlette', 'rich', 'anyio', 'structlog', 'httpx', 'pyarrow',"
+        " 'yaml', 'orjson', 'msgpack'})"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}

@@ -23,8 +23,9 @@ from shale.types import Compaction, CompactionContext, Compactions, KeyRange, Se
 from shale_cli.__main__ import main
 from shale_cli.compaction_progress import LINE_INTERVAL_S, Lines, wait_patiently, watching
 from shale_cli.compaction_request import build_request
-from shale_cli.compaction_rows import brief, size
+from shale_cli.compaction_rows import brief
 from shale_cli.output import Format, KeyFormat, Output
+from shale_cli.sizes import size
 from tests.unit.compactor.values import S, entry, manifest, spec, sst, tree, ulid
 
 URL = "memory:///orders"

@@ -8,8 +8,8 @@ import typer
 
 from shale import plugins
 from shale.errors import InvalidRequestError
-from shale_cli.__main__ import noun
-from shale_cli.app import app as whole
+from shale_cli import commands
+from shale_cli.__main__ import noun_at
 from shale_cli.extensions import extensions
 
 other = typer.Typer(help="Something else.")
@@ -43,7 +43,8 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_a_command_line_is_about(arguments: list[str], wanted: str | None) -> None:
-    assert noun(arguments) == wanted
+    at = noun_at(arguments)
+    assert (None if at is None else arguments[at]) == wanted
 
 
 def test_only_the_wanted_one_is_imported() -> None:
@@ -52,6 +53,8 @@ def test_only_the_wanted_one_is_imported() -> None:
 
 
 def test_help_shows_what_can_be_imported_and_hides_nothing_of_ours() -> None:
+    whole = typer.Typer()
+    commands.register(whole, None)
     assert list(extensions(whole, None)) == [("other", other)]
     assert list(extensions(whole, "kv")) == []
     assert list(extensions(whole, "doctor")) == []
@@ -61,3 +64,14 @@ def test_help_shows_what_can_be_imported_and_hides_nothing_of_ours() -> None:
 def test_a_broken_one_is_told_when_it_is_wanted(name: str, reason: str) -> None:
     with pytest.raises(InvalidRequestError, match=f"{name}.*{reason}"):
         list(extensions(typer.Typer(), name))
+
+
+def test_only_the_module_of_the_wanted_command_is_imported() -> None:
+    for wanted in ("kv", "doctor", "read-compactions"):
+        app = typer.Typer()
+        commands.register(app, wanted)
+        assert [each.name for each in (*app.registered_groups, *app.registered_commands)] == [wanted]
+    app = typer.Typer()
+    commands.register(app, "spark")
+    assert {each.name for each in app.registered_groups} == set(commands.NOUNS)
+    assert {each.name for each in app.registered_commands} == {*commands.COMMANDS, *commands.ALIASES}

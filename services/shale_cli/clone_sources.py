@@ -1,0 +1,57 @@
+"""How the sources of a clone and ranges of keys are written on the command line."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from shale.clones.request import CloneSource
+from shale.errors import InvalidRequestError
+from shale.store.location import normalize_path, parse_location
+from shale.types import KeyRange
+from shale_cli.output import Output
+from shale_cli.session import Session
+
+_CHECKPOINT = re.compile(r"@([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$")
+
+
+def parse_sources(session: Session, texts: Sequence[str], ranges: Sequence[str]) -> tuple[CloneSource, ...]:
+    """``PATH[@CHECKPOINT]`` for each source, and its range if there are ranges.
+
+    Raises:
+        InvalidRequestError: malformed, in another store, or not as many ranges as sources.
+    """
+    if ranges and len(ranges) != len(texts):
+        raise InvalidRequestError(f"--source-range: {len(ranges)} ranges for {len(texts)} sources; give one for each")
+    sources = [_source(session, text) for text in texts]
+    if not ranges:
+        return tuple(sources)
+    keys = [parse_range(session.output, text) for text in ranges]
+    return tuple(replace(each, keys=wanted) for each, wanted in zip(sources, keys, strict=True))
+
+
+def parse_range(output: Output, text: str) -> KeyRange:
+    """``START..END``, keys in the key format, an empty side for no limit; the end is not in the range.
+
+    Raises:
+        InvalidRequestError: malformed.
+    """
+    start, separator, end = text.partition("..")
+    if not separator or ".." in end:
+        raise InvalidRequestError(f"{text!r} is no range START..END; keys with dots can be written in hex")
+    return KeyRange.half_open(output.parse(start) if start else None, output.parse(end) if end else None)
+
+
+def _source(session: Session, text: str) -> CloneSource:
+    found = _CHECKPOINT.search(text)
+    path = text[: found.start()] if found else text
+    return CloneSource(path=_path(session, path), checkpoint=UUID(found[1]) if found else None)
+
+
+def _path(session: Session, text: str) -> str:
+    if "://" not in text:
+        return normalize_path(text)
+    location = parse_location(text)
+    if location.store_url != session.location.store_url:
+        raise InvalidRequestError(f"--source: {text} is not in {session.location.store_url}, where the clone will be")
+    return location.path

@@ -1,0 +1,74 @@
+"""All commands with their options and examples, for the pages that are made of them: docs/cli.md and ``man shale``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import cleandoc
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from shale_cli import commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a command's help tells.  ``parameters``: how each is written, and what it means."""
+
+    name: str
+    usage: str
+    about: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+    examples: tuple[str, ...]
+    is_noun: bool
+    is_hidden: bool
+
+
+def command_tree() -> Iterator[Told]:
+    """Every command of ours, nouns before their verbs; what extensions bring is not in it."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    commands.register(app, None)
+    root = get_command(app)
+    for name, command in sorted(_below(root)):
+        yield from _told(f"shale {name}", command)
+
+
+def global_options() -> tuple[tuple[str, str], ...]:
+    """What every command takes."""
+    from shale_cli.app import make_app
+
+    return tuple(_parameters(get_command(make_app("help")), "shale"))
+
+
+def _below(command: Any) -> list[tuple[str, Any]]:
+    return list(getattr(command, "commands", {}).items())
+
+
+def _told(name: str, command: Any) -> Iterator[Told]:
+    verbs = sorted(_below(command))
+    context = command.context_class(command, info_name=name)
+    yield Told(
+        name=name,
+        usage=" ".join((name, *command.collect_usage_pieces(context))),
+        about=tuple(" ".join(part.split()) for part in cleandoc(command.help or "").split("\n\n")),
+        parameters=() if verbs else tuple(_parameters(command, name)),
+        examples=examples(command.epilog or ""),
+        is_noun=bool(verbs),
+        is_hidden=command.hidden,
+    )
+    for verb, below in verbs:
+        yield from _told(f"{name} {verb}", below)
+
+
+def examples(epilog: str) -> tuple[str, ...]:
+    """The examples of ``Example:  one`` or ``Examples:  one  |  two``; a pipe in one has single blanks around it."""
+    _, colon, rest = epilog.partition(":  ")
+    return tuple(each.strip() for each in rest.split("  |  ")) if colon else ()
+
+
+def _parameters(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    context = command.context_class(command, info_name=name)
+    for each in command.params:
+        record = each.get_help_record(context)
+        if record is not None and each.name != "help":
+            yield record

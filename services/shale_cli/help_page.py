@@ -1,0 +1,41 @@
+"""``--help`` without parsing: typer loads pydantic for the first option that has a value, ``--help`` included.
+
+That would take as long as all the rest.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import typer
+
+HELP = ("--help", "-h")
+
+
+def is_wanted(arguments: Sequence[str]) -> bool:
+    """Whether help is asked for, before anything that is no option any more."""
+    before = list(arguments)[: list(arguments).index("--")] if "--" in arguments else arguments
+    return any(argument in HELP for argument in before)
+
+
+def show(app: "typer.Typer", words: Sequence[str]) -> bool:
+    """Print the help of the command that is named; false if there is none, which the parser then has to say.
+
+    Args:
+        words: the noun and what follows it; nothing for the help of all.
+    """
+    from typer.main import get_command
+
+    command: Any = get_command(app)
+    context = command.context_class(command, info_name="shale", **command.context_settings)
+    for word in words:
+        verbs = getattr(command, "commands", None)
+        if verbs is None or word.startswith("-"):
+            break
+        if word not in verbs:
+            return False
+        command = verbs[word]
+        context = command.context_class(command, info_name=word, parent=context, **command.context_settings)
+    sys.stdout.write(f"{command.get_help(context)}\n")
+    return True

@@ -1,0 +1,116 @@
+"""``shale verify``: is everything there, can it be read, and does it keep the rules?"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shale_cli.session import Session, complain, run
+
+if TYPE_CHECKING:
+    from shale.admin.verify.report import VerifyReport
+    from shale_cli.output import Output
+
+EXAMPLES = "Examples:  shale verify -u s3://bucket/db  |  shale verify --deep -o json -u s3://bucket/db"
+_FINDING_COLUMNS = ("severity", "code", "object", "place", "message")
+_ORPHAN_COLUMNS = ("object", "bytes", "reason", "kept_by", "collected_from")
+
+
+def verify(
+    context: typer.Context,
+    *,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every row, and not only footers, indexes, filters and the WAL.")
+    ] = False,
+    checkpoint: Annotated[str | None, typer.Option(help="Check only what this checkpoint keeps.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Objects read at once; 8, or 2 with --deep.")] = None,
+    orphans: Annotated[bool, typer.Option("--orphans", help="List objects that nobody needs in the table.")] = False,
+    min_age: Annotated[str, typer.Option(help="How old objects are when collectors take them.")] = "5min",
+) -> None:
+    """Check a database that may be in use; exit code 4 if something is wrong.  Nothing is written.
+
+    Every manifest, compactions file, SST and WAL file is read and held against the others, databases that a clone
+    borrows from included.  Objects that nobody needs are told apart, with what keeps them.
+    """
+
+    async def work(session: Session) -> int:
+        from shale.admin.admin import Admin
+        from shale.engine.settings_values import parse_duration_s
+        from shale.service.exit_codes import ExitCode
+
+        min_age_ms = int(parse_duration_s(min_age, name="--min-age") * 1000)
+        admin = Admin(
+            session.path,
+            store=session.location.store_url,
+            wal_store=session.wal_store,
+            env=session.env,
+            store_options=session.store_options,
+            block_transformer=session.block_transformer,
+        )
+        async with admin:
+            report = await _checked(admin, session, deep=deep, checkpoint=checkpoint, concurrency=concurrency)
+        _show(session.output, report, orphans=orphans, min_age_ms=min_age_ms)
+        if report.is_sound:
+            return ExitCode.OK
+        count = len(report.findings) + report.findings_left_out
+        complain(f"{session.location.url}: {count} finding{'s' if count > 1 else ''}")
+        return ExitCode.NEGATIVE
+
+    run(context, work)
+
+
+async def _checked(
+    admin: Any, session: Session, *, deep: bool, checkpoint: str | None, concurrency: int | None
+) -> "VerifyReport":
+    from uuid import UUID
+
+    from shale.admin.verify.whole import VerifyProgress
+    from shale.errors import InvalidRequestError
+    from shale_cli.progress import progress
+
+    try:
+        checkpoint_id = None if checkpoint is None else UUID(checkpoint)
+    except ValueError:
+        raise InvalidRequestError(f"--checkpoint: {checkpoint!r} is not a UUID") from None
+    with progress(session.output, session.env.clock, "checked", "objects") as on_progress:
+
+        def tell(reached: VerifyProgress) -> None:
+            if reached.stage == "objects":
+                on_progress(reached.done, reached.total)
+
+        report: VerifyReport = await admin.verify(
+            deep=deep, checkpoint=checkpoint_id, concurrency=concurrency, on_progress=tell
+        )
+    return report
+
+
+def _show(output: "Output", report: "VerifyReport", *, orphans: bool, min_age_ms: int) -> None:
+    """Findings and numbers as tables; everything as JSON; findings alone as CSV."""
+    from shale.admin.verify.report import COUNTS, finding_json, orphan_json, report_json
+    from shale_cli.output import Format
+
+    findings = [finding_json(finding) for finding in report.findings]
+    if output.format is Format.CSV:
+        output.listing("findings", findings, _FINDING_COLUMNS)
+        return
+    data = report_json(report, min_age_ms=min_age_ms)
+    if not output.is_table:
+        output.record(data, ())
+        return
+    if findings:
+        output.listing("findings", findings, _FINDING_COLUMNS)
+    if orphans and report.orphans:
+        output.listing("orphans", [orphan_json(each, min_age_ms) for each in report.orphans], _ORPHAN_COLUMNS)
+    output.record(
+        data,
+        [
+            ("state", report.state.value),
+            *(("remark", remark) for remark in report.remarks),
+            ("manifest_id", report.manifest_id),
+            *((name, getattr(report, name)) for name in COUNTS),
+            ("findings", len(report.findings) + report.findings_left_out),
+            *(
+                ("orphans", f"{total.objects} ({total.bytes} bytes): {reason}")
+                for reason, total in report.orphan_totals.items()
+            ),
+        ],
+    )

@@ -1,0 +1,82 @@
+"""``shale clone``, and the recipes of docs/clones.md as a user types them."""
+
+import base64
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.goldens import Golden
+from tests.integration.cli.test_commands import ROOT, answer, refusal, shale
+
+ROWS = {letter: f"value of {letter}" for letter in "aeikqw"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    for key, value in ROWS.items():
+        answer("kv", "put", key, value, "-u", f"file://{tmp_path}/orders")
+    return f"file://{tmp_path}"
+
+
+def rows(url: str) -> dict[str, str]:
+    lines = shale("kv", "scan", "-o", "jsonl", "-u", url).stdout.decode().splitlines()
+    found = [json.loads(line) for line in lines]
+    return {base64.b64decode(row["key_b64"]).decode(): base64.b64decode(row["value_b64"]).decode() for row in found}
+
+
+def test_what_is_printed(golden: Golden, url: str) -> None:
+    store, db = url.rsplit("/", 1)
+    golden.check("clone-create", "clone", "create", "--source", db, "-u", f"{store}/copy")
+    golden.check("clone-create.again", "create-clone", "--source", f"{store}/db", "-u", f"{store}/copy")
+
+
+def test_split_and_join_again(store: str) -> None:
+    made = answer("clone", "create", "--source", "orders", "--range", "..k", "-u", f"{store}/left")
+    assert made["is_new"]
+    assert made["sources"][0]["path"] == "orders"
+    assert made["wal_files_left_out"] == 0
+    answer("clone", "create", "--source", f"{store}/orders", "--range", "k..", "-u", f"{store}/right")
+    assert rows(f"{store}/left") == {key: value for key, value in ROWS.items() if key < "k"}
+    assert rows(f"{store}/right") == {key: value for key, value in ROWS.items() if key >= "k"}
+    answer("kv", "put", "b", "only in left", "-u", f"{store}/left")
+    halves = ("--source", "left", "--source-range", "..k", "--source", "right", "--source-range", "k..")
+    joined = answer("create-clone", *halves, "--compact-union", "-u", f"{store}/again", "-o", "table")
+    assert joined["is_new"]
+    assert rows(f"{store}/again") == ROWS | {"b": "only in left"}
+    assert rows(f"{store}/orders") == ROWS
+
+
+def test_what_is_refused(store: str) -> None:
+    code, line = refusal("clone", "create", "--source", "left", "-u", f"{store}/new")
+    assert (code, "left" in line) == (3, True)
+    code, line = refusal("clone", "create", "--source", "orders", "-u", f"{store}/orders")
+    assert (code, "same place" in line) == (2, True)
+    code, line = refusal("clone", "create", "--source", "orders", "--range", "a", "-u", f"{store}/new")
+    assert (code, "START..END" in line) == (2, True)
+    unknown = "orders@00000000-0000-4000-8000-000000000000"
+    code, line = refusal("clone", "create", "--source", unknown, "-u", f"{store}/new")
+    assert (code, "00000000-0000-4000" in line) == (3, True)
+    code, line = refusal("clone", "create", "--source", "s3://other/db", "-u", f"{store}/new")
+    assert (code, "is not in" in line) == (2, True)
+
+
+def test_the_recipes_of_the_page(tmp_path: Path) -> None:
+    """Every command of docs/clones.md, in order."""
+    store = f"file://{tmp_path}"
+    for key in "amz":
+        answer("kv", "put", key, f"value of {key}", "-u", f"{store}/orders")
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/clones.md").read_text(), re.DOTALL)
+    commands = [line for block in blocks for line in block.splitlines()]
+    assert len(commands) == 7
+    for line in commands:
+        program, *arguments = shlex.split(line.replace("$STORE", store))
+        assert program == "shale"
+        answer(*arguments)
+    all_rows = {key: f"value of {key}" for key in "amz"}
+    assert rows(f"{store}/orders") == rows(f"{store}/orders-again") == rows(f"{store}/orders-test") == all_rows
+    assert rows(f"{store}/orders-left") == {"a": "value of a"}
+    assert rows(f"{store}/orders-right") == {"m": "value of m", "z": "value of z"}
+    assert rows(f"{store}/orders-trial") == all_rows | {"a": "changed"}

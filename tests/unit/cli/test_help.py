@@ -1,0 +1,115 @@
+"""The help fits a screen and has examples; the pages that are made of it are fresh; shells complete it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shale_cli.command_tree import Told, command_tree, examples
+from shale_cli.commands import COMMANDS, NOUNS
+from shale_cli.completion import Shell
+from shale_cli.manual import manual
+from shale_cli.reference import page
+
+ROOT = Path(__file__).parents[3]
+ENVIRONMENT = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": os.environ["PATH"], "COLUMNS": "80"}
+ALL = list(command_tree())
+
+
+def told(name: str) -> Told:
+    return next(each for each in ALL if each.name == name)
+
+
+def run(*arguments: str, **environment: str) -> str:
+    command = [sys.executable, "-m", "shale_cli", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**ENVIRONMENT, **environment}
+    ).stdout
+
+
+def test_the_help_of_each_command_fits_a_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eighty columns and forty lines.  Extensions have tests of their own, and `shale gc` alone is a daemon."""
+    from shale_cli.__main__ import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("shale", *(each.name for each in ALL if each.name.split()[1:] != ["gc"])):
+        words = [*name.split()[1:], "--help"]
+        monkeypatch.setattr(sys, "argv", ["shale", *words])
+        assert main() == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= 40, f"{name}: {len(lines)} lines"
+        assert max(map(len, lines)) <= 80, name
+
+
+def test_every_command_has_examples_that_name_it() -> None:
+    for each in ALL:
+        if each.is_noun or each.is_hidden:
+            continue
+        assert each.examples, f"{each.name} has no example"
+        assert all(f"{each.name} " in f"{example} " for example in each.examples), each.name
+
+
+def test_examples_are_taken_apart() -> None:
+    assert examples("Example:  shale a | gzip") == ("shale a | gzip",)
+    assert examples("Examples:  shale a  |  shale b") == ("shale a", "shale b")
+    assert examples("") == ()
+
+
+def test_the_page_of_commands_is_fresh() -> None:
+    assert page() == (ROOT / "docs/cli.md").read_text(), "make gen"
+
+
+def test_the_manual_has_every_command() -> None:
+    text = manual()
+    assert text.startswith(".TH SHALE 1")
+    for each in ALL:
+        if not each.is_noun and not each.is_hidden:
+            assert f".SS {each.usage}".replace("-", "\\-") in text.replace("\\e", "\\")
+    assert not [line for line in text.splitlines() if line.startswith("'")]
+
+
+def test_the_first_page_names_every_noun() -> None:
+    text = run("--help")
+    for name in (*NOUNS, *COMMANDS):
+        assert f"\n  {name} " in text
+
+
+@pytest.mark.parametrize("shell", list(Shell))
+def test_each_shell_has_a_script(shell: Shell) -> None:
+    assert "_SHALE_COMPLETE" in run("completion", shell.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("shale ", {"kv", "db", "doctor"}),
+        ("shale k", {"kv"}),
+        ("shale compaction", {"compaction", "compactions"}),
+        ("shale kv ", {"get", "scan", "export"}),
+        ("shale -u file:///a/b kv scan --p", {"--prefix", "--pin"}),
+    ],
+)
+def test_words_are_completed(typed: str, offered: set[str]) -> None:
+    words = typed.split()
+    at = len(words) if typed.endswith(" ") else len(words) - 1
+    answer = run(_SHALE_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(at)).split()
+    assert offered <= set(answer)
+    if typed == "shale k":
+        assert answer == ["kv"]
+
+
+def test_help_needs_no_parser_but_for_what_is_not_there() -> None:
+    program = (
+        "import sys; from shale_cli.__main__ import main; "
+        "codes = [main(words) for words in (['--help'], ['kv', '-h'], ['-u', 'kv', 'kv', 'get', 'kv', '--help'],"
+        " ['read-manifest', '--help'])]; "
+        "print(codes, 'pydantic' in sys.modules, main(['kv', 'nonsense', '-h']))"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    assert ended.stdout.splitlines()[-1] == "[0, 0, 0, 0] False 2"
+    assert "\nUsage: shale kv get [OPTIONS]" in ended.stdout

@@ -1,0 +1,71 @@
+"""What the command line refuses: an exit code, one line, and nothing written.  Called in this process."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shale_cli.__main__ import main
+
+Call = Callable[..., int]
+Refusal = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run a command; its exit code."""
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["shale", *arguments])
+        return int(main() or 0)
+
+    return run
+
+
+@pytest.fixture
+def refusal(call: Call, capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """Exit code and the one line of a command that has no answer."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = call(*arguments)
+        said = capsys.readouterr()
+        assert said.out == ""
+        (line,) = said.err.splitlines()
+        return code, line
+
+    return run
+
+
+def test_absence_is_told_with_the_place(refusal: Refusal, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    for command in (["manifest", "show"], ["manifest", "list"], ["compactions", "show"], ["kv", "get", "a"]):
+        code, line = refusal(*command, "-u", url)
+        assert code == 3, line
+        assert url in line
+    assert refusal("kv", "delete", "a", "-u", url)[0] in (2, 3)
+    assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_a_version_that_is_not_there(
+    call: Call, refusal: Refusal, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"file://{tmp_path}/db"
+    assert call("kv", "put", "a", "1", "-u", url) == 0
+    capsys.readouterr()
+    assert refusal("manifest", "show", "77", "-u", url)[0] == 3
+
+
+def test_bad_input_is_one_line(call: Call, refusal: Refusal, tmp_path: Path) -> None:
+    assert refusal("kv", "get", "a", "-u", "nonsense")[0] == 2
+    assert refusal("kv", "get", "a", "--store", f"file://{tmp_path}")[0] == 2
+    assert refusal("kv", "put", "a", "-u", f"file://{tmp_path}/db")[0] == 2
+    assert "either" in refusal("kv", "put", "a", "1", "--file", "-", "-u", f"file://{tmp_path}/db")[1]
+    assert refusal("kv", "put", "", "v", "-u", f"file://{tmp_path}/db")[0] == 2
+    assert refusal("kv", "put", "k" * 70_000, "v", "-u", f"file://{tmp_path}/db")[0] == 2
+    assert refusal("kv", "get", "a", "-u", f"file://{tmp_path}/db", "--timeout", "soon")[0] == 2
+    assert refusal("kv", "get", "a", "-u", f"file://{tmp_path}/db", "--config", "/none.toml")[0] == 78
+    assert call("kv", "nonsense") == 2
+    assert call("kv", "get") == 2
+    assert call("nonsense") == 2
+    assert list(tmp_path.iterdir()) == []
