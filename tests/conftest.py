@@ -1,7 +1,26 @@
 """Settings for all tests."""
 
+import os
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 # A shared machine may take any time for one example; hanging tests are the timeout's business.
 settings.register_profile("shale", deadline=None)
 settings.load_profile("shale")
+
+PLACES = ("CLOUD_PROVIDER", "LOCAL_PATH", "SHALE_CONFIG", "SHALE_PATH", "SHALE_STORE", "SHALE_URL")
+
+
+@pytest.fixture(autouse=True)
+def _no_place_left_behind() -> Iterator[None]:
+    """What a command or SlateDB's library has said of where databases are must not reach the next test."""
+    environment = os.environ
+    before = {name: environment.get(name) for name in PLACES}
+    yield
+    for name, value in before.items():
+        if value is not None:
+            environment[name] = value
+        else:
+            environment.pop(name, None)

@@ -25,6 +25,7 @@ SUITES = {
     "resp": "resp_lines",
     "http": "http_lines",
     "sync": "sync_lines",
+    "cli": "cli_lines",
 }
 
 

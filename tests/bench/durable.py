@@ -23,7 +23,19 @@ PUTS = 300
 CLIENTS = 100
 PUTS_EACH = 20
 VALUE = b"v" * 100
-REQUESTS = ("get", "get_if_changed", "get_range", "head", "put", "put_stream", "list", "delete", "copy")
+REQUESTS = (
+    "get",
+    "get_if_changed",
+    "get_range",
+    "head",
+    "put",
+    "put_stream",
+    "list",
+    "list_pages",
+    "delete",
+    "delete_many",
+    "copy",
+)
 
 
 class SlowStore(MemoryStore):

@@ -156,6 +156,6 @@ def ingest_lines() -> list[BenchLine]:
         ("flush", f"memtable of {WAL_ROWS} rows to L0", ">= 3x core"),
         ("open", f"open with {WAL_ROWS} rows in the WAL", ">= 6x core"),
     ):
-        ours, theirs = (median(bulk[each][name]) * 1e3 for each in ("ours", "theirs"))
-        lines.append(BenchLine(name=f"{what} | slatedb core", ours=ours, reference=theirs, unit="ms", target=target))
+        ours, theirs = ([seconds * 1e3 for seconds in bulk[each][name]] for each in ("ours", "theirs"))
+        lines.append(BenchLine.of_rounds(f"{what} | slatedb core", ours, theirs, unit="ms", target=target))
     return lines

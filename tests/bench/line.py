@@ -1,6 +1,6 @@
 """One line of a benchmark's table (docs/architecture.md, "How it is proved")."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter, process_time
@@ -8,13 +8,29 @@ from time import perf_counter, process_time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchLine:
-    """``ours`` and ``reference`` are in ``unit``; ``target`` says in words what must come out."""
+    """``ours`` and ``reference`` are in ``unit``; ``target`` says in words what must come out.
+
+    ``ratio``: how many times better ours is, where it is not simply that of the two numbers.
+    """
 
     name: str
     ours: float
     reference: float | None = None
     unit: str
     target: str
+    ratio: float | None = None
+
+    @classmethod
+    def of_rounds(
+        cls, name: str, ours: Sequence[float], reference: Sequence[float], *, unit: str, target: str
+    ) -> "BenchLine":
+        """A line of times that were measured in turn, round by round: medians, and the median of the rounds' ratios.
+
+        Whatever slows a round down slows both of its halves, so their ratio varies less than either of them.
+        """
+        assert not unit.endswith("/s"), "of times, not of rates"
+        ratio = median(theirs / mine for mine, theirs in zip(ours, reference, strict=True))
+        return cls(name=name, ours=median(ours), reference=median(reference), unit=unit, target=target, ratio=ratio)
 
     def __str__(self) -> str:
         beside = "" if self.reference is None else f"  reference {self.reference:10.2f}  ratio {self._ratio():6.2f}"
@@ -22,6 +38,8 @@ class BenchLine:
 
     def _ratio(self) -> float:
         """How many times better ours is; rates grow, times shrink."""
+        if self.ratio is not None:
+            return self.ratio
         assert self.reference is not None
         return self.ours / self.reference if self.unit.endswith("/s") else self.reference / self.ours
 

@@ -34,6 +34,7 @@ class Peer(Protocol):
     async def put(self, keys: Sequence[bytes]) -> float: ...
     async def batch(self, keys: Sequence[bytes]) -> float: ...
     async def flush(self) -> None: ...
+    async def settle(self) -> None: ...
     async def get(self, keys: Sequence[bytes]) -> float: ...
     async def get_many(self, keys: Sequence[bytes]) -> float: ...
     async def scan(self) -> tuple[float, int]: ...
@@ -64,6 +65,10 @@ class Shale:
 
     async def flush(self) -> None:
         await self.db.flush("memtable")
+
+    async def settle(self) -> None:
+        """Do now what would go on behind the next peer's back."""
+        await self.db.flush("wal")
 
     async def get(self, keys: Sequence[bytes]) -> float:
         get, start = self.db.get, perf_counter()
@@ -147,6 +152,10 @@ class Wheel:
     async def flush(self) -> None:
         await self.db.flush_with_options(slate.FlushOptions(flush_type=slate.FlushType.MEM_TABLE))
 
+    async def settle(self) -> None:
+        """See ``Shale``."""
+        await self.db.flush_with_options(slate.FlushOptions(flush_type=slate.FlushType.WAL))
+
     async def get(self, keys: Sequence[bytes]) -> float:
         start = perf_counter()
         for key in keys:
@@ -215,6 +224,9 @@ class Rocks:
 
     async def flush(self) -> None:
         self.db.flush()
+
+    async def settle(self) -> None:
+        """RocksDB writes its log before a write returns."""
 
     async def get(self, keys: Sequence[bytes]) -> float:
         get, start = self.db.get, perf_counter()

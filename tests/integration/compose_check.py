@@ -1,9 +1,10 @@
 """The compose stack on a real engine: ``make compose-check`` (docs/operations.md 5, not in the default suite).
 
-Checks: everything is healthy within 60 s; rows written before a hard kill of each daemon are read after it; a writer
-that is stopped under load ends with 0 and loses no acknowledged row; Prometheus has every target up; ``down`` takes at
-most 15 s.  ``BASE_IMAGE`` chooses the base of the images.  Where no registry can be reached,
-``PROMETHEUS_BINARIES=/usr/bin`` makes an image of the ``prometheus`` and ``promtool`` found there.
+Checks: the image keeps its size; everything is healthy within 60 s; rows written before a hard kill of each daemon are
+read after it, at the writer and then at the reader; a writer that is stopped under load ends with 0 and loses no
+acknowledged row; Prometheus has every target up and knows how far the reader lags; ``down`` takes at most 15 s.
+``BASE_IMAGE`` chooses the base of the images.  Where no registry can be reached, ``PROMETHEUS_BINARIES=/usr/bin`` makes
+an image of the ``prometheus`` and ``promtool`` found there.
 """
 
 import base64
@@ -27,7 +28,11 @@ PROJECT = "shale-check"
 DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
 SERVICES = ("store", *DAEMONS, "prometheus")
 ROWS = 2000
+IMAGE_BYTES = 450_000_000
 HEALTHY_S, DOWN_S, SCRAPED_S = 60.0, 15.0, 60.0
+# A reader looks for news every `manifest_poll_interval`, 10 s by default.
+FOLLOWED_S = 30.0
+LAG_METRIC = "slatedb_reader_visible_timestamp_seconds"
 
 
 class CheckError(Exception):
@@ -47,12 +52,13 @@ class Engine:
         self.docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else "docker"
         plugin = subprocess.run([self.docker, "compose", "version"], capture_output=True, check=False).returncode == 0
         self._compose = [self.docker, "compose"] if plugin else ["docker-compose"]
-        self.port, self.prometheus_port = _free_port(), _free_port()
+        self.port, self.reader_port, self.prometheus_port = _free_port(), _free_port(), _free_port()
         self.env = {
             **os.environ,
             "DOCKER_BUILDKIT": "1",
             "COMPOSE_PROJECT_NAME": PROJECT,
             "SHALE_PORT": str(self.port),
+            "SHALE_READER_PORT": str(self.reader_port),
             "PROMETHEUS_PORT": str(self.prometheus_port),
         }
 
@@ -89,6 +95,8 @@ def build(engine: Engine) -> None:
         engine.run("build", *base, "--target", target, "-t", image, ".")
         size = int(json.loads(engine.run("inspect", image))[0]["Size"])
         _say(f"built {image} in {time.monotonic() - start:.0f} s, {size / 1e6:.0f} MB")
+        if target == "runtime" and size > IMAGE_BYTES:
+            raise CheckError(f"the image of the daemons may have {IMAGE_BYTES / 1e6:.0f} MB")
     binaries = os.environ.get("PROMETHEUS_BINARIES")
     if binaries is None:
         return
@@ -124,10 +132,10 @@ def unhealthy(engine: Engine, services: tuple[str, ...]) -> str | None:
     return str(bad) if bad else None
 
 
-def call(engine: Engine, path: str, body: Any) -> bytes:
-    """A call of the writer."""
+def call(port: int, path: str, body: Any) -> bytes:
+    """A call of the writer or of the reader."""
     request = urllib.request.Request(
-        f"http://127.0.0.1:{engine.port}{path}",
+        f"http://127.0.0.1:{port}{path}",
         data=json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
@@ -142,16 +150,24 @@ def _b64(data: bytes) -> str:
 def write_rows(engine: Engine, batch: int) -> None:
     """Write one batch, durably."""
     ops = [["put", _b64(b"%d/%06d" % (batch, row)), _b64(b"value %d" % row)] for row in range(ROWS)]
-    call(engine, "/v1/batch", {"ops": ops})
+    call(engine.port, "/v1/batch", {"ops": ops})
+
+
+def missing_rows(port: int, batches: int) -> str | None:
+    """What a scan of everything gives other than all rows of so many batches, if it does."""
+    try:
+        *lines, end = (json.loads(line) for line in call(port, "/v1/scan", {}).splitlines())
+    except OSError as error:
+        return str(error)
+    keys = [base64.b64decode(line["key"]) for line in lines]
+    wanted = [b"%d/%06d" % (batch, row) for batch in range(batches) for row in range(ROWS)]
+    return None if keys == wanted and end.get("end") else f"{len(keys)} rows came back instead of {len(wanted)}"
 
 
 def check_rows(engine: Engine, batches: int) -> None:
     """Read everything back."""
-    *lines, end = (json.loads(line) for line in call(engine, "/v1/scan", {}).splitlines())
-    keys = [base64.b64decode(line["key"]) for line in lines]
-    wanted = [b"%d/%06d" % (batch, row) for batch in range(batches) for row in range(ROWS)]
-    if keys != wanted or not end.get("end"):
-        raise CheckError(f"{len(keys)} rows came back instead of {len(wanted)}")
+    if (complaint := missing_rows(engine.port, batches)) is not None:
+        raise CheckError(complaint)
 
 
 def check_stop_under_load(engine: Engine) -> None:
@@ -178,7 +194,7 @@ def check_stop_under_load(engine: Engine) -> None:
     engine.compose("up", "-d", "--no-build", "writer")
     wait_until("writer after its stop", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
     for batch in acknowledged:
-        lines = call(engine, "/v1/scan", {"prefix": _b64(b"%d/" % batch)}).splitlines()
+        lines = call(engine.port, "/v1/scan", {"prefix": _b64(b"%d/" % batch)}).splitlines()
         if len(lines) != ROWS + 1:
             raise CheckError(f"batch {batch} was acknowledged; {len(lines) - 1} of its rows came back")
     _say(f"writer stopped under load with 0 after {stop_s:.1f} s; {len(acknowledged)} acknowledged batches are there")
@@ -186,15 +202,26 @@ def check_stop_under_load(engine: Engine) -> None:
 
 def targets_down(engine: Engine) -> str | None:
     """The scrape targets that are not up, if any."""
-    url = f"http://127.0.0.1:{engine.prometheus_port}/api/v1/targets"
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            targets = json.load(answer)["data"]["activeTargets"]
+        targets = _prometheus(engine, "targets")["activeTargets"]
     except OSError as error:
         return str(error)
     states = [(target["labels"]["process"], target["health"], target["lastError"]) for target in targets]
     down = [state for state in states if state[1] != "up"]
     return str(down or states) if down or {process for process, *_ in states} != set(DAEMONS) else None
+
+
+def check_lag(engine: Engine) -> float:
+    """How far the reader is behind, as Prometheus knows it, in seconds."""
+    result = _prometheus(engine, f"query?query=time()-{LAG_METRIC}%7Bprocess%3D%22reader%22%7D")["result"]
+    if len(result) != 1 or not 0 <= float(result[0]["value"][1]) < FOLLOWED_S + SCRAPED_S:
+        raise CheckError(f"the lag of the reader in Prometheus: {result}")
+    return float(result[0]["value"][1])
+
+
+def _prometheus(engine: Engine, path: str) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{engine.prometheus_port}/api/v1/{path}", timeout=5) as answer:
+        return json.load(answer)["data"]
 
 
 def check(engine: Engine) -> None:
@@ -214,10 +241,13 @@ def check(engine: Engine) -> None:
         check_rows(engine, batch)
         write_rows(engine, batch)
         _say(f"{daemon} killed and healthy again after {back_s:.1f} s; {batch * ROWS} rows read back")
-    check_rows(engine, len(DAEMONS) + 1)
+    batches = len(DAEMONS) + 1
+    check_rows(engine, batches)
+    followed_s = wait_until("reader", FOLLOWED_S, lambda: missing_rows(engine.reader_port, batches))
+    _say(f"the reader serves what was written after {followed_s:.1f} s")
     check_stop_under_load(engine)
     up_s = wait_until("Prometheus", SCRAPED_S, lambda: targets_down(engine))
-    _say(f"Prometheus has every target up after {up_s:.1f} s")
+    _say(f"Prometheus has every target up after {up_s:.1f} s; the reader is {check_lag(engine):.1f} s behind")
 
 
 def main() -> int:

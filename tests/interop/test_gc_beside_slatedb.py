@@ -1,4 +1,4 @@
-"""Our collector beside SlateDB's writer, compactor, checkpoints and clones (docs/protocol.md 14.6: I3, I9)."""
+"""Our collector beside SlateDB's writer, compactor, checkpoints and clones (docs/protocol.md 14.6: I3, I4, I9)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,10 +9,11 @@ from typing import Any
 import anyio
 from slatedb import uniffi as slate
 
+import shale
 from shale.env import Env
+from shale.garbage.collector import Collector
+from shale.garbage.options import GcOptions, Task, TaskOptions
 from shale.store.connect import connect
-from shale_gc.collector import Collector
-from shale_gc.options import GcOptions, Task, TaskOptions
 from tests.interop.database_files import DatabaseFiles, check_bytes
 from tests.interop.slatedb_writes import Shape, flush, open_folder, opened, put_all, scanned, until
 from tests.interop.test_more_files import default_compactor_options
@@ -142,3 +143,43 @@ async def exists(files: DatabaseFiles) -> bool:
 
 async def rewritten(clone: DatabaseFiles) -> bool:
     return not any(external.sst_ids for external in clone.latest().external_dbs)
+
+
+def test_slatedb_collects_a_database_of_ours(tmp_path: Path) -> None:
+    """I4: its collector without any minimum age on what we wrote, then our reader, our writer and our collector."""
+
+    async def story() -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        url = f"file://{tmp_path}/db"
+        model = {}
+        async with shale.Db.open(url) as db:
+            for number in range(6):
+                model[b"k%d" % number] = b"%d" % number
+                await db.put(b"k%d" % number, b"%d" % number)
+                await db.flush("memtable")
+        before = DatabaseFiles(tmp_path, "db").manifests()
+        await asyncio.sleep(0.05)
+        at_once = slate.GarbageCollectorDirectoryOptions(interval_ms=None, min_age_ms=0, dry_run=False)
+        options = slate.GarbageCollectorOptions(
+            manifest_options=at_once,
+            wal_options=at_once,
+            wal_fence_options=None,
+            compacted_options=at_once,
+            compactions_options=at_once,
+            detach_options=None,
+        )
+        await slate.AdminBuilder("db", open_folder(tmp_path)).build().run_gc_once(options)
+        assert list(DatabaseFiles(tmp_path, "db").manifests()) == [max(before)]
+        async with shale.DbReader.open(url) as reader:
+            rows = {bytes(row.key): bytes(row.value) async for row in reader.scan()}
+        async with shale.Db.open(url) as db:
+            await db.put(b"k0", b"again")
+            await db.flush("memtable")
+        async with collector(tmp_path, "db") as gc:
+            await gc.run_once()
+        async with shale.DbReader.open(url) as reader:
+            after = {bytes(row.key): bytes(row.value) async for row in reader.scan()}
+        assert after == {**model, b"k0": b"again"}
+        return model, rows
+
+    model, rows = asyncio.run(story())
+    assert rows == model

@@ -1,22 +1,26 @@
 """Nothing is found in what SlateDB 0.17 wrote: neither in its SSTs nor in its WAL files."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import anyio
 import pytest
 
-from shale.admin.verify.inventory import read_inventory
-from shale.admin.verify.parts import plan_parts, verify_part, wal_disorder
+from shale.admin.verify.report import VerifyReport
+from shale.admin.verify.whole import Checked, VerifyOptions, verify_database
 from shale.env import Env
 from shale.format.manifest import decode_manifest
 from shale.format.names import parse_manifest_key
-from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
+from shale.sst.verify.codes import Code, Severity
 from shale.sst.verify.sst import verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
 from shale.store.local import LocalStore
+from tests.interop.compaction_house import RUST_COMPACTS
 from tests.interop.files import FIXTURES, golden, label
+from tests.interop.slatedb_writes import Shape, flush, open_folder, opened, put_all
+from tests.interop.test_clones_beside_slatedb import ALL, OURS, THEIRS, clone, fill, split
 
 CASES = sorted({path.parent.name for path in FIXTURES.glob("*/contents.json")})
 
@@ -54,15 +58,70 @@ def test_whole_databases(case: str) -> None:
     """Clones, segments, logs in a store of their own and logs that were switched off among them."""
 
     async def main() -> None:
-        store, env = LocalStore(FIXTURES / case), Env.system()
+        store = LocalStore(FIXTURES / case)
         wal_store = LocalStore(FIXTURES / case / "walstore") if (FIXTURES / case / "walstore").exists() else None
         for root in databases(case):
-            inventory = await read_inventory(store, wal_store, root, env)
-            wal = WalStore(wal_store or store, root, env)
-            parts = plan_parts(inventory, part_bytes=1 << 20, items_max=4)
-            results = [await verify_part(part, store, wal, env) for part in parts]
-            found = [*inventory.findings, *(finding for result in results for finding in result.findings)]
-            found += wal_disorder((seqs for result in results for seqs in result.wal), wal)
-            assert found == [], root
+            for deep in (False, True):
+                report = await verified(store, root, wal_store=wal_store, deep=deep)
+                assert report.findings == (), root
+                assert report.is_complete
 
     anyio.run(main)
+
+
+async def verified(
+    store: LocalStore, root: str, *, wal_store: LocalStore | None = None, deep: bool = True
+) -> VerifyReport:
+    checked = Checked(store=store, wal_store=wal_store, root=root, env=Env.system())
+    return await verify_database(checked, VerifyOptions(deep=deep))
+
+
+def test_clones_of_slatedb(tmp_path: Path) -> None:
+    """Nested, cut and united.  What its unions are known for is said, and is no error."""
+
+    async def story() -> None:
+        await fill(tmp_path, "p", ALL, by=THEIRS)
+        await clone(tmp_path, "middle", ("p", None, None), by=THEIRS)
+        await clone(tmp_path, "nested", ("middle", None, None), by=THEIRS)
+        await split(tmp_path, writes=THEIRS, by=THEIRS)
+        await clone(tmp_path, "ours", ("l", None, None), ("r", None, None), by=OURS)
+        await clone(tmp_path, "theirs", ("l", None, None), ("r", None, None), by=THEIRS)
+        store = LocalStore(tmp_path)
+        for root in ("p", "middle", "nested", "l", "r", "ours"):
+            report = await verified(store, root)
+            assert report.findings == (), root
+            assert bool(report.borrowed) == (root != "p")
+        report = await verified(store, "theirs")
+        assert {(finding.code, finding.severity) for finding in report.findings} == {
+            (Code.L0_DUPLICATE, Severity.WARNING)
+        }
+
+    asyncio.run(story())
+
+
+def test_beside_slatedb_at_work(tmp_path: Path) -> None:
+    """Its writer, compactor and collector change everything while we look, and nothing is reported."""
+    settings = Shape(
+        settings={
+            "flush_interval": "5ms",
+            "l0_sst_size_bytes": 4096,
+            "manifest_poll_interval": "20ms",
+            "compactor_options": RUST_COMPACTS,
+        }
+    )
+
+    async def story() -> None:
+        store = LocalStore(tmp_path)
+        async with opened(open_folder(tmp_path), "db", settings) as db:
+            for turn in range(8):
+                rows = [(b"%d-%03d" % (turn, number), b"v" * 60) for number in range(60)]
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(put_all(db, rows))
+                    looking = tasks.create_task(verified(store, "db", deep=turn % 2 == 0))
+                assert looking.result().findings == ()
+                await flush(db)
+        report = await verified(store, "db")
+        assert report.findings == ()
+        assert report.rows
+
+    asyncio.run(story())

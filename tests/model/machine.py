@@ -4,8 +4,8 @@ Keys come in families, so that the plain model can tell exactly what a read may 
 some are merged, of those that begin with ``t`` some expire.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -100,6 +100,7 @@ class DatabaseMachine(RuleBasedStateMachine):
 
     hides_expired = False
     faults = True
+    more_settings: ClassVar[Mapping[str, Any]] = {}
 
     def face_of(self, db: shale.Db) -> Face:
         """The way in."""
@@ -121,6 +122,7 @@ class DatabaseMachine(RuleBasedStateMachine):
             "min_filter_keys": 2,
             "block_size_bytes": 64,
             "merge_operator": "concatenate",
+            **self.more_settings,
         }
         self.house = House(seed, faults=faults and self.faults, settings=settings)
         self.model = Model(concatenate)

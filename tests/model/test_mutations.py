@@ -18,9 +18,12 @@ from shale.engine.lifetime import lifetime_of
 from shale.engine.memtable import Memtable
 from shale.engine.own_writes import OwnWrites, SealedWrites
 from shale.engine.progress import Progress
+from shale.engine.scan import Scan
 from shale.engine.transaction import Transaction
 from shale.iter import merge_operator
 from shale.sync import scan as sync_scan
+from shale.types import KeyRange, excluded
+from tests.model.focused import Outliving, Racing
 from tests.model.machine import DatabaseMachine
 from tests.model.test_faces import QUICK, OnAsync, OnHttp, OnSync
 
@@ -55,17 +58,17 @@ def mistake(machine: type[DatabaseMachine]) -> Callable[[Callable[[Patch], None]
     return add
 
 
-@mistake(OnAsync)
+@mistake(Racing)
 def scanned_ranges_do_not_conflict(patch: Patch) -> None:
     patch.setattr(Since, "wrote_in", lambda self, ranges: False)
 
 
-@mistake(OnAsync)
+@mistake(Racing)
 def keys_that_were_read_do_not_conflict(patch: Patch) -> None:
     patch.setattr(Transaction, "_note_reads", lambda self, keys: None)
 
 
-@mistake(OnAsync)
+@mistake(Racing)
 def unmarked_writes_conflict_with_later_ones(patch: Patch) -> None:
     patch.setattr(CommitHistory, "hide", lambda self, keys, seq: None)
 
@@ -105,12 +108,14 @@ def durable_reads_show_everything(patch: Patch) -> None:
 
 @mistake(OnAsync)
 def operands_are_folded_in_the_wrong_order(patch: Patch) -> None:
-    apply = merge_operator._Folder._apply
-    patch.setattr(
-        merge_operator._Folder,
-        "_apply",
-        lambda self, key, existing, operands: apply(self, key, existing, operands[::-1]),
-    )
+    fold = merge_operator._Folder._try_fold
+
+    def confused(self: Any, versions: Any, flags: int) -> Any:
+        operands = [entry for entry in versions if entry.is_merge]
+        turned = [entry._replace(value=other.value) for entry, other in zip(operands, operands[::-1], strict=True)]
+        return fold(self, [*turned, *versions[len(operands) :]], flags)
+
+    patch.setattr(merge_operator._Folder, "_try_fold", confused)
 
 
 @mistake(OnAsync)
@@ -133,12 +138,12 @@ def lifetimes_are_off_by_one(patch: Patch) -> None:
     patch.setattr("shale.engine.accept.lifetime_of", longer)
 
 
-@mistake(OnAsync)
+@mistake(Racing)
 def scans_of_a_transaction_do_not_show_its_writes(patch: Patch) -> None:
     patch.setattr(SealedWrites, "parts", lambda self, key_range=None: [])
 
 
-@mistake(OnAsync)
+@mistake(Racing)
 def a_transaction_sees_only_the_first_of_its_writes(patch: Patch) -> None:
     patch.setattr(OwnWrites, "changed", lambda self: None)
 
@@ -146,6 +151,38 @@ def a_transaction_sees_only_the_first_of_its_writes(patch: Patch) -> None:
 @mistake(OnAsync)
 def a_user_s_sequence_number_is_not_compared(patch: Patch) -> None:
     patch.setattr(Acceptor, "_next_seq", lambda self, wanted: self.last_seq + 1 if wanted is None else wanted)
+
+
+@mistake(Racing)
+def a_scan_that_reached_its_limit_counts_as_a_whole(patch: Patch) -> None:
+    patch.setattr(Scan, "read_range", property(lambda self: self._plan.key_range))
+
+
+@mistake(Racing)
+def a_scan_that_reached_its_limit_does_not_count_to_its_end(patch: Patch) -> None:
+    whole = Scan.read_range.fget
+    assert whole is not None
+
+    def shorter(self: Scan) -> KeyRange:
+        read: KeyRange = whole(self)
+        if read == self._plan.key_range:
+            return read
+        if self._plan.backward:
+            return KeyRange(excluded(read.start.key or b""), read.end)
+        return KeyRange(read.start, excluded(read.end.key or b""))
+
+    patch.setattr(Scan, "read_range", property(shorter))
+
+
+@mistake(Outliving)
+def a_scan_begins_anew_when_an_sst_is_gone(patch: Patch) -> None:
+    go_on = Scan._go_on_elsewhere
+
+    async def begin_anew(self: Scan, gone: Any) -> None:
+        await go_on(self, gone)
+        self._rest = self._plan.key_range
+
+    patch.setattr(Scan, "_go_on_elsewhere", begin_anew)
 
 
 @mistake(OnSync)

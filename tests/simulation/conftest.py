@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 DEFAULT_SEEDS = 8
+FEW_SEEDS = 3
+"""Of a row whose seeds take a second or more each."""
 SEEDS_PER_CASE = 50
 """Of a deep run: pytest keeps some kilobytes about every case until the end."""
 
@@ -26,7 +28,7 @@ def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
     return list(range(int(os.environ.get("SHALE_SIM_SEEDS") or default)))
 
 
-def simulated(test: Test) -> Callable[..., None]:
+def simulated(test: Test, default: int = DEFAULT_SEEDS) -> Callable[..., None]:
     """Parametrise ``seed``: a few seeds are a case each, many are run in blocks that stop at the first failure."""
 
     @wraps(test)
@@ -38,8 +40,13 @@ def simulated(test: Test) -> Callable[..., None]:
                 error.add_note(f"seed {each}: make sim SEED={each}")
                 raise
 
-    marked: Callable[..., None] = pytest.mark.parametrize("seed", _cases(seeds()))(run)
+    marked: Callable[..., None] = pytest.mark.parametrize("seed", _cases(seeds(default)))(run)
     return marked
+
+
+def simulated_slowly(test: Test) -> Callable[..., None]:
+    """The same for what takes a second or more of each seed: by default, it gets fewer."""
+    return simulated(test, FEW_SEEDS)
 
 
 def _cases(chosen: list[int]) -> list[Any]:

@@ -11,6 +11,8 @@ import anyio
 
 from shale.errors import LatestRecordMissing, ObjectVersionExists
 from shale.format.names import sst_key
+from shale.garbage.collector import Collector
+from shale.garbage.options import GcOptions, Task, TaskOptions
 from shale.protocol.checkpoints import add_checkpoint, create_checkpoint
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -36,8 +38,6 @@ from shale.types import (
     WalId,
     WorkerClaim,
 )
-from shale_gc.collector import Collector
-from shale_gc.options import GcOptions, Task, TaskOptions
 
 ROOT = "db"
 RUNNING, COMPLETED = CompactionStatus.RUNNING, CompactionStatus.COMPLETED

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import DEFAULT_SEEDS, simulated
 
 ENOUGH_SEEDS = 32
 """A situation that a quarter of the seeds produce is missed by that many once in ten thousand times."""
@@ -52,8 +52,13 @@ class Reached:
 Row = Callable[[int, Reached], None]
 
 
-def row(*situations: str, within: int = ENOUGH_SEEDS) -> Callable[[Row], Callable[[int | range], None]]:
-    """Parametrise ``seed``; ``within`` seeds together must meet every situation, fewer need not."""
+def row(
+    *situations: str, within: int = ENOUGH_SEEDS, default: int = DEFAULT_SEEDS
+) -> Callable[[Row], Callable[[int | range], None]]:
+    """Parametrise ``seed``; ``within`` seeds together must meet every situation, fewer need not.
+
+    ``default``: how many run where nobody says so (``FEW_SEEDS`` where each takes a second or more).
+    """
 
     def decorate(test: Row) -> Callable[[int | range], None]:
         reached = Reached(test.__name__, situations, within)
@@ -64,7 +69,7 @@ def row(*situations: str, within: int = ENOUGH_SEEDS) -> Callable[[Row], Callabl
 
         run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
         run.__module__ = test.__module__
-        marked = simulated(run)
+        marked = simulated(run, default)
         marked.reached = reached  # type: ignore[attr-defined]
         return marked
 

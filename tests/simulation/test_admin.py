@@ -14,6 +14,7 @@ from shale.compaction.status import CompactionInfo, Phase
 from shale.errors import InvalidCompaction, NotFoundError
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import CompactionStatus, Ulid
+from tests.simulation.conftest import FEW_SEEDS
 from tests.simulation.lsm import PASSIVE, ROOT, coordinator, manifests_of, worker, writer
 from tests.simulation.reached import Reached, row
 from tests.simulation.world import World
@@ -78,7 +79,7 @@ def was_committed(world: World, job: Ulid) -> bool:
     )
 
 
-@row("completed", "failed", "cancelled", "too late to cancel", "refused")
+@row("completed", "failed", "cancelled", "too late to cancel", "refused", default=FEW_SEEDS)
 def test_administrators_beside_a_coordinator_and_a_worker(seed: int, reached: Reached) -> None:
     """Two of them at once; every job is in the file as it was submitted, and ends as its administrator was told."""
     with Simulation(seed) as sim:

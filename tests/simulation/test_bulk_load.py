@@ -15,7 +15,7 @@ from shale.testing.database_rules import DatabaseRules
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from shale.types import FLAG_CREATE_TS, Entry, Sst
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import simulated, simulated_slowly
 from tests.simulation.lsm import compactor
 from tests.simulation.neighbours import eager_collector, lifter, pinner, start_some_neighbours
 from tests.simulation.row_model import RowModel
@@ -104,7 +104,7 @@ def test_loads_among_everybody_else(seed: int) -> None:
         model.check(final_rows(sim))
 
 
-@simulated
+@simulated_slowly
 def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int) -> None:
     with Simulation(seed) as sim:
         sim.watch(DatabaseRules(sim, "db"))
@@ -120,7 +120,7 @@ def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int)
         assert any(attempt.writer.startswith("load/") and attempt.told.name == "DURABLE" for attempt in model.attempts)
 
 
-@simulated
+@simulated_slowly
 def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:
         sim.watch(DatabaseRules(sim, "db"))
@@ -136,7 +136,7 @@ def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
         model.check(final_rows(sim))
 
 
-@simulated
+@simulated_slowly
 def test_a_load_without_fence_never_ends_a_writer(seed: int) -> None:
     with Simulation(seed) as sim:
         sim.watch(DatabaseRules(sim, "db"))
@@ -163,7 +163,7 @@ async def look(process: SimProcess) -> bool:
     return stored.value.writer_epoch > 0
 
 
-@simulated
+@simulated_slowly
 def test_a_writer_that_is_known_to_have_closed_writes_nothing_more(seed: int) -> None:
     """Asked all through a life under faults; after a clean close the answer is yes."""
     with Simulation(seed, swarm=True) as sim:

@@ -18,7 +18,7 @@ from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import SimProcess, Simulation
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import simulated_slowly
 from tests.simulation.lsm import compactor
 from tests.simulation.row_model import RowModel
 from tests.simulation.test_whole_system import EXPECTED, collector
@@ -88,7 +88,7 @@ def _spoil(path: Path, rng: Random) -> None:
             path.write_bytes(data)
 
 
-@simulated
+@simulated_slowly
 def test_reads_are_right_whatever_caches_lose(seed: int) -> None:
     model, seen = RowModel(), list[int]()
     with tempfile.TemporaryDirectory() as directory, Simulation(seed, swarm=True) as sim:

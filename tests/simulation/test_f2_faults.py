@@ -244,8 +244,14 @@ def test_f2_15_a_wal_file_vanishes_during_replay(seed: int, epoch_moves: bool) -
         # Of a log larger than this, opening keeps the beginning only and reads the rest again.
         patch.setattr(replay, "_KEPT_BYTES_MAX", 0)
         model = RowModel()
-        sim.start(writer, "first", role="writer", model=model, rounds=10, close="wal", flush_interval=None)
-        sim.run(hours=1)
+        files = 0
+        while not files:
+            # Until one closes with rows that are only in the WAL.  Every file is read once before the claim, and again
+            # by the replay.
+            sim.start(writer, "first", role="writer", model=model, rounds=10, close="wal", flush_interval=None)
+            sim.run(hours=1)
+            manifest = decode_manifest(list(sim.objects("db/manifest/").values())[-1])
+            files = sum(wal_id > manifest.replay_after_wal_id for wal_id in wal_ids(sim.memory))
 
         async def vandal(process: SimProcess) -> None:
             if epoch_moves:
@@ -255,9 +261,6 @@ def test_f2_15_a_wal_file_vanishes_during_replay(seed: int, epoch_moves: bool) -
             assert manifest is not None
             await WalStore(process.store, "db", process.env).delete(manifest.value.replay_after_wal_id + 1)
 
-        # Here every file is read once before the claim, and again by the replay.
-        manifest = decode_manifest(list(sim.objects("db/manifest/").values())[-1])
-        files = sum(wal_id > manifest.replay_after_wal_id for wal_id in wal_ids(sim.memory))
         process = sim.start(writer, "second", role="writer", model=model, rounds=1)
         process.freeze_before("get", "/wal/", 60, skip=files)
         sim.run(seconds=30)

@@ -8,7 +8,7 @@ from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestSto
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import simulated, simulated_slowly
 from tests.simulation.neighbours import lifter
 from tests.simulation.row_model import RowModel, Told
 from tests.simulation.writers import final_rows, open_db, put, wal_ids, writer
@@ -60,7 +60,7 @@ def test_f2_17_l0_full_and_nobody_compacts(seed: int, close: str, interval: str 
         model.check(final_rows(sim))
 
 
-@simulated
+@simulated_slowly
 @pytest.mark.parametrize("wal", [True, False], ids=["WAL", "no WAL"])
 def test_f2_17_overload_stays_within_memory(seed: int, wal: bool) -> None:
     """Ten times more callers than there is room for, some of which give up: the limit holds, and nothing is torn.

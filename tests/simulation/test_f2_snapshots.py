@@ -16,9 +16,10 @@ from shale.merge_operators import concatenate
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
+from tests.simulation.conftest import FEW_SEEDS
 from tests.simulation.reached import Reached, row
-from tests.simulation.test_f3_long_reads import KEYS, Book, start_neighbours, writing
 from tests.simulation.writers import open_db
+from tests.simulation.written_book import KEYS, Book, start_neighbours, writing
 
 COLLECTED = "an SST that was there when a snapshot began was collected"
 FLUSHED = "a flush kept versions for a snapshot"
@@ -118,7 +119,7 @@ async def busy_writer(process: SimProcess, book: Book, reached: Reached, *, roun
         assert rows == book.state_at(db.last_seq)
 
 
-@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED, within=3)
+@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED, within=3, default=FEW_SEEDS)
 def test_what_a_snapshot_shows_never_changes(seed: int, reached: Reached) -> None:
     book = Book()
     with Simulation(seed) as sim:
@@ -132,7 +133,7 @@ def test_what_a_snapshot_shows_never_changes(seed: int, reached: Reached) -> Non
         assert book.lookups >= 5
 
 
-@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED)
+@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED, default=1)  # ten seconds each
 def test_snapshots_and_transactions_in_a_swarm_of_faults(seed: int, reached: Reached) -> None:
     """Errors are allowed where the store fails; wrong rows and wrong verdicts never."""
     book = Book()

@@ -5,7 +5,7 @@ the time; every scan must show the state at its sequence number all the same.  S
 """
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,77 +14,16 @@ import shale
 from shale.engine.db_reader import DbReader
 from shale.errors import CorruptionError, ShaleError, SstMissing
 from shale.merge_operators import concatenate
-from shale.sst.options import SstOptions
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
-from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.transforms import Transforms
-from tests.simulation import lsm
-from tests.simulation.conftest import simulated
-from tests.simulation.gc_house import collector
+from tests.simulation.conftest import FEW_SEEDS, simulated_slowly
 from tests.simulation.reached import Reached, row
-from tests.simulation.test_f3_reader import EAGER
 from tests.simulation.writers import open_db
+from tests.simulation.written_book import KEYS, Book, start_neighbours, writing
 
-KEYS = 150
-MERGES = Transforms(operator=concatenate, operator_name="concatenate")
-COMPACTION = replace(
-    lsm.OPTIONS,
-    coordinator=replace(lsm.OPTIONS.coordinator, poll_interval_s=2.0, checkpoint_lifetime_s=20.0),
-    worker=replace(lsm.OPTIONS.worker, compactions_poll_interval_s=1.0),
-    executor=ExecutorOptions(sst=SstOptions(block_size_bytes=512), max_sst_size_bytes=4000, max_subcompactions=1),
-)
 COLLECTED = "an SST of a scan was collected"
 ELSEWHERE = "a read went on in a newer view"
-
-
-@dataclass
-class Book:
-    """Every write in order: ``(seq, key, value, is_operand)``; ``None`` deletes."""
-
-    writes: list[tuple[int, bytes, bytes | None, bool]] = field(default_factory=list)
-    scans: int = 0
-    lookups: int = 0
-
-    def state_at(self, seq: int) -> dict[bytes, bytes]:
-        state: dict[bytes, bytes] = {}
-        for written, key, value, is_operand in self.writes:
-            if written > seq:
-                break
-            if value is None:
-                state.pop(key, None)
-            else:
-                state[key] = state.get(key, b"") + value if is_operand else value
-        return state
-
-    def values_between(self, key: bytes, first_seq: int, last_seq: int) -> list[bytes | None]:
-        """What a lookup may give that was under way from one sequence number to the other."""
-        seqs = {
-            first_seq,
-            *(seq for seq, written, _, _ in self.writes if written == key and first_seq < seq <= last_seq),
-        }
-        return [self.state_at(seq).get(key) for seq in sorted(seqs)]
-
-
-async def writing(process: SimProcess, db: shale.Db, book: Book, *, rounds: int) -> None:
-    rng = process.rng
-    for number in range(rounds):
-        for _ in range(rng.randrange(1, 25)):
-            key, value = b"key-%03d" % rng.randrange(KEYS), b"%d/" % number + bytes(rng.randrange(60))
-            draw = rng.random()
-            if draw < 0.1:
-                handle = await db.delete(key)
-                book.writes.append((handle.seq, key, None, False))
-            elif draw < 0.3:
-                handle = await db.merge(key, value[:3])
-                book.writes.append((handle.seq, key, value[:3], True))
-            else:
-                handle = await db.put(key, value)
-                book.writes.append((handle.seq, key, value, False))
-        if rng.random() < 0.6:
-            await db.flush("memtable" if rng.random() < 0.8 else "wal")
-        await anyio.sleep(rng.uniform(0, 4))
 
 
 async def scanning(process: SimProcess, db: shale.Db, book: Book, reached: Reached, until: anyio.Event) -> None:
@@ -155,12 +94,7 @@ async def long_reader(process: SimProcess, book: Book, reached: Reached, *, roun
         assert len(db._writer.active) == 0, "somebody still holds a sequence number"
 
 
-def start_neighbours(sim: Simulation) -> None:
-    sim.start(lsm.compactor, options=COMPACTION, transforms=sim.rng.choice((MERGES, lsm.NO_TRANSFORMS)))
-    sim.start(collector, role="gc", options=EAGER)
-
-
-@row(COLLECTED, ELSEWHERE, within=3)
+@row(COLLECTED, ELSEWHERE, within=3, default=FEW_SEEDS)
 def test_long_scans_and_lookups_of_a_writer_show_one_state(seed: int, reached: Reached) -> None:
     book = Book()
     with Simulation(seed) as sim:
@@ -168,13 +102,13 @@ def test_long_scans_and_lookups_of_a_writer_show_one_state(seed: int, reached: R
         process = sim.start(long_reader, "writer", role="writer", book=book, reached=reached)
         sim.run(seconds=5)
         start_neighbours(sim)
-        sim.run(hours=1)
+        sim.run(hours=1, until=lambda: not process.is_running)
         assert process.error is None, process.error
         assert book.scans >= 3
         assert book.lookups >= 20
 
 
-@row(COLLECTED, ELSEWHERE)
+@row(COLLECTED, ELSEWHERE, default=FEW_SEEDS)
 def test_long_reads_in_a_swarm_of_faults(seed: int, reached: Reached) -> None:
     """Errors are allowed where the store fails, wrong rows never.
 
@@ -186,14 +120,14 @@ def test_long_reads_in_a_swarm_of_faults(seed: int, reached: Reached) -> None:
         process = sim.start(long_reader, "writer", role="writer", book=book, reached=reached, rounds=30)
         sim.run(seconds=5)
         start_neighbours(sim)
-        sim.run(hours=4)
+        sim.run(hours=4, until=lambda: not process.is_running)
         if process.error is not None:
             error = process.error.exceptions[0] if isinstance(process.error, ExceptionGroup) else process.error
             assert isinstance(error, ShaleError), error
             assert not isinstance(error, CorruptionError), error
 
 
-@simulated
+@simulated_slowly
 def test_a_reader_without_protection_is_right_or_says_what_it_misses(seed: int) -> None:
     """Lookups go on in the newest state; a scan that has begun cannot, since nothing keeps what it saw."""
     book = Book()
@@ -203,7 +137,7 @@ def test_a_reader_without_protection_is_right_or_says_what_it_misses(seed: int) 
         sim.run(seconds=5)
         start_neighbours(sim)
         process = sim.start(follower, role="reader", book=book)
-        sim.run(hours=1)
+        sim.run(hours=1, until=lambda: not process.is_running)
         assert process.error is None, process.error
 
 

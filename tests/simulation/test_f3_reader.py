@@ -12,6 +12,7 @@ import pytest
 from shale.engine.batch import WriteBatch
 from shale.engine.db_reader import DbReader
 from shale.errors import CheckpointMissing, CorruptionError, ShaleError
+from shale.garbage.options import GcOptions, TaskOptions
 from shale.protocol.checkpoints import remove_expired_checkpoints
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.options import SstOptions
@@ -21,9 +22,8 @@ from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Row
 from shale_compactor.execution.options import ExecutorOptions
-from shale_gc.options import GcOptions, TaskOptions
 from tests.simulation import lsm
-from tests.simulation.conftest import seeds, simulated
+from tests.simulation.conftest import simulated, simulated_slowly
 from tests.simulation.gc_house import collector
 from tests.simulation.neighbours import eager_collector, lifter
 from tests.simulation.writers import open_db
@@ -31,12 +31,12 @@ from tests.simulation.writers import open_db
 if TYPE_CHECKING:
     from shale.engine.opening import Opening
 
-slow = pytest.mark.parametrize("seed", seeds(3))
-"""Rows that move much data: fewer seeds by default."""
-EAGER = GcOptions(compacted=TaskOptions(interval_s=2.0, min_age_s=0.0), wal=TaskOptions(interval_s=2.0, min_age_s=0.0))
-"""Takes all it can, but not what a job has written and not committed (docs/protocol.md 8.2)."""
+EAGER = GcOptions(compacted=TaskOptions(interval_s=5.0, min_age_s=0.0), wal=TaskOptions(interval_s=5.0, min_age_s=0.0))
+"""Twice per poll of a reader, all it can take, but not what a job has not committed yet (docs/protocol.md 8.2)."""
 POLL_S = 10.0
 LIFETIME_S = 60.0
+READ_S = 200.0
+"""The writers of the rows that use it are done within 180 seconds."""
 
 
 @dataclass
@@ -184,7 +184,7 @@ def test_f3_1_a_killed_reader_leaves_a_checkpoint_that_expires(seed: int) -> Non
         check_final(sim, book)
 
 
-@simulated
+@simulated_slowly
 @pytest.mark.parametrize("collects", [False, True], ids=["kept", "collected"])
 def test_f3_2_a_partition_longer_than_the_lifetime(seed: int, collects: bool) -> None:
     """The reader sleeps through its lease; afterwards it is right or fails, and it establishes itself again."""
@@ -255,23 +255,24 @@ async def pinned_is_written(process: SimProcess, book: Book) -> None:
             await anyio.sleep(POLL_S / 2)
 
 
-@simulated
+@simulated_slowly
 def test_f3_4_wal_files_go_while_they_are_replayed(seed: int) -> None:
     """A reader that only follows has no protection: what it shows has no gaps all the same."""
     book = Book()
     with Simulation(seed, options=SimOptions(latency_s=1.0)) as sim:
         watch(sim)
         sim.start(writer, book=book, pause_s=1.0)
-        sim.start(eager_collector, role="gc", rounds=200, pause_s=1.0)
-        follower = sim.start(reader, book=book, follow_latest=True, manifest_poll_interval=2.0)
-        managed = sim.start(reader, "managed", role="reader", book=book, max_memtable_bytes=300)
+        sim.start(eager_collector, role="gc", rounds=50, pause_s=1.0)
+        brief = {"book": book, "seconds": READ_S}
+        follower = sim.start(reader, **brief, follow_latest=True, manifest_poll_interval=2.0)
+        managed = sim.start(reader, "managed", role="reader", **brief, max_memtable_bytes=300)
         sim.run(hours=1)
         assert managed.error is None, managed.error
         assert follower.error is None, follower.error
         check_final(sim, book)
 
 
-@slow
+@simulated_slowly
 def test_f3_5_a_long_scan_outlives_its_checkpoint(seed: int) -> None:
     """A scan over many replacements and longer than a lease completes, though a collector takes all it can."""
     book = Book()
@@ -282,7 +283,7 @@ def test_f3_5_a_long_scan_outlives_its_checkpoint(seed: int) -> None:
         sim.start(lsm.compactor, options=COMPACTION)
         sim.start(collector, role="gc", options=EAGER)
         scanning = sim.start(slow_scan, book=book, role="reader")
-        sim.run(hours=1)
+        sim.run(hours=1, until=lambda: not scanning.is_running)
         assert scanning.error is None, scanning.error
         replaced, deleted = scanning.result
         assert replaced >= 3
@@ -326,7 +327,7 @@ def test_f3_6_a_pinned_reader_loses_its_checkpoint(seed: int) -> None:
         pinned = sim.start(pinned_reader, role="reader", book=book, checkpoint=checkpoint.id)
         sim.start(lsm.compactor)
         sim.start(collector, role="gc", options=EAGER)
-        sim.run(minutes=10)
+        sim.run(minutes=10, until=lambda: not pinned.is_running)
         assert owner.error is None
         assert pinned.error is None, pinned.error
         assert pinned.result >= 1
@@ -345,15 +346,16 @@ async def pinned_reader(process: SimProcess, book: Book, checkpoint: Any) -> int
     return len(answers)
 
 
-@slow
+@simulated_slowly
 def test_f3_7_a_conservative_replay_gives_no_row_twice(seed: int) -> None:
     """The WAL files behind ``replay_after_wal_id`` overlap with L0, and tables are kept over flushes."""
     book = Book()
     with Simulation(seed, options=SimOptions(latency_s=0.5)) as sim:
         watch(sim)
         sim.start(writer, book=book, pause_s=0.5, rounds=120)
+        brief = {"book": book, "seconds": READ_S}
         readers = [
-            sim.start(reader, f"r{size}", role="reader", book=book, max_memtable_bytes=size, manifest_poll_interval=1.0)
+            sim.start(reader, f"r{size}", role="reader", **brief, max_memtable_bytes=size, manifest_poll_interval=1.0)
             for size in (1, 500, 1 << 20)
         ]
         sim.run(hours=1)

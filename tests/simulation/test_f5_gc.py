@@ -1,15 +1,17 @@
 """The collector among others: F1.13, F1.14, F5.1, F5.5 to F5.8, F5.10, F5.15 and F5.17 of docs/protocol.md 16."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from shale.errors import UnavailableError
+from shale.errors import ShaleError, UnavailableError
 from shale.format.names import boundary_key, compactions_key, manifest_key, sst_key, wal_key
+from shale.garbage import sweep_compacted
+from shale.garbage.planner import Cutoff
 from shale.protocol.versioned_store import VersionedStore
 from shale.store.port import CREATE, OVERWRITE, ObjectStore
 from shale.testing.database_rules import DatabaseRules
@@ -35,8 +37,6 @@ from shale.types import (
     WalId,
     WorkerClaim,
 )
-from shale_gc import sweep_compacted
-from shale_gc.planner import Cutoff
 from tests.simulation.conftest import seeds, simulated
 from tests.simulation.gc_house import (
     COMPLETED,
@@ -315,11 +315,12 @@ def test_f5_15_a_deletion_that_fails_does_not_hold_up_the_others() -> None:
             self.store = store
             self.refusals = 2
 
-        async def delete(self, key: str) -> None:
-            if key == stubborn and self.refusals:
-                self.refusals -= 1
-                raise UnavailableError("not now")
-            await self.store.delete(key)
+        async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+            if stubborn not in keys or not self.refusals:
+                return await self.store.delete_many(keys)
+            self.refusals -= 1
+            others = await self.store.delete_many([key for key in keys if key != stubborn])
+            return {**others, stubborn: UnavailableError("not now")}
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.store, name)
@@ -367,7 +368,7 @@ def manifest_before_compactions(patch: pytest.MonkeyPatch) -> None:
 
         await sweep(replace(database, manifests=Early()), this)
 
-    patch.setattr("shale_gc.collector.SWEEPS", {**_sweeps(), "compacted": wrong})
+    patch.setattr("shale.garbage.collector.SWEEPS", {**_sweeps(), "compacted": wrong})
 
 
 def without_the_term(term: str) -> Broken:
@@ -383,7 +384,7 @@ def without_the_term(term: str) -> Broken:
 
 
 def _sweeps() -> dict[Any, Any]:
-    from shale_gc.collector import SWEEPS
+    from shale.garbage.collector import SWEEPS
 
     return dict(SWEEPS)
 

@@ -4,19 +4,19 @@ Each mutation replaces one rule of the protocol by a plausible mistake; the seed
 ends with a violation.  A mutation that survives its seeds means that the simulation checks nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shale.garbage.database import Database
+from shale.garbage.passes import Pass
 from shale.protocol import rebase
 from shale.protocol.boundary import Boundary
 from shale.testing.simulation import Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Tree
-from shale_gc.database import Database
-from shale_gc.passes import Pass
 from tests.simulation import toy
 from tests.simulation.mutants import first_seed_that_fails
 from tests.simulation.test_manifest_updates import everybody
@@ -190,11 +190,12 @@ def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Pass.carry_out
 
-    async def hasty(this: Pass, doomed: Any, delete: Any, *, boundary: int | None = None, advance: Any = None) -> int:
-        gone = await original(this, doomed, delete)
+    async def hasty(
+        this: Pass, chunks: Any, delete: Any, *, why: str, boundary: int | None = None, advance: Any = None
+    ) -> None:
+        await original(this, chunks, delete, why=why)
         if boundary is not None and advance is not None:
             await advance(boundary)
-        return gone
 
     monkeypatch.setattr(Pass, "carry_out", hasty)
     first_seed_that_fails(daemons)
@@ -203,8 +204,9 @@ def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.Monke
 def test_the_real_collector_forgets_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Manifests and SSTs that only a checkpoint needs are deleted under its reader."""
 
-    async def none(_database: Database, _latest: object) -> list[Manifest]:
-        return []
+    async def none(_database: Database, _latest: object, **_options: object) -> AsyncIterator[tuple[int, Manifest]]:
+        for nothing in ():
+            yield nothing
 
     monkeypatch.setattr(Database, "checkpointed", none)
     first_seed_that_fails(daemons)
@@ -216,7 +218,7 @@ def test_the_real_collector_has_no_cutoff(monkeypatch: pytest.MonkeyPatch) -> No
     def everything_unused(files: Any, *, active: Any, cutoff: object) -> list[Any]:
         return [file for file in files if file.id not in active]
 
-    monkeypatch.setattr("shale_gc.sweep_compacted.plan_compacted_gc", everything_unused)
+    monkeypatch.setattr("shale.garbage.sweep_compacted.plan_compacted_gc", everything_unused)
     first_seed_that_fails(daemons)
 
 

@@ -45,6 +45,8 @@ class SlowStore:
         found = getattr(self._store, name)
         if not callable(found) or name.startswith("_"):
             return found
+        if name == "list_pages":
+            return self._slow_pages
 
         async def slow(*args: Any, **options: Any) -> Any:
             await anyio.sleep(REQUEST_S / 2)
@@ -54,6 +56,11 @@ class SlowStore:
                 await anyio.sleep(REQUEST_S / 2)
 
         return slow
+
+    async def _slow_pages(self, prefix: str, **options: Any) -> Any:
+        await anyio.sleep(REQUEST_S)
+        async for page in self._store.list_pages(prefix, **options):
+            yield page
 
 
 class LongJob:

@@ -17,12 +17,12 @@ from shale.errors import (
     ObjectUpdateTimeout,
     ShaleError,
 )
+from shale.garbage.collector import Collector
+from shale.garbage.options import GcOptions, TaskOptions
 from shale.testing.database_rules import DatabaseRules
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
-from shale_gc.collector import Collector
-from shale_gc.options import GcOptions, TaskOptions
-from tests.simulation.conftest import simulated
+from tests.simulation.conftest import simulated_slowly
 from tests.simulation.lsm import compactor
 from tests.simulation.neighbours import pinner
 from tests.simulation.row_model import RowModel
@@ -90,7 +90,7 @@ def everything(seed: int, options: SimOptions | None = None, *, min_age_s: float
         return sim.history.fingerprint
 
 
-@simulated
+@simulated_slowly
 def test_everything_at_once(seed: int) -> None:
     everything(seed)
 

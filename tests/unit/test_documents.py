@@ -10,6 +10,7 @@ import pytest
 
 from shale.engine.options import DbOptions
 from shale.engine.reader_options import ReaderOptions
+from shale.garbage.options import TaskOptions
 from shale.service.exit_codes import ExitCode
 from shale.service.layers import all_settings
 from shale.telemetry.catalogue import CATALOGUE
@@ -17,7 +18,6 @@ from shale.telemetry.events import Event
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.options import WorkerOptions
-from shale_gc.options import TaskOptions
 from shale_gc.settings import GcSettings
 from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings

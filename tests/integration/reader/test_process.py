@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+import redis
 
 import shale
 from tests.integration.daemons.running import Daemon, metric, running
@@ -165,3 +166,25 @@ def test_a_reader_without_a_checkpoint_keeps_no_snapshots(tmp_path: Path) -> Non
         problem(client.call("POST", "/v1/snapshots"), 404)
         assert "/v1/snapshots" not in json.loads(client.call("GET", "/openapi.json")[1])["paths"]
         assert client.scan()[-1]["end"] is True
+
+
+def test_clients_of_redis_read_from_a_reader_and_cannot_write(tmp_path: Path) -> None:
+    resp = ("--set", "resp.enabled=true", "--set", "resp.port=0", "--set", "resp.bearer_token=s3cret")
+    with writer(tmp_path) as source, reader(tmp_path, *resp) as client:
+        source.put(b"a", b"1")
+        assert until_found(client, b"a") == b"1"
+        port = client.daemon.port("resp_port")
+        with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.get("a")
+        for protocol in (2, 3):
+            with redis.Redis(port=port, protocol=protocol, password="s3cret") as one:
+                assert one.get("a") == b"1"
+                assert list(one.scan_iter()) == [b"a"]
+                assert one.info("replication")["role"] == "slave"
+                with pytest.raises(redis.ReadOnlyError):
+                    one.set("a", "2")
+                with one.pipeline() as pipe:
+                    assert pipe.get("a").exists("a", "b").execute() == [b"1", 1]
+                with one.pipeline() as pipe, pytest.raises((redis.ReadOnlyError, redis.exceptions.ExecAbortError)):
+                    pipe.get("a").delete("a").execute()
+        assert client.daemon.stop() == 0

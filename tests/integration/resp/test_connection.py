@@ -17,7 +17,7 @@ from shale.resp.server import serving_resp
 from shale.service.http_server import open_socket
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
-from tests.unit.resp.house import decode_one
+from tests.unit.resp.house import RespFailure, decode_one
 
 Story = Callable[["Port"], Awaitable[None]]
 
@@ -260,6 +260,19 @@ def test_silence_that_is_not_wanted_ends_the_connection(options: dict[str, Any])
         assert await (await served.connect()).rest() == b""
 
     serve(story, **options)
+
+
+def test_a_client_without_the_password_does_not_stay_by_talking() -> None:
+    async def story(served: Port) -> None:
+        stranger, friend = await served.connect(), await served.connect()
+        assert await friend.say("AUTH", "secret") == "OK"
+        with contextlib.suppress(EOFError, ConnectionError):
+            while isinstance(await stranger.say("PING"), RespFailure):
+                continue  # serve() bounds it
+        assert await stranger.rest() == b""
+        assert await friend.say("PING") == "PONG"
+
+    serve(story, token="secret", request_timeout_s=0.2)
 
 
 def test_large_commands_of_all_clients_together_have_a_bound() -> None:

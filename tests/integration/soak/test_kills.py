@@ -23,7 +23,8 @@ from tests.integration.daemons.running import Daemon
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.servers import s3_server
 
-ROUNDS = 4
+ROUNDS = 3
+"""One for each role."""
 SOAK_ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "50"))
 CLIENTS = 3
 ROWS_PER_BATCH = 50

@@ -56,9 +56,16 @@ class SlowState:
 
         def call(key: str, *args: Any, **options: Any) -> Any:
             is_state = isinstance(key, str) and any(part in f"/{key}" for part in STATE)
+            if name == "list_pages":
+                return self._slow_pages(key) if is_state else found(key, **options)
             return self._slowly(found, key, *args, **options) if is_state else found(key, *args, **options)
 
         return call
+
+    async def _slow_pages(self, prefix: str) -> Any:
+        await anyio.sleep(REQUEST_S)
+        async for page in self._store.list_pages(prefix):
+            yield page
 
     async def _slowly(self, found: Any, *args: Any, **options: Any) -> Any:
         await anyio.sleep(REQUEST_S / 2)

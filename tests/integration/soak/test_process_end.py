@@ -14,7 +14,7 @@ import pytest
 from tests.integration.store.servers import s3_server
 
 ROOT = Path(__file__).parents[3]
-RUNS = 5
+RUNS = 3
 SOAK_RUNS = 200
 
 PROGRAM = """

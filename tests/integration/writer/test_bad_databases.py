@@ -1,6 +1,7 @@
 """A writer that meets damaged or newer files: one line that names the object, exit code 65, nothing written."""
 
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,16 @@ from tests.integration.daemons.running import running
 from tests.integration.writer.test_api import writer
 
 
-def _database(directory: Path) -> Path:
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a killed writer has left."""
+    directory = tmp_path_factory.mktemp("good")
     with writer(directory, log="first") as client:
         for row in range(20):
             client.put(b"row/%d" % row, b"value" * 50, X_Shale_Durability="memory" if row < 19 else "durable")
         client.daemon.process.kill()
         client.daemon.process.wait()
-    return directory / "store" / "orders"
+    return directory / "store"
 
 
 def _newest(database: Path, folder: str) -> Path:
@@ -59,9 +63,9 @@ def _empty(path: Path) -> None:
     ],
 )
 def test_a_damaged_database_is_refused(
-    tmp_path: Path, choose: Callable[[Path], Path], damage: Callable[[Path], None]
+    good: Path, tmp_path: Path, choose: Callable[[Path], Path], damage: Callable[[Path], None]
 ) -> None:
-    database = _database(tmp_path)
+    database = shutil.copytree(good, tmp_path / "store") / "orders"
     victim = choose(database)
     damage(victim)
     before = {path: path.read_bytes() for path in database.rglob("*") if path.is_file()}

@@ -1,31 +1,13 @@
-"""Requests made of our own description: every answer must be one that it describes.
-
-Seeded and bounded; what schemathesis finds becomes a test of its own elsewhere.
-"""
+"""The answers of a writer's two ports are those that it describes."""
 
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
+from tests.integration.daemons.describing import ask_as_described
 from tests.integration.writer.test_api import Client, writer
 
 _ROWS = ("get", "put", "merge", "delete", "batch", "txn", "getMany", "scan")
 CALLS = [*_ROWS, "openSnapshot", "renewSnapshot", "closeSnapshot"]
-EXAMPLES = 25
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
+ADMIN_CALLS = ["createCheckpoint", "listCheckpoints", "getCheckpoint", "refreshCheckpoint", "deleteCheckpoint"]
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +17,7 @@ def client(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped
         yield one
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [*CALLS, *ADMIN_CALLS])
 def test_answers_are_as_described(client: Client, name: str) -> None:
-    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{client.port}/openapi.json")
-    operation = schema.find_operation_by_id(name)
-
-    @seed(5)
-    @settings(
-        max_examples=EXAMPLES,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(case=operation.as_strategy())
-    def ask(case) -> None:  # type: ignore[no-untyped-def]
-        case.call_and_validate(checks=CHECKS)
-
-    ask()
+    ask_as_described(client.admin_port if name in ADMIN_CALLS else client.port, name)
     assert client.daemon.process.poll() is None

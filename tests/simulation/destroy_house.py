@@ -1,0 +1,140 @@
+"""Those who destroy databases, and what must hold while they do."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+
+from shale.errors import InvalidDeletion, ShaleError
+from shale.format.manifest import decode_manifest
+from shale.format.names import manifest_key, parse_manifest_key
+from shale.garbage.collector import Collector
+from shale.garbage.destroy import Destroyed, DestroyTarget, destroy
+from shale.garbage.options import GcOptions, TaskOptions
+from shale.garbage.soft_destroy import destroy_later
+from shale.protocol.checkpoints import create_checkpoint
+from shale.protocol.markers import DestroyedMark
+from shale.testing.history import Mutation
+from shale.testing.sim_process import START_MS
+from shale.testing.simulation import SimProcess, Simulation
+from shale.types import Checkpoint, Manifest
+from tests.simulation.clone_house import manifests_of, start
+
+GRACE_S = 300.0
+DESTROYER = "destroyer"
+
+
+def target(process: SimProcess, root: str) -> DestroyTarget:
+    return DestroyTarget(store=process.store, root=root, env=process.env, metrics=process.metrics)
+
+
+async def destroyer(process: SimProcess, root: str, *, force: bool = False, after_s: float = 0.0) -> Destroyed:
+    await anyio.sleep(after_s)
+    return await destroy(target(process, root), force=force)
+
+
+async def stubborn_destroyer(process: SimProcess, root: str) -> Destroyed:
+    """Somebody who calls again until it is done, but gives up where it is refused."""
+    while True:
+        try:
+            return await destroy(target(process, root))
+        except InvalidDeletion:
+            raise
+        except ShaleError:
+            await anyio.sleep(1)
+
+
+async def soft_destroyer(process: SimProcess, root: str, *, after_s: float = 0.0) -> DestroyedMark:
+    await anyio.sleep(after_s)
+    return await destroy_later(target(process, root))
+
+
+async def checkpointer(
+    process: SimProcess, root: str, *, after_s: float = 0.0, lifetime_ms: int | None = None
+) -> Checkpoint:
+    await anyio.sleep(after_s)
+    return await create_checkpoint(await manifests_of(process, root).load(), process.env, lifetime_ms=lifetime_ms)
+
+
+async def burying(process: SimProcess, root: str) -> None:
+    """A collector that deletes what was destroyed; it ends with its database."""
+    task = TaskOptions(interval_s=60.0, min_age_s=0.0)
+    options = GcOptions(
+        manifest=task, wal=task, compacted=task, compactions=task, detach=task, db_delete_grace_s=GRACE_S
+    )
+    await Collector(process.store, root, process.env, options, process.metrics).run()
+
+
+def soon(sim: Simulation, main: Any, *args: Any, role: str = "admin", **options: Any) -> Any:
+    """The result of a process that has to succeed; others go on, and no more time passes than it takes."""
+    process = start(sim, main, *args, role=role, **options)
+    sim.run(hours=3, until=lambda: process.has_ended)
+    assert process.error is None, process.error
+    assert process.has_ended, "it is still at work"
+    return process.result
+
+
+def objects_below(sim: Simulation, root: str) -> list[str]:
+    return sorted(key for key in sim.memory._objects if key.startswith(f"{root}/"))
+
+
+def latest_manifest(sim: Simulation, root: str) -> Manifest | None:
+    names = [key for key in objects_below(sim, root) if parse_manifest_key(root, key) is not None]
+    return decode_manifest(bytes(sim.memory._objects[max(names)].data), path=max(names)) if names else None
+
+
+def moments(seed: int, count: int, within_s: float) -> list[float]:
+    """Times at which things are done, close enough to meet."""
+    chance = random.Random(f"{seed}/moments")
+    return [chance.uniform(0.0, within_s) for _ in range(count)]
+
+
+class DestroyRules:
+    """What must hold of every step of a destroy, whoever does it.
+
+    Nothing outside the root is deleted, and outside it nothing is written but manifests of parents.  The marker comes
+    after the seal; before the marker a destroyer deletes nothing; the marker goes when nothing else is left; and no
+    checkpoint that is alive is lost to a seal.
+    """
+
+    def __init__(self, root: str, *, forced: bool = False, siblings: Sequence[str] = ()) -> None:
+        self.root = root
+        self.forced = forced
+        self.siblings = tuple(siblings)
+
+    def after(self, mutation: Mutation, sim: Simulation) -> None:
+        """See ``Rules``."""
+        below = mutation.key.startswith(f"{self.root}/")
+        if mutation.role == DESTROYER and not below:
+            assert mutation.op == "put", f"{mutation}: outside {self.root}"
+            assert "/manifest/" in mutation.key, f"{mutation}: outside {self.root}"
+        assert not any(mutation.key.startswith(f"{each}/") for each in self.siblings), f"{mutation}: a sibling"
+        if below:
+            self._check_step(mutation, sim)
+
+    def _check_step(self, mutation: Mutation, sim: Simulation) -> None:
+        marker, latest = f"{self.root}/.deleting", latest_manifest(sim, self.root)
+        if mutation.key == marker:
+            if mutation.op == "put":
+                assert latest is None or is_sealed(latest), f"{mutation}: before the seal"
+            else:
+                assert not objects_below(sim, self.root), f"{mutation}: something is left"
+        elif mutation.op == "delete" and mutation.role == DESTROYER:
+            assert marker in sim.memory._objects, f"{mutation}: before the marker"
+        elif "/manifest/" in mutation.key and mutation.op == "put" and latest is not None and is_sealed(latest):
+            self._check_seal(mutation, sim)
+
+    def _check_seal(self, mutation: Mutation, sim: Simulation) -> None:
+        sealed_id = parse_manifest_key(self.root, mutation.key)
+        if sealed_id is None or sealed_id == 1 or self.forced:
+            return
+        base_key = manifest_key(self.root, sealed_id - 1)
+        base = decode_manifest(bytes(sim.memory._objects[base_key].data), path=base_key)
+        now_ms = START_MS + int(sim.loop.time() * 1000)
+        lost = [str(entry.id) for entry in base.checkpoints if not entry.is_expired(now_ms)]
+        assert not lost, f"{mutation}: the seal drops live checkpoints {lost}"
+
+
+def is_sealed(manifest: Manifest) -> bool:
+    return not manifest.initialized and not manifest.checkpoints

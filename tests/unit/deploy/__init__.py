@@ -1,0 +1,1 @@
+"""What is shipped besides the packages: images, rules, dashboards, runbooks, the chart."""

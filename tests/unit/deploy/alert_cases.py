@@ -1,0 +1,403 @@
+"""What makes each alert fire, and what must not: inputs in the notation of `promtool test rules`."""
+
+from typing import NamedTuple
+
+
+class Case(NamedTuple):
+    """Series that fire an alert at a time, and series that look alike and do not."""
+
+    at: str
+    firing: dict[str, str]
+    quiet: dict[str, str]
+    step: str = "1m"
+
+
+CASES = {
+    "SlateDBWriterDown": Case(
+        "60m",
+        {'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i"}': "1x5 stale"},
+        {
+            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i"}': "1x90",
+            'shale_role{role="active",job="j",instance="i"}': "1x90",
+        },
+    ),
+    "SlateDBCompactorDown": Case(
+        "60m",
+        {'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+        {
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
+            'shale_role{role="active",job="j",instance="i"}': "1x90",
+        },
+    ),
+    "SlateDBGCDown": Case(
+        "60m",
+        {'slatedb_gc_cutoff_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+        {
+            'slatedb_gc_cutoff_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
+            'shale_role{role="active",job="j",instance="i"}': "1x90",
+        },
+    ),
+    "SlateDBReaderDown": Case(
+        "60m",
+        {'slatedb_reader_visible_timestamp_seconds{db="a",job="j",instance="i"}': "1x5 stale"},
+        {
+            'slatedb_reader_visible_timestamp_seconds{db="a",job="j",instance="i"}': "1x90",
+            'shale_role{role="active",job="j",instance="i"}': "1x90",
+        },
+    ),
+    "SlateDBMultipleWriters": Case(
+        "10m",
+        {
+            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i1"}': "1x30",
+            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i2"}': "1x30",
+            'shale_role{role="active",job="j",instance="i1"}': "1x30",
+            'shale_role{role="active",job="j",instance="i2"}': "1x30",
+        },
+        {
+            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i1"}': "1x30",
+            'slatedb_db_unflushed_limit_bytes{db="a",job="j",instance="i2"}': "1x30",
+            'shale_role{role="active",job="j",instance="i1"}': "1x30",
+            'shale_role{role="active",job="j",instance="i2"}': "0x30",
+        },
+    ),
+    "SlateDBMultipleCompactors": Case(
+        "10m",
+        {
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i1"}': "1x30",
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i2"}': "1x30",
+            'shale_role{role="active",job="j",instance="i1"}': "1x30",
+            'shale_role{role="active",job="j",instance="i2"}': "1x30",
+        },
+        {
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i1"}': "1x30",
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="j",instance="i2"}': "1x30",
+            'shale_role{role="active",job="j",instance="i1"}': "1x30",
+            'shale_role{role="active",job="j",instance="i2"}': "0x30",
+        },
+    ),
+    "SlateDBFencingFlap": Case(
+        "15m",
+        {'slatedb_manifest_writer_epoch{db="a"}': "1+1x20"},
+        {'slatedb_manifest_writer_epoch{db="a"}': "1x10 2x10", 'slatedb_compactor_epoch{db="a"}': "4x20"},
+    ),
+    "SlateDBFenced": Case(
+        "10m",
+        {'slatedb_fenced_total{db="a",component="writer"}': "0x5 1x10"},
+        {'slatedb_fenced_total{db="a",component="writer"}': "1x15"},
+    ),
+    "SlateDBCommitLatencyBudgetBurn": Case(
+        "100m",
+        {
+            'slatedb_db_durable_commit_duration_seconds_bucket{db="a",le="0.5"}': "0+10x120",
+            'slatedb_db_durable_commit_duration_seconds_count{db="a"}': "0+100x120",
+        },
+        {
+            'slatedb_db_durable_commit_duration_seconds_bucket{db="a",le="0.5"}': "0+100x120",
+            'slatedb_db_durable_commit_duration_seconds_count{db="a"}': "0+100x120",
+        },
+    ),
+    "SlateDBCommitLatencyBudgetBurnSlow": Case(
+        "110m",
+        {
+            'slatedb_db_durable_commit_duration_seconds_bucket{db="a",le="0.5"}': "0+10x120",
+            'slatedb_db_durable_commit_duration_seconds_count{db="a"}': "0+100x120",
+        },
+        {
+            'slatedb_db_durable_commit_duration_seconds_bucket{db="a",le="0.5"}': "0+100x120",
+            'slatedb_db_durable_commit_duration_seconds_count{db="a"}': "0+100x120",
+        },
+    ),
+    "SlateDBReadLatencyBudgetBurn": Case(
+        "100m",
+        {
+            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+10x120",
+            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
+        },
+        {
+            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+100x120",
+            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
+        },
+    ),
+    "SlateDBReadLatencyBudgetBurnSlow": Case(
+        "110m",
+        {
+            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+10x120",
+            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
+        },
+        {
+            'slatedb_db_request_duration_seconds_bucket{db="a",op="get",le="0.1"}': "0+100x120",
+            'slatedb_db_request_duration_seconds_count{db="a",op="get"}': "0+100x120",
+        },
+    ),
+    "SlateDBWriteErrors": Case(
+        "20m",
+        {
+            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0+5x30",
+            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x30",
+        },
+        {
+            'shale_http_requests_total{db="a",route="kv",status="5xx"}': "0x30",
+            'shale_http_requests_total{db="a",route="kv",status="2xx"}': "0+95x30",
+        },
+    ),
+    "SlateDBWALFlushFailing": Case(
+        "10m",
+        {
+            'slatedb_object_store_errors_total{db="a",component="writer",op="put",error_type="network"}': "0+5x20",
+            'slatedb_wal_flushes_total{db="a"}': "7x20",
+            'slatedb_wal_buffer_bytes{db="a"}': "1000x20",
+        },
+        {
+            'slatedb_object_store_errors_total{db="a",component="writer",op="put",error_type="network"}': "0+5x20",
+            'slatedb_wal_flushes_total{db="a"}': "7+3x20",
+            'slatedb_wal_buffer_bytes{db="a"}': "1000x20",
+        },
+    ),
+    "SlateDBBackpressure": Case(
+        "25m", {'slatedb_db_backpressure_total{db="a"}': "0+3x30"}, {'slatedb_db_backpressure_total{db="a"}': "3x30"}
+    ),
+    "SlateDBUnflushedNearLimit": Case(
+        "10m",
+        {'slatedb_db_unflushed_bytes{db="a"}': "95x20", 'slatedb_db_unflushed_limit_bytes{db="a"}': "100x20"},
+        {'slatedb_db_unflushed_bytes{db="a"}': "85x20", 'slatedb_db_unflushed_limit_bytes{db="a"}': "100x20"},
+    ),
+    "SlateDBL0NearLimit": Case(
+        "10m",
+        {'slatedb_db_segment_max_l0_ssts{db="a"}': "7x20", 'slatedb_db_l0_limit_ssts{db="a"}': "8x20"},
+        {'slatedb_db_segment_max_l0_ssts{db="a"}': "6x20", 'slatedb_db_l0_limit_ssts{db="a"}': "8x20"},
+    ),
+    "SlateDBL0Stalled": Case(
+        "12m",
+        {'slatedb_db_l0_stalls_total{db="a",type="num_ssts"}': "0+1x20"},
+        {'slatedb_db_l0_stalls_total{db="a",type="num_ssts"}': "5x20"},
+    ),
+    "SlateDBManifestConflicts": Case(
+        "40m",
+        {
+            'slatedb_manifest_update_attempts_total{db="a",result="conflict"}': "0+5x60",
+            'slatedb_manifest_update_attempts_total{db="a",result="ok"}': "0+5x60",
+        },
+        {
+            'slatedb_manifest_update_attempts_total{db="a",result="conflict"}': "0+1x60",
+            'slatedb_manifest_update_attempts_total{db="a",result="ok"}': "0+9x60",
+        },
+    ),
+    "SlateDBManifestChurn": Case(
+        "80m", {'slatedb_manifest_id{db="a"}': "0+30x90"}, {'slatedb_manifest_id{db="a"}': "0+5x90"}
+    ),
+    "SlateDBManifestVersionsGrowing": Case(
+        "80m",
+        {'slatedb_gc_versions{db="a",resource="manifest"}': "1500x90"},
+        {'slatedb_gc_versions{db="a",resource="manifest"}': "900x90"},
+    ),
+    "SlateDBManifestLarge": Case(
+        "80m", {'slatedb_manifest_bytes{db="a"}': "20000000x90"}, {'slatedb_manifest_bytes{db="a"}': "2000000x90"}
+    ),
+    "SlateDBBoundaryAdvanceFailing": Case(
+        "35m",
+        {
+            'slatedb_boundary_advances_total{db="a",resource="manifest",result="error"}': "0+1x40",
+            'slatedb_boundary_advances_total{db="a",resource="manifest",result="ok"}': "3x40",
+        },
+        {
+            'slatedb_boundary_advances_total{db="a",resource="manifest",result="error"}': "0+1x40",
+            'slatedb_boundary_advances_total{db="a",resource="manifest",result="ok"}': "0+1x40",
+        },
+    ),
+    "SlateDBStaleWriteRejected": Case(
+        "12m",
+        {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "0x5 1x15"},
+        {'slatedb_boundary_rejected_writes_total{db="a",resource="manifest"}': "1x20"},
+    ),
+    "SlateDBCompactionStuck": Case(
+        "45m",
+        {
+            'slatedb_compactor_running{db="a",worker="w"}': "1x60",
+            'slatedb_compactor_output_bytes_total{db="a",worker="w"}': "5x60",
+            'slatedb_compaction_ssts_processed_total{db="a"}': "2x60",
+        },
+        {
+            'slatedb_compactor_running{db="a",worker="w"}': "1x60",
+            'slatedb_compactor_output_bytes_total{db="a",worker="w"}': "5+100x60",
+            'slatedb_compaction_ssts_processed_total{db="a"}': "2x60",
+        },
+    ),
+    "SlateDBCompactionBehind": Case(
+        "80m",
+        {
+            'slatedb_db_l0_ssts{db="a"}': "6x90",
+            'slatedb_db_l0_limit_ssts{db="a"}': "8x90",
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="c"}': "0x90",
+        },
+        {
+            'slatedb_db_l0_ssts{db="a"}': "6x90",
+            'slatedb_db_l0_limit_ssts{db="a"}': "8x90",
+            'slatedb_compactor_last_success_timestamp_seconds{db="a",job="c"}': "0+60x90",
+        },
+    ),
+    "SlateDBCompactionErrors": Case(
+        "50m",
+        {
+            'slatedb_compaction_duration_seconds_count{db="a",result="failed"}': "0+1x60",
+            'slatedb_compaction_duration_seconds_count{db="a",result="completed"}': "0+1x60",
+        },
+        {
+            'slatedb_compaction_duration_seconds_count{db="a",result="failed"}': "0x60",
+            'slatedb_compaction_duration_seconds_count{db="a",result="completed"}': "0+1x60",
+        },
+    ),
+    "SlateDBWorkerHeartbeatStale": Case(
+        "10m",
+        {
+            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0x20",
+            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
+        },
+        {
+            'slatedb_compactor_worker_heartbeat_timestamp_seconds{db="a",worker="w"}': "0+60x20",
+            'slatedb_compactor_running{db="a",worker="w"}': "1x20",
+        },
+    ),
+    "SlateDBJobsReclaimed": Case(
+        "65m",
+        {'slatedb_compactor_jobs_reclaimed_total{db="a"}': "0+1x70"},
+        {'slatedb_compactor_jobs_reclaimed_total{db="a"}': "0x30 1x40"},
+    ),
+    "SlateDBGCNotRunning": Case(
+        "80m",
+        {'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60x90"},
+        {'slatedb_gc_last_success_timestamp_seconds{db="a",resource="wal"}': "60+60x90"},
+    ),
+    "SlateDBGarbageGrowing": Case(
+        "30h",
+        {
+            'slatedb_gc_candidates{db="a",resource="wal"}': "0+60x40",
+            'slatedb_gc_deleted_objects_total{db="a",resource="wal"}': "4x40",
+        },
+        {
+            'slatedb_gc_candidates{db="a",resource="wal"}': "0+60x40",
+            'slatedb_gc_deleted_objects_total{db="a",resource="wal"}': "4+1x40",
+        },
+        step="1h",
+    ),
+    "SlateDBCheckpointWithoutExpiryOld": Case(
+        "740h",
+        {
+            'slatedb_checkpoint_oldest_timestamp_seconds{db="a"}': "1x760",
+            'slatedb_checkpoints{db="a",state="no_expiry"}': "1x760",
+        },
+        {
+            'slatedb_checkpoint_oldest_timestamp_seconds{db="a"}': "1x760",
+            'slatedb_checkpoints{db="a",state="no_expiry"}': "0x760",
+        },
+        step="1h",
+    ),
+    "SlateDBReaderStale": Case(
+        "15m",
+        {
+            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "60x30",
+            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
+        },
+        {
+            'slatedb_reader_visible_timestamp_seconds{db="a",job="r",instance="i"}': "0+60x30",
+            'slatedb_db_write_ops_total{db="a",job="w",instance="w"}': "0+60x30",
+        },
+    ),
+    "SlateDBReaderLeaseLost": Case(
+        "12m",
+        {'slatedb_reader_lease_lost_total{db="a"}': "0x5 1x15"},
+        {'slatedb_reader_lease_lost_total{db="a"}': "1x20"},
+    ),
+    "SlateDBObjectStoreErrors": Case(
+        "30m",
+        {
+            'slatedb_object_store_errors_total{db="a",component="writer",error_type="network"}': "0+5x40",
+            'slatedb_object_store_requests_total{db="a",component="writer"}': "0+100x40",
+        },
+        {
+            'slatedb_object_store_errors_total{db="a",component="writer",error_type="precondition"}': "0+50x40",
+            'slatedb_object_store_requests_total{db="a",component="writer"}': "0+100x40",
+        },
+    ),
+    "SlateDBObjectStoreLatency": Case(
+        "30m",
+        {
+            'slatedb_object_store_request_duration_seconds_bucket{db="a",component="writer",op="put",le="2.5"}': "0x40",
+            'slatedb_object_store_request_duration_seconds_bucket{db="a",component="writer",op="put",le="5"}': "0+10x40",
+            'slatedb_object_store_request_duration_seconds_bucket{db="a",component="writer",op="put",le="+Inf"}': "0+10x40",
+        },
+        {
+            'slatedb_object_store_request_duration_seconds_bucket{db="a",component="writer",op="put",le="0.1"}': "0+10x40",
+            'slatedb_object_store_request_duration_seconds_bucket{db="a",component="writer",op="put",le="+Inf"}': "0+10x40",
+        },
+    ),
+    "SlateDBObjectStoreThrottled": Case(
+        "30m",
+        {'slatedb_object_store_errors_total{db="a",component="writer",error_type="throttle"}': "0+60x40"},
+        {'slatedb_object_store_errors_total{db="a",component="writer",error_type="throttle"}': "9x40"},
+    ),
+    "SlateDBCorruption": Case(
+        "30m",
+        {'slatedb_corruption_total{db="a",resource="manifest"}': "0x5 1x30"},
+        {'slatedb_corruption_total{db="a",resource="manifest"}': "1x70"},
+    ),
+    "SlateDBClockSkew": Case(
+        "10m",
+        {'slatedb_clock_skew_seconds{db="a",instance="i"}': "-7x20"},
+        {'slatedb_clock_skew_seconds{db="a",instance="i"}': "-2x20"},
+    ),
+    "ShaleEventLoopLag": Case(
+        "30m",
+        {
+            'shale_event_loop_lag_seconds_bucket{instance="i",le="0.25"}': "0x40",
+            'shale_event_loop_lag_seconds_bucket{instance="i",le="0.5"}': "0+10x40",
+            'shale_event_loop_lag_seconds_bucket{instance="i",le="+Inf"}': "0+10x40",
+        },
+        {
+            'shale_event_loop_lag_seconds_bucket{instance="i",le="0.01"}': "0+10x40",
+            'shale_event_loop_lag_seconds_bucket{instance="i",le="+Inf"}': "0+10x40",
+        },
+    ),
+    "ShaleMemoryNearLimit": Case(
+        "15m",
+        {
+            'container_memory_working_set_bytes{pod="p",container="writer"}': "95x20",
+            'container_spec_memory_limit_bytes{pod="p",container="writer"}': "100x20",
+        },
+        {
+            'container_memory_working_set_bytes{pod="p",container="writer"}': "95x20",
+            'container_spec_memory_limit_bytes{pod="p",container="writer"}': "0x20",
+        },
+    ),
+    "ShaleHTTPErrors": Case(
+        "30m",
+        {
+            'shale_http_requests_total{db="a",instance="i",route="get",status="5xx"}': "0+10x40",
+            'shale_http_requests_total{db="a",instance="i",route="get",status="2xx"}': "0+90x40",
+        },
+        {
+            'shale_http_requests_total{db="a",instance="i",route="get",status="4xx"}': "0+50x40",
+            'shale_http_requests_total{db="a",instance="i",route="get",status="2xx"}': "0+50x40",
+        },
+    ),
+    "ShaleRESPConnectionsRefused": Case(
+        "12m",
+        {'shale_resp_connections_total{db="a",instance="i",result="refused"}': "0+6x20"},
+        {'shale_resp_connections_total{db="a",instance="i",result="refused"}': "6x20"},
+    ),
+    "ShaleRESPErrors": Case(
+        "30m",
+        {
+            'shale_resp_errors_total{db="a",instance="i",command="set"}': "0+10x40",
+            'shale_resp_commands_total{db="a",instance="i",command="set"}': "0+100x40",
+        },
+        {
+            'shale_resp_errors_total{db="a",instance="i",command="set"}': "0+1x40",
+            'shale_resp_commands_total{db="a",instance="i",command="set"}': "0+100x40",
+        },
+    ),
+    "ShaleConfigReloadFailed": Case(
+        "10m",
+        {'shale_config_last_reload_success{instance="i"}': "0x20"},
+        {'shale_config_last_reload_success{instance="i"}': "1x20"},
+    ),
+}

@@ -1,0 +1,163 @@
+"""The chart: what it renders is what the daemons take.  Rendering needs ``helm`` on the PATH."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from shale.service.settings import load
+from shale_cli.__main__ import PROCESSES
+from shale_cli.config import settings_class
+
+CHART = Path(__file__).parents[3] / "deploy" / "helm" / "shale"
+FULL = CHART / "ci" / "full-values.yaml"
+MINIMAL = ("--set", "database.url=s3://bucket/orders")
+SECRETS = {"store__access_key_id": "id", "store__secret_access_key": "hidden", "http__bearer_token": "t" * 16}
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    found = shutil.which("helm")
+    if found is None:
+        pytest.skip("helm is not here")
+    command = [found, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHART)
+
+
+def render(*arguments: str) -> dict[tuple[str, str], Any]:
+    """Every object by its kind and its name without the release's."""
+    ended = helm("template", "r", ".", "--kube-version", "1.31", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    objects = [each for each in yaml.safe_load_all(ended.stdout) if each]
+    return {
+        (each["kind"], each["metadata"]["name"].removeprefix("r-shale").removeprefix("-")): each for each in objects
+    }
+
+
+def container(deployment: Any) -> Any:
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+@pytest.mark.parametrize("values", [{}, yaml.safe_load(FULL.read_text())], ids=["defaults", "full"])
+def test_values_fit_their_schema(values: dict[str, Any]) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    validator = jsonschema.Draft7Validator(schema)
+    validator.validate(yaml.safe_load((CHART / "values.yaml").read_text()))
+    validator.validate(values)
+    assert [error.message for error in validator.iter_errors({"writer": {"replicas": 2}})] != []
+    assert set(yaml.safe_load((CHART / "values.yaml").read_text())) == set(schema["properties"]) - {"global"}
+
+
+def test_lint() -> None:
+    for arguments in (MINIMAL, ("-f", str(FULL))):
+        ended = helm("lint", "--strict", ".", *arguments)
+        assert ended.returncode == 0, ended.stdout
+
+
+def test_the_same_twice() -> None:
+    assert render("-f", str(FULL)) == render("-f", str(FULL))
+
+
+def test_what_is_there_by_default() -> None:
+    objects = render(*MINIMAL)
+    deployments = {name for kind, name in objects if kind == "Deployment"}
+    assert deployments == {"writer", "compactor", "gc"}
+    assert not any(kind in ("PodDisruptionBudget", "HorizontalPodAutoscaler", "PrometheusRule") for kind, _ in objects)
+    ports = objects["Service", "writer"]["spec"]["ports"]
+    assert [port["name"] for port in ports] == ["http"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "database.url"),
+        ((*MINIMAL, "--set", "writer.replicas=2"), "replicas"),
+        ((*MINIMAL, "--set", "compactor.embeddedWorker=false"), "nobody would compact"),
+    ],
+)
+def test_mistakes_are_refused_early(arguments: tuple[str, ...], complaint: str) -> None:
+    ended = helm("template", "r", ".", "--kube-version", "1.31", *arguments)
+    assert ended.returncode != 0
+    assert complaint in ended.stderr
+
+
+def test_one_writer_and_many_readers() -> None:
+    objects = render("-f", str(FULL))
+    writer, reader = objects["Deployment", "writer"]["spec"], objects["Deployment", "reader"]["spec"]
+    assert (writer["replicas"], writer["strategy"]) == (1, {"type": "Recreate"})
+    assert ("PodDisruptionBudget", "writer") not in objects
+    assert "replicas" not in reader
+    assert objects["HorizontalPodAutoscaler", "reader"]["spec"]["scaleTargetRef"]["name"] == "r-shale-reader"
+    for role in ("reader", "writer"):
+        selector = objects["Service", role]["spec"]["selector"]
+        assert selector == objects["Deployment", role]["spec"]["selector"]["matchLabels"]
+    assert [port["name"] for port in objects["Service", "writer"]["spec"]["ports"]] == ["http", "resp"]
+
+
+def test_pods_are_restricted_and_probed() -> None:
+    deployments = {name: each for (kind, name), each in render("-f", str(FULL)).items() if kind == "Deployment"}
+    assert set(deployments) == set(PROCESSES)
+    for role, deployment in deployments.items():
+        spec, only = deployment["spec"]["template"]["spec"], container(deployment)
+        assert only["args"][0] == role
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert only["securityContext"]["readOnlyRootFilesystem"]
+        assert only["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "cpu" not in only["resources"]["limits"]
+        assert {only[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe")} == {"/livez"}
+        assert only["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "admin"}
+        ports = [port["name"] for port in only["ports"]]
+        assert ports == (["admin", "http", "resp"] if role in ("writer", "reader") else ["admin"])
+
+
+def test_daemons_take_what_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file, the variables and the secret files of each pod, read as its daemon reads them."""
+    objects = render("-f", str(FULL))
+    config = tmp_path / "config.yaml"
+    keys = tmp_path / "keys"
+    keys.write_text(f"first {'ab' * 32}\n")
+    text = objects["ConfigMap", ""]["data"]["config.yaml"]
+    config.write_text(text.replace("/etc/shale/encryption/keys", str(keys)))
+    for role in PROCESSES:
+        deployment = objects["Deployment", role]
+        mounted = tmp_path / f"secrets-{role}"
+        mounted.mkdir()
+        sources = next(each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "secrets")
+        for source in sources["projected"]["sources"]:
+            for item in source["secret"]["items"]:
+                (mounted / item["path"]).write_text(SECRETS[item["path"]])
+        with monkeypatch.context() as patch:
+            for each in container(deployment)["env"]:
+                patch.setenv(each["name"], each["value"])
+            patch.setenv("SHALE_CONFIG", str(config))
+            patch.setenv("SHALE_SECRETS_DIR", str(mounted))
+            loaded = load(settings_class(role), container(deployment)["args"][1:])
+        assert loaded.unknown_env == ()
+        settings: Any = loaded.settings
+        assert settings.store.secret_access_key.get_secret_value() == "hidden"
+        assert settings.block_transformer() is not None
+        if role in ("writer", "reader"):
+            assert settings.http.bearer_token.get_secret_value() == SECRETS["http__bearer_token"]
+            assert settings.merge_operator == "int_add"
+            assert settings.resp.enabled
+        if role == "writer":
+            assert (settings.flush_interval, settings.shutdown.deadline) == (0.05, 110.0)
+
+
+def test_rules_and_dashboards_are_shipped() -> None:
+    objects = render("-f", str(FULL))
+    groups = objects["PrometheusRule", ""]["spec"]["groups"]
+    alerts = {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+    assert len(alerts) > 40
+    assert "ShaleRESPErrors" not in alerts
+    notes = alerts["SlateDBReaderStale"]["annotations"]
+    assert notes["runbook_url"] == "https://runbooks.example/shale/SlateDBReaderStale"
+    assert notes["dashboard_url"] == "https://grafana.example/d/slatedb-reader"
+    assert "{{ $labels.instance }}" in notes["description"]
+    board = json.loads(objects["ConfigMap", "reader"]["data"]["reader.json"])
+    assert board["uid"] == "slatedb-reader"
