@@ -24,6 +24,9 @@ RUN --mount=type=cache,target=/root/.cache \
     && python -m venv --without-pip /opt/venv
 RUN --mount=type=cache,target=/root/.cache \
     VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
+# Some wheels bring symbols for debuggers, ten times the size of their code.
+COPY deploy/strip_symbols.py ./
+RUN python strip_symbols.py /opt/venv/lib
 COPY pyproject.toml README.md* ./
 COPY shared shared
 COPY services services
@@ -87,7 +90,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     SHALE_ADMIN__HOST=0.0.0.0 \
     SHALE_WRITER__HTTP__HOST=0.0.0.0 \
     SHALE_WRITER__RESP__HOST=0.0.0.0 \
-    SHALE_READER__HTTP__HOST=0.0.0.0
+    SHALE_READER__HTTP__HOST=0.0.0.0 \
+    SHALE_READER__RESP__HOST=0.0.0.0
 
 
 # --- the daemons -----------------------------------------------------------------------------------------------------

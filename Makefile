@@ -12,6 +12,10 @@ ROUNDS ?= 50
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 
+# Some containers forbid Python to keep what it compiled.  Then every daemon, command and test process below would compile
+# all its imports anew: loading kernels takes 0.7 instead of 1.9 seconds, collecting the tests 8 instead of 20.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install java demo spark-demo up test bench bench-spark sim soak compat lint fmt gen check lock archive image image-spark compose-check clean
 
 help: ## this list
@@ -78,6 +82,9 @@ fmt: install ## format and fix what can be fixed
 
 gen: install ## the pages that are made of code
 	$(BIN)/python -m shale.telemetry.reference > docs/telemetry.md
+	$(BIN)/python -m shale_cli.settings_reference > docs/settings.md
+	$(BIN)/python -m shale_cli.reference > docs/cli.md
+	$(BIN)/python deploy/observability/generate.py
 
 check: test lint ## what CI runs
 

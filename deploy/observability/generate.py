@@ -1,0 +1,178 @@
+"""What is made of rules, runbooks and panels: ``generate.py`` writes it, a test compares it (``make gen``).
+
+Made are ``docs/runbooks/index.md``, ``dashboards/*.json`` in the classic form that Grafana 10 to 13 load from files,
+and the chart's copies of rules and dashboards: a chart can only name files of its own.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CHART = ROOT / "deploy" / "helm" / "shale"
+sys.path.insert(0, str(HERE))
+
+from panels import DASHBOARDS, Dashboard, Panel, Row  # noqa: E402 - a script beside this one
+
+WIDTH, HEIGHT, COLUMNS = 8, 8, 3
+VARIABLES = ("cluster", "namespace", "db", "instance")
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+EPOCHS = ("Writer epochs", "changes(slatedb_manifest_writer_epoch{$all}[1m]) > 0")
+COMPACTORS = ("Compactor epochs", "changes(slatedb_compactor_epoch{$all}[1m]) > 0")
+FENCING = ("Fencing", "sum by (db, component) (increase(slatedb_fenced_total{$all}[1m])) > 0")
+PRESSURE = ("Back-pressure", "sum by (db) (rate(slatedb_db_backpressure_total{$all}[1m])) > 0")
+FIRING = ("Firing alerts", 'ALERTS{alertname=~"SlateDB.*|Shale.*", alertstate="firing"}')
+
+
+def alerts() -> Iterator[dict[str, Any]]:
+    """Every alert of the rules, file by file."""
+    for file in sorted((HERE / "rules").glob("*.yaml")):
+        for group in yaml.safe_load(file.read_text())["groups"]:
+            yield from (rule for rule in group["rules"] if "alert" in rule)
+
+
+def index() -> str:
+    """The page that lists the runbooks."""
+    lines = [
+        "# Runbooks",
+        "",
+        "One page for each alert of `deploy/observability/rules`; `make gen` makes this list.",
+        "",
+    ]
+    lines += ["| alert | severity | says |", "| --- | --- | --- |"]
+    for alert in sorted(alerts(), key=lambda each: str(each["alert"])):
+        name, severity = alert["alert"], alert["labels"]["severity"]
+        lines.append(f"| [{name}]({name}.md) | {severity} | {alert['annotations']['summary']} |")
+    return "\n".join((*lines, ""))
+
+
+def selected(expression: str, *, with_db: bool) -> str:
+    """An expression with the dashboard's variables in every selector that says ``$all``."""
+    names = [name for name in VARIABLES if with_db or name != "db"]
+    return expression.replace("$all", ", ".join(f'{name}=~"${name}"' for name in names))
+
+
+def dashboard_json(dashboard: Dashboard) -> str:
+    """One dashboard in canonical form."""
+    panels: list[dict[str, Any]] = []
+    y = 0
+    for row in dashboard.rows:
+        panels.append({"type": "row", "title": row.title, "id": len(panels) + 1, "gridPos": _place(0, y, 24, 1)})
+        panels += _panels(row, len(panels) + 1, y + 1)
+        y += 1 + HEIGHT * -(-len(row.panels) // COLUMNS)
+    tree = {
+        "uid": f"slatedb-{dashboard.uid}",
+        "title": f"SlateDB / {dashboard.title}",
+        "description": dashboard.description,
+        "tags": ["slatedb"],
+        "editable": False,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "timezone": "utc",
+        "schemaVersion": 39,
+        "links": [
+            {"type": "dashboards", "tags": ["slatedb"], "asDropdown": True, "title": "SlateDB", "keepTime": True}
+        ],
+        "annotations": {
+            "list": [_annotation(*each) for each in enumerate((EPOCHS, COMPACTORS, FENCING, PRESSURE, FIRING))]
+        },
+        "templating": {"list": list(_variables())},
+        "panels": panels,
+    }
+    return json.dumps(tree, indent=1, sort_keys=True) + "\n"
+
+
+def _panels(row: Row, first_id: int, y: int) -> Iterator[dict[str, Any]]:
+    for place, panel in enumerate(row.panels):
+        x, line = place % COLUMNS, place // COLUMNS
+        yield _panel(panel, first_id + place, _place(x * WIDTH, y + line * HEIGHT, WIDTH, HEIGHT))
+
+
+def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+    stat = panel.kind == "stat"
+    defaults: dict[str, Any] = {"unit": panel.unit}
+    if not stat:
+        defaults |= {"min": 0, "custom": {"fillOpacity": 10}}
+    if panel.threshold is not None:
+        steps = [{"color": "green", "value": None}, {"color": "red", "value": panel.threshold}]
+        defaults |= {"thresholds": {"mode": "absolute", "steps": steps}}
+    options = {"reduceOptions": {"calcs": ["lastNotNull"]}} if stat else {"tooltip": {"mode": "multi"}}
+    targets = [
+        {
+            "refId": chr(ord("A") + number),
+            "expr": selected(expression, with_db=panel.with_db),
+            "legendFormat": legend,
+            "datasource": DATASOURCE,
+            "exemplar": panel.unit == "s" and not stat,
+        }
+        for number, (legend, expression) in enumerate(panel.queries)
+    ]
+    return {
+        "id": number,
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": DATASOURCE,
+        "gridPos": place,
+        "fieldConfig": {"defaults": defaults, "overrides": []},
+        "options": options,
+        "targets": targets,
+    }
+
+
+def _place(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "w": width, "h": height}
+
+
+def _annotation(number: int, what: tuple[str, str]) -> dict[str, Any]:
+    name, expression = what
+    shown = {"name": name, "enable": number < 2, "iconColor": "orange", "datasource": DATASOURCE, "titleFormat": name}
+    return {**shown, "expr": selected(expression, with_db=True)}
+
+
+def _variables() -> Iterator[dict[str, Any]]:
+    yield {"name": "datasource", "type": "datasource", "query": "prometheus"}
+    above: list[str] = []
+    for name in VARIABLES:
+        metric = "slatedb_manifest_id" if name == "db" else "shale_build_info"
+        within = ", ".join(f'{each}=~"${each}"' for each in above if each != "db")
+        query = f"label_values({metric}{{{within}}}, {name})"
+        choice = {"multi": True, "includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}}
+        yield {
+            "name": name,
+            "type": "query",
+            "query": query,
+            "datasource": DATASOURCE,
+            "refresh": 2,
+            "sort": 1,
+            **choice,
+        }
+        above.append(name)
+
+
+def files() -> dict[Path, str]:
+    """Everything that is made, by where it lies."""
+    made = {ROOT / "docs" / "runbooks" / "index.md": index()}
+    for each in DASHBOARDS:
+        text = dashboard_json(each)
+        made[HERE / "dashboards" / f"{each.uid}.json"] = text
+        made[CHART / "dashboards" / f"{each.uid}.json"] = text
+    for file in sorted((HERE / "rules").glob("*.yaml")):
+        made[CHART / "rules" / file.name] = file.read_text()
+    return made
+
+
+def main() -> None:
+    """Write everything."""
+    for file, text in files().items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
