@@ -45,10 +45,10 @@ def destroy(
             if not yes or dry_run:
                 _show(session, told, objects=dry_run or not session.output.is_table)
                 for obstacle in obstacles:
-                    complain(f"would be refused: {obstacle}")
+                    complain(f"{'would wait' if mode == 'soft' else 'would be refused'}: {obstacle}")
             what = f"delete {len(told.plan.objects)} objects of {told.plan.size} bytes"
             what = what if mode == "hard" else f"mark a database, and {what} after the grace"
-            if obstacles and not yes:
+            if obstacles and not yes and mode == "hard":
                 return
             if not is_confirmed(session.output, session.path, yes=yes, dry_run=dry_run, what=what):
                 return

@@ -58,6 +58,10 @@ def run_(
     resource: Resources = None,
     min_age: MinAge = None,
     plan_file: Annotated[Path | None, typer.Option("--plan", help="Delete only what this saved plan names.")] = None,
+    delete_grace: Annotated[
+        str | None,
+        typer.Option(help="A database that was destroyed longer ago than this goes as a whole, unless -r; 1day."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete.  Without it this is a dry run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
 ) -> None:
@@ -72,11 +76,14 @@ def run_(
 
         if plan_file is not None and (resource is not None or min_age is not None):
             raise InvalidRequestError("a saved plan says which resources and ages: give either --plan or those")
+        grace_s = _grace_s(delete_grace, is_whole=plan_file is None and resource is None)
         async with _admin(session) as admin:
             saved = None if plan_file is None else _read_plan(plan_file)
             if dry_run or not yes:
                 shown = saved or await admin.garbage.plan(resource, min_age=min_age)
                 _show_plan(session, shown)
+                if grace_s is not None:
+                    await _tell_doom(session, admin, grace_s)
                 what = f"delete {len(shown.objects)} objects of {shown.size} bytes"
                 if not is_confirmed(session.output, session.path, yes=yes, dry_run=dry_run, what=what):
                     return None
@@ -85,7 +92,8 @@ def run_(
                 if saved is not None:
                     done = await admin.garbage.run(saved, on_progress=on_progress)
                 else:
-                    done = await admin.garbage.run_once(_options(resource, min_age), on_progress=on_progress)
+                    options = _options(resource, min_age, grace_s=grace_s)
+                    done = await admin.garbage.run_once(options, on_progress=on_progress)
         return _show_done(session, done)
 
     run(context, work)
@@ -112,13 +120,41 @@ def run_garbage_collection(
     run(context, work)
 
 
-def _options(resource: list[str] | None, min_age: str | None, *, boundaries: bool = True) -> "GcOptions":
+def _grace_s(text: str | None, *, is_whole: bool) -> float | None:
+    """When a database goes as a whole; never in a run that is about some of its objects."""
+    from shale.engine.settings_values import parse_duration_s
+    from shale.errors import InvalidRequestError
+    from shale.garbage.options import DELETE_GRACE_S
+
+    if text is not None and not is_whole:
+        raise InvalidRequestError("--delete-grace is about a whole database: give it without --resource and --plan")
+    if not is_whole:
+        return None
+    return DELETE_GRACE_S if text is None else parse_duration_s(text, name="--delete-grace")
+
+
+async def _tell_doom(session: Session, admin: "Admin", grace_s: float) -> None:
+    """Say what else --yes would do."""
+    from shale.garbage.soft_destroy import Doom
+
+    if (await admin.garbage.doom(grace_s=grace_s)).doom is Doom.DUE:
+        session.output.note(
+            f"{session.path} was destroyed, and its grace is over: with --yes all of it goes; "
+            "`shale db destroy --dry-run` shows what that is"
+        )
+
+
+def _options(
+    resource: list[str] | None, min_age: str | None, *, boundaries: bool = True, grace_s: float | None = None
+) -> "GcOptions":
     from shale.admin.garbage import tasks_of
     from shale.engine.settings_values import parse_duration_s
     from shale.garbage.options import options_for
 
     age_s = None if min_age is None else parse_duration_s(min_age)
-    return options_for(dict.fromkeys(tasks_of(resource), age_s), boundary_files_enabled=boundaries)
+    return options_for(
+        dict.fromkeys(tasks_of(resource), age_s), boundary_files_enabled=boundaries, db_delete_grace_s=grace_s
+    )
 
 
 @asynccontextmanager
@@ -173,19 +209,19 @@ def _show_plan(session: Session, shown: "GcPlan") -> None:
     session.output.note(f"{data['count']} objects, {data['size']} bytes; manifest {shown.manifest_id}")
 
 
-def _show_done(session: Session, done: "Mapping[Task, Progress]") -> int | None:
+def _show_done(session: Session, done: "Mapping[str, Progress]") -> int | None:
     from shale.service.exit_codes import ExitCode
 
     items = [
         {
-            "resource": task.value,
+            "resource": str(resource),
             "listed": each.listed,
             "planned": each.planned,
             "deleted": each.deleted,
             "deleted_bytes": each.deleted_bytes,
             "failed": each.failed,
         }
-        for task, each in done.items()
+        for resource, each in done.items()
     ]
     session.output.listing("resources", items, ("resource", "listed", "planned", "deleted", "deleted_bytes", "failed"))
     return ExitCode.TEMPFAIL if any(each.failed for each in done.values()) else None

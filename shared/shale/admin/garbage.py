@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from shale.admin.place import AdminPlace
 from shale.engine.settings_values import Duration, parse_duration_s
 from shale.garbage.collector import Collector
-from shale.garbage.options import GcOptions, Task, options_for
+from shale.garbage.destroy import DestroyTarget
+from shale.garbage.options import DELETE_GRACE_S, GcOptions, Task, options_for
 from shale.garbage.passes import Progress
 from shale.garbage.plan import GcPlan
+from shale.garbage.soft_destroy import DoomState, look_at_doom
 
 OnProgress = Callable[[Task, Progress], None]
 
@@ -41,18 +43,32 @@ class GarbageAdmin:
 
     async def run_once(
         self, options: GcOptions | None = None, *, on_progress: OnProgress | None = None
-    ) -> Mapping[Task, Progress]:
+    ) -> Mapping[str, Progress]:
         """One pass of every task that is on; returns what each of them did.
+
+        A database that was destroyed softly goes as a whole once ``db_delete_grace_s`` is over and nothing holds it
+        back; the result then has one entry, ``database``.
 
         Raises:
             LatestRecordMissing: there is no database.
             ShaleError: the first error of a pass; single objects that cannot be deleted are only counted.
         """
-        collector = self._collector(options if options is not None else GcOptions(), on_progress)
-        await collector.run_once()
-        return {task: state.progress for task, state in collector.states.items()}
+        return await self._collector(options if options is not None else GcOptions(), on_progress).run_once()
 
-    async def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[Task, Progress]:
+    async def doom(self, *, grace_s: float = DELETE_GRACE_S) -> DoomState:
+        """How far the database is on its way out, if it was destroyed softly.  Nothing is written.
+
+        Raises:
+            LatestRecordMissing: it is marked, and there is no manifest.
+            CorruptionError: the marker cannot be understood.
+        """
+        place = self._place
+        target = DestroyTarget(
+            store=place.stores.main, root=place.root, env=place.env, metrics=place.metrics, wal_store=place.stores.wal
+        )
+        return await look_at_doom(target, grace_s=grace_s, dry_run=True)
+
+    async def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[str, Progress]:
         """Delete what a plan names and what may be deleted now as well; returns what each task did.
 
         Raises:

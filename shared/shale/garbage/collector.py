@@ -24,7 +24,7 @@ from shale.garbage.sweep_compacted import sweep_compacted
 from shale.garbage.sweep_detach import sweep_detach
 from shale.garbage.sweep_versions import sweep_compactions, sweep_manifests
 from shale.garbage.sweep_wal import sweep_wal
-from shale.garbage.undertaker import Undertaker
+from shale.garbage.undertaker import RESOURCE, Undertaker
 from shale.protocol.checkpoints import remove_expired_checkpoints
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -109,15 +109,22 @@ class Collector:
             await self.undertaker.finish()
         log.info(Event.GC_DATABASE_GONE)
 
-    async def run_once(self) -> None:
-        """One pass of every task that is on.
+    async def run_once(self) -> Mapping[str, Progress]:
+        """One pass of every task that is on; a database whose grace is over since it was destroyed goes as a whole.
+
+        Returns:
+            What was done, by task; under ``RESOURCE`` if it was the whole database.
 
         Raises:
             LatestRecordMissing: there is no database.
             ShaleError: the first error of a pass.
         """
+        if await self.undertaker.bury():
+            log.info(Event.GC_DATABASE_GONE)
+            return {RESOURCE: self.undertaker.progress}
         for task in self.states:
             await self.sweep(task)
+        return {task: state.progress for task, state in self.states.items()}
 
     async def plan(self) -> GcPlan:
         """What one pass of every task that is on would delete.  Nothing is written.
@@ -143,7 +150,7 @@ class Collector:
             objects=tuple(objects),
         )
 
-    async def carry_out(self, plan: GcPlan) -> Mapping[Task, Progress]:
+    async def carry_out(self, plan: GcPlan) -> Mapping[str, Progress]:
         """Delete what a saved plan names and what may be deleted now as well.
 
         Raises:

@@ -18,6 +18,7 @@ from shale.format.names import below, deleting_key, wal_prefix
 from shale.garbage.destroy_plan import (
     Condemned,
     DestroyPlan,
+    Stage,
     condemned,
     live_checkpoints,
     require_no_checkpoints,
@@ -92,7 +93,7 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
         objects=tuple(await _list(target)),
     )
     if latest is None:
-        if plan.objects and not is_begun:
+        if not is_begun and any(each.stage is not Stage.MARKER for each in plan.objects):
             raise InvalidDbState(f"{target.place} is no database: there are {len(plan.objects)} objects, no manifest")
         return plan
     return replace(

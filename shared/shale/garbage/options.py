@@ -140,8 +140,16 @@ class GcOptions:
         return min((task.min_age_s for task in tasks if task is not None and not task.dry_run), default=None)
 
 
-def options_for(min_ages_s: Mapping[Task, float | None], *, boundary_files_enabled: bool = True) -> GcOptions:
+def options_for(
+    min_ages_s: Mapping[Task, float | None],
+    *,
+    boundary_files_enabled: bool = True,
+    db_delete_grace_s: float | None = None,
+) -> GcOptions:
     """Options under which exactly these tasks are on; an age of ``None`` is the task's default.
+
+    Args:
+        db_delete_grace_s: by default no database is deleted.
 
     Raises:
         InvalidRequestError: fences younger than 7 days, or a negative age.
@@ -162,4 +170,5 @@ def options_for(min_ages_s: Mapping[Task, float | None], *, boundary_files_enabl
         compactions=of(Task.COMPACTIONS),
         detach=of(Task.DETACH),
         boundary_files_enabled=boundary_files_enabled,
+        db_delete_grace_s=db_delete_grace_s,
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shale.errors import FencedError, InvalidDbState, InvalidDeletion, LatestRecordMissing
-from shale.format.names import below
-from shale.garbage.destroy import DestroyTarget, destroy
+from shale.format.names import below, destroyed_key
+from shale.garbage.destroy import DestroyTarget, OnDeleted, destroy
+from shale.garbage.destroy_plan import live_checkpoints
 from shale.garbage.options import DELETE_GRACE_S
 from shale.protocol.checkpoints import release_checkpoints, remove_expired_checkpoints, writer_epoch_of
 from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
@@ -17,6 +18,7 @@ from shale.protocol.markers import DestroyedMark, is_being_deleted, put_destroye
 from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_place import require_wal_place
 from shale.protocol.wal_store import WalStore
+from shale.store.pages import next_page
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -67,8 +69,11 @@ async def destroy_later(target: DestroyTarget) -> DestroyedMark:
     return mark
 
 
-async def look_at_doom(target: DestroyTarget, *, grace_s: float = DELETE_GRACE_S) -> DoomState:
+async def look_at_doom(target: DestroyTarget, *, grace_s: float = DELETE_GRACE_S, dry_run: bool = False) -> DoomState:
     """Whether a database that may be marked is to be deleted now; expired checkpoints of a marked one are removed.
+
+    Args:
+        dry_run: write nothing; what has expired is overlooked.
 
     Raises:
         LatestRecordMissing: it is marked, and there is no manifest; somebody else has deleted too much.
@@ -83,29 +88,45 @@ async def look_at_doom(target: DestroyTarget, *, grace_s: float = DELETE_GRACE_S
     if is_begun:
         return DoomState(Doom.DUE, mark)
     now_ms = target.env.clock.now_ms()
-    stored = await target.manifests().load()
-    await remove_expired_checkpoints(stored, now_ms)
-    if stored.value.checkpoints:
-        ids = [str(entry.id) for entry in stored.value.checkpoints]
-        log.warning(Event.DB_DESTROY_BLOCKED, path=target.root, checkpoints=ids)
+    try:
+        stored = await target.manifests().load()
+    except LatestRecordMissing:
+        if await _only_marker_is_left(target):
+            return DoomState(Doom.DUE, mark)
+        raise
+    if not dry_run:
+        await remove_expired_checkpoints(stored, now_ms)
+    if live := live_checkpoints(stored.value, now_ms):
+        log.warning(Event.DB_DESTROY_BLOCKED, path=target.root, checkpoints=[str(entry.id) for entry in live])
         return DoomState(Doom.BLOCKED, mark)
     is_over = now_ms > mark.destroyed_at_s * 1000 + grace_s * 1000
     return DoomState(Doom.DUE if is_over else Doom.WAITING, mark)
 
 
-async def finish_destroyed(target: DestroyTarget, mark: DestroyedMark | None) -> DoomState:
+async def finish_destroyed(
+    target: DestroyTarget, mark: DestroyedMark | None, on_deleted: OnDeleted | None = None
+) -> DoomState:
     """Delete a database that is due.
+
+    Args:
+        on_deleted: called after each deletion.
 
     Raises:
         InvalidDbState, InvalidRequestError, UnavailableError: see ``destroy``; try again.
     """
     try:
-        await destroy(target)
+        await destroy(target, on_deleted=on_deleted)
     except InvalidDeletion as error:
         # Somebody was faster with a checkpoint, or keeps other things below the root.
         log.warning(Event.DB_DESTROY_BLOCKED, path=target.root, error=error)
         return DoomState(Doom.BLOCKED, mark)
     return DoomState(Doom.GONE, mark)
+
+
+async def _only_marker_is_left(target: DestroyTarget) -> bool:
+    """Whether somebody marked the database after another one had deleted it."""
+    page = await next_page(target.store.list_pages(below(target.root, "")))
+    return {meta.key for meta in page} <= {destroyed_key(target.root)}
 
 
 async def _load(target: DestroyTarget) -> StoredManifest:

@@ -11,23 +11,34 @@ import anyio
 from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.garbage.database import Database
 from shale.garbage.destroy import DestroyTarget
+from shale.garbage.destroy_plan import Condemned, Stage
 from shale.garbage.instruments import GcInstruments
-from shale.garbage.options import GcOptions, TaskOptions
+from shale.garbage.options import GcOptions, Task, TaskOptions
+from shale.garbage.passes import Progress
 from shale.garbage.soft_destroy import Doom, DoomState, finish_destroyed, look_at_doom
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_being_deleted, is_destroyed
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
-_RESOURCE = "database"
+RESOURCE = "database"
+"""What the whole of a database is called where others are tasks."""
+_TASKS = {
+    Stage.COMPACTED: Task.COMPACTED,
+    Stage.WAL: Task.WAL,
+    Stage.COMPACTIONS: Task.COMPACTIONS,
+    Stage.MANIFEST: Task.MANIFEST,
+    Stage.LATEST_MANIFEST: Task.MANIFEST,
+}
 log = get_logger("gc")
 
 
 class Undertaker:
-    """Looks for the marker at every tick; ``state`` is what it saw last."""
+    """Looks for the marker at every tick; ``state`` is what it saw last, ``progress`` what it deleted."""
 
     def __init__(self, database: Database, options: Callable[[], GcOptions], instruments: GcInstruments) -> None:
         self.state = DoomState(Doom.ALIVE)
+        self.progress = Progress()
         self._database = database
         self._options = options
         self._instruments = instruments
@@ -51,14 +62,27 @@ class Undertaker:
         """Delete the database if it is due; if that fails, wait as long as to the next tick."""
         if self.state.doom is not Doom.DUE:
             return
+        doom = Doom.DUE
         try:
-            self.state = await finish_destroyed(self._target, self.state.mark)
+            doom = await self._delete()
         except ProtocolPanic:
             raise
         except ShaleError as error:
-            log.error(Event.GC_TASK_FAILED, resource=_RESOURCE, error=error)
-        if self.state.doom is not Doom.GONE:
+            log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
+        if doom is not Doom.GONE:
             await anyio.sleep(self._interval_s())
+
+    async def bury(self) -> bool:
+        """Delete the database if it is due now, for a single run; false: it stays.
+
+        Raises:
+            ShaleError: the marker cannot be read, or the deletion failed; run it again.
+        """
+        grace_s = self._options().db_delete_grace_s
+        if grace_s is None:
+            return False
+        await self._look_once(grace_s)
+        return self.state.doom is Doom.DUE and await self._delete() is Doom.GONE
 
     async def explains(self, error: LatestRecordMissing | ProtocolPanic) -> bool:
         """Whether what a task has met is somebody's destroy of this database, which is under way.
@@ -84,14 +108,33 @@ class Undertaker:
         if grace_s is None:
             return False
         try:
-            self.state = await look_at_doom(self._target, grace_s=grace_s)
+            await self._look_once(grace_s)
         except ProtocolPanic:
             raise
         except ShaleError as error:
-            log.error(Event.GC_TASK_FAILED, resource=_RESOURCE, error=error)
+            log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
             return False
-        self._instruments.destroyed(self.state.mark)
         return self.state.doom is Doom.DUE
+
+    async def _look_once(self, grace_s: float) -> None:
+        self.state = await look_at_doom(self._target, grace_s=grace_s)
+        self._instruments.destroyed(self.state.mark)
+
+    async def _delete(self) -> Doom:
+        self.progress = Progress()
+        self.state = await finish_destroyed(self._target, self.state.mark, self._count)
+        return self.state.doom
+
+    def _count(self, gone: Condemned) -> None:
+        self.progress.listed += 1
+        self.progress.planned += 1
+        self.progress.deleted += 1
+        self.progress.deleted_bytes += gone.size
+        task = _TASKS.get(gone.stage)
+        if task is Task.WAL and not gone.size:
+            task = Task.WAL_FENCE
+        if task is not None:
+            self._instruments.deleted(task, 1, gone.size)
 
     def _interval_s(self) -> float:
         """As often as the most frequent task runs."""

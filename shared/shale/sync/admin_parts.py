@@ -8,9 +8,10 @@ from shale.admin.checkpoint_cost import KeptAlone
 from shale.admin.garbage import OnProgress
 from shale.admin.states import StateView
 from shale.engine.settings_values import Duration
-from shale.garbage.options import GcOptions, Task
+from shale.garbage.options import DELETE_GRACE_S, GcOptions, Task
 from shale.garbage.passes import Progress
 from shale.garbage.plan import GcPlan
+from shale.garbage.soft_destroy import DoomState
 from shale.protocol.versioned import Versioned, VersionMeta
 from shale.sync.background import Background
 from shale.types import Checkpoint, Compaction, Compactions, Manifest, Ulid
@@ -118,10 +119,14 @@ class GarbageAdmin:
 
     def run_once(
         self, options: GcOptions | None = None, *, on_progress: OnProgress | None = None
-    ) -> Mapping[Task, Progress]:
-        """One pass of every task that is on."""
+    ) -> Mapping[str, Progress]:
+        """One pass of every task that is on; of a database that is due after a soft destroy, its end."""
         return self._background.call(self._inner.run_once(options, on_progress=on_progress))
 
-    def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[Task, Progress]:
+    def doom(self, *, grace_s: float = DELETE_GRACE_S) -> DoomState:
+        """How far the database is on its way out.  Nothing is written."""
+        return self._background.call(self._inner.doom(grace_s=grace_s))
+
+    def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[str, Progress]:
         """Delete what a plan names and what may be deleted now as well."""
         return self._background.call(self._inner.run(plan, on_progress=on_progress))

@@ -85,6 +85,24 @@ def test_a_saved_plan_is_refused_when_something_is_needed_again(
     assert names(versions) == before
 
 
+def test_a_database_that_was_destroyed_softly_goes(golden: Golden, url: str, tmp_path: Path) -> None:
+    """When its grace is over, and only in a run that is about everything."""
+    folder = tmp_path / "db"
+    golden.run("db", "destroy", "--soft", "--yes", "-u", url)
+    for arguments in (("--yes",), ("--yes", "-r", "wal"), ("--delete-grace", "1h", "--yes")):
+        golden.run("gc", "run", *arguments, "-u", url)
+        assert (folder / ".destroyed").exists(), arguments
+    golden.run("run-garbage-collection", "-r", "wal", "-m", "0s", "-u", url)
+    assert (folder / ".destroyed").exists()
+    marker = json.loads((folder / ".destroyed").read_text())
+    (folder / ".destroyed").write_text(json.dumps({**marker, "destroyed_at_s": marker["destroyed_at_s"] - 60}))
+    grace = ("--delete-grace", "59s")
+    golden.run("gc", "run", *grace, "-u", url)
+    assert (folder / ".destroyed").exists(), "nothing was said about doing it"
+    golden.check("gc-run.destroyed", "gc", "run", *grace, "--yes", "-u", url, volatile=("deleted_bytes",))
+    assert not folder.exists() or not list(folder.rglob("*"))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -93,6 +111,8 @@ def test_a_saved_plan_is_refused_when_something_is_needed_again(
         ("run", "--yes", "--dry-run"),
         ("run", "--plan", "/none/plan.json"),
         ("run", "--plan", "x", "-m", "1h"),
+        ("run", "-r", "wal", "--delete-grace", "1h"),
+        ("run", "--delete-grace", "soon"),
     ],
 )
 def test_what_is_refused(url: str, arguments: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shale_cli.__main__ import main
 from tests.integration.cli.goldens import Golden
 
 
@@ -34,6 +35,21 @@ def test_soft(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.check("db-destroy.soft", "db", "destroy", "--soft", "--yes", "-u", url, volatile=VOLATILE)
     assert "db/.destroyed" in files_of(tmp_path)
     golden.run("kv", "get", "a", "-u", url, code=2)
+
+
+def test_a_soft_one_is_not_refused_for_what_it_waits_for(
+    golden: Golden, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dry run says so, and does not say that it would be refused."""
+    golden.run("checkpoint", "create", "--name", "nightly", "-u", url)
+    capsys.readouterr()
+    assert main(["db", "destroy", "--soft", "-u", url]) == 0
+    told = capsys.readouterr().err
+    assert "would wait: db has 1 live checkpoints" in told
+    assert "refused" not in told
+    assert "to mark a database" in told
+    golden.run("db", "destroy", "--soft", "--yes", "-u", url)
+    assert "db/.destroyed" in files_of(tmp_path)
 
 
 def test_what_is_needed_stays(golden: Golden, url: str, tmp_path: Path) -> None:
