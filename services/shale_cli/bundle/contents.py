@@ -17,6 +17,7 @@ from shale.admin.verify.report import report_json
 from shale.errors import ShaleError
 from shale.protocol.versioned import VersionMeta
 from shale.service.build import FORMATS, revision, version
+from shale.store.port import ObjectStore
 from shale_cli.bundle.archive import Archive
 from shale_cli.bundle.keys import KeyNames, keys_in, without_keys
 from shale_cli.bundle.redaction import Redactor
@@ -70,7 +71,9 @@ class Bundler:
         async with self._admin(request) as admin:
             await self._part("manifests", lambda: self._manifests(admin, request.versions))
             await self._part("compactions", lambda: self._compactions(admin, request.versions))
-            await self._part("listing.jsonl", self._listing)
+            await self._part("listing.jsonl", self._main_listing)
+            if request.wal_store is not None:
+                await self._part("listing-wal.jsonl", self._wal_listing)
             if request.verify:
                 await self._part("verify.json", lambda: self._verify(admin, deep=request.deep))
         self.archive.add_json("bundle.json", self._about(request))
@@ -139,19 +142,26 @@ class Bundler:
                 self._missing(f"{folder}/{version_id:020}.json", str(error))
             return None
 
-    async def _listing(self) -> None:
+    async def _main_listing(self) -> None:
+        async with self.session.open_store() as store:
+            await self._listing("listing.jsonl", store)
+
+    async def _wal_listing(self) -> None:
+        async with self.session.open_store() as main, self.session.open_wal_store(main) as store:
+            await self._listing("listing-wal.jsonl", store)
+
+    async def _listing(self, name: str, store: ObjectStore) -> None:
         lines: list[bytes] = []
         count = size = 0
-        async with self.session.open_store() as store:
-            async for page in store.list_pages(f"{self.session.path}/"):
-                for meta in page:
-                    count, size = count + 1, size + meta.size
-                    if len(lines) < LISTED_MAX:
-                        moment = time_fields("last_modified", meta.last_modified_ms)
-                        lines.append(orjson.dumps({"key": self.redactor.text(meta.key), "bytes": meta.size, **moment}))
-        self.archive.add("listing.jsonl", b"\n".join([*lines, b""]))
+        async for page in store.list_pages(f"{self.session.path}/"):
+            for meta in page:
+                count, size = count + 1, size + meta.size
+                if len(lines) < LISTED_MAX:
+                    moment = time_fields("last_modified", meta.last_modified_ms)
+                    lines.append(orjson.dumps({"key": self.redactor.text(meta.key), "bytes": meta.size, **moment}))
+        self.archive.add(name, b"\n".join([*lines, b""]))
         if count > len(lines):
-            self._missing("listing.jsonl", f"{count - len(lines)} of {count} objects ({size} bytes in all)")
+            self._missing(name, f"{count - len(lines)} of {count} objects ({size} bytes in all)")
 
     async def _verify(self, admin: Admin, *, deep: bool) -> None:
         report = report_json(await admin.verify(deep=deep), min_age_ms=_MIN_AGE_MS)
@@ -180,7 +190,7 @@ class Bundler:
                 self._missing(name, f"{url}: {error!r}")
                 return
             text = bytes(data[:_ANSWER_BYTES_MAX]).decode(errors="replace")
-            self.archive.add(name, "\n".join(map(self.redactor.log_line, text.splitlines())).encode())
+            self.archive.add(name, self.redactor.lines(text).encode())
 
     def _log(self, path: Path) -> None:
         """The end of a log, from the beginning of a line."""
@@ -194,23 +204,21 @@ class Bundler:
             return
         if size > LOG_BYTES_MAX:
             data = data.partition(b"\n")[2]
-        lines = data.decode(errors="replace").splitlines()
         name = f"logs/{len(self.archive.names)}-{self.redactor.text(path.name)}"
-        self.archive.add(name, "\n".join([*map(self.redactor.log_line, lines), ""]).encode())
+        self.archive.add(name, f"{self.redactor.lines(data.decode(errors='replace'))}\n".encode())
 
     def _about(self, request: BundleRequest) -> dict[str, Any]:
         return {
             "schema_version": 1,
             **time_fields("made", self.session.env.clock.now_ms()),
             "database": self.redactor.text(self.session.location.url),
+            "wal_store": None if request.wal_store is None else self.redactor.text(request.wal_store),
             "shale": {"version": version(), "revision": revision(), "formats": FORMATS},
             "python": platform.python_version(),
             "platform": platform.platform(),
             "cpus": os.cpu_count(),
             "packages": {name: found for name in _PACKAGES if (found := _package(name)) is not None},
-            "variables": sorted(
-                name for name in os.environ if name.startswith(("SHALE_", "AWS_", "AZURE_", "GOOGLE_"))
-            ),
+            "variables": sorted(name for name in os.environ if name.startswith(_PREFIXES)),
             "keys": "kept" if self.redactor.keeps_keys else "replaced by their places in order",
             "daemons": [self.redactor.text(url) for url in request.daemons],
             "files": sorted(self.archive.names),

@@ -1,9 +1,12 @@
 """Text without secrets: those that are known are taken out wherever they stand, others by how they look."""
 
+import base64
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel, SecretStr
 
@@ -14,11 +17,22 @@ _LENGTH_MIN = 4
 """Shorter ones would take half of the text with them."""
 
 _SECRET_NAME = re.compile(
-    r"secret|token|passw|credential|authorization|signature|connection_?string|private|access_?key|account_?key|api_?key"
+    r"secret|token|passw|pwd|credential|authorization|signature|connection_?string|private|access_?key|account_?key|api_?key"
     r"|(^|_)(auth|key|sig)$",
     re.IGNORECASE,
 )
-_DATA_NAMES = frozenset({"key", "keys", "value", "values", "row", "rows", "start", "end", "stop", "prefix", "segment"})
+_KEY_NAMES = "key|keys|start|end|stop|prefix|segment"
+_VALUE_NAMES = "value|values|row|rows"
+_FORMS = "(?:_b64|_hex)?"
+_KEY_NAME = re.compile(f"(?i)(?:{_KEY_NAMES}){_FORMS}")
+_VALUE_NAME = re.compile(f"(?i)(?:{_VALUE_NAMES}){_FORMS}")
+_FILES_OF_SECRETS = (
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+_BLOCK = re.compile(r"-----BEGIN [^-\n]*-----.{0,20000}?-----END [^-\n]*-----", re.DOTALL)
 
 _PATTERNS = (
     (re.compile(r"-----BEGIN [^-]*-----.*?(-----END [^-]*-----|$)", re.DOTALL), SECRET),
@@ -26,21 +40,29 @@ _PATTERNS = (
     (re.compile(r"(?P<scheme>\w://)[^/\s@\"']+@"), rf"\g<scheme>{SECRET}@"),
     (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{16}\b"), SECRET),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), SECRET),
+    (re.compile(r"(?i)([?&;]sig=)[^&;\s\"']+"), rf"\1{SECRET}"),
     (
         re.compile(
-            r"(?i)([\w-]*(?:secret|token|passw|credential|authorization|signature|access[_-]?key|account[_-]?key|"
-            r"api[_-]?key)[\w-]*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}\"']+)"
+            r"(?i)([\w-]*(?:secret|token|passw|pwd|credential|authorization|signature|access[_-]?key|account[_-]?key|"
+            r"api[_-]?key|private[_-]?key)[\w-]*[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}\"']+)"
         ),
         rf"\1{SECRET}",
     ),
 )
-_DATA_PATTERNS = (
-    (re.compile(r"b'(?:[^'\\]|\\.)*'|b\"(?:[^\"\\]|\\.)*\""), LEFT_OUT),
-    (
-        re.compile(r"(?i)\b((?:key|value|row|start|end|stop|prefix|segment)s?)=(\"[^\"]*\"|'[^']*'|\S+)"),
-        rf"\1={LEFT_OUT}",
-    ),
-)
+_QUOTED = r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
+
+
+def _called(names: str) -> "tuple[re.Pattern[str], str]":
+    """What stands behind such a name: anything behind ``=``, and quoted text behind a colon."""
+    name = rf"(?<![a-z])(?:{names}){_FORMS}[\"']?"
+    return (
+        re.compile(rf"({name}\s*=\s*)(?:b?{_QUOTED}|[^\s\"']+)|({name}\s*:\s*)b?{_QUOTED}", re.IGNORECASE),
+        rf"\1\2{LEFT_OUT}",
+    )
+
+
+_VALUE_PATTERNS = (_called(_VALUE_NAMES),)
+_KEY_PATTERNS = ((re.compile(rf"\bb{_QUOTED}"), LEFT_OUT), _called(_KEY_NAMES))
 
 
 class Redactor:
@@ -53,7 +75,8 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str], *, keeps_keys: bool) -> None:
         # The longest first: one may be the beginning of another.
-        known = sorted({each for each in secrets if len(each) >= _LENGTH_MIN}, key=len, reverse=True)
+        forms = {form for each in secrets if len(each) >= _LENGTH_MIN for form in _forms(each)}
+        known = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, known))) if known else None
         self.keeps_keys = keeps_keys
 
@@ -63,9 +86,13 @@ class Redactor:
             text = self._known.sub(SECRET, text)
         for pattern, instead in _PATTERNS:
             text = pattern.sub(instead, text)
-        for pattern, instead in () if self.keeps_keys else _DATA_PATTERNS:
+        for pattern, instead in (*_VALUE_PATTERNS, *(() if self.keeps_keys else _KEY_PATTERNS)):
             text = pattern.sub(instead, text)
         return text
+
+    def lines(self, text: str) -> str:
+        """Many lines of a log or an answer; some things that must not be seen are longer than a line."""
+        return "\n".join(map(self.log_line, _BLOCK.sub(SECRET, text).splitlines()))
 
     def value(self, value: Any) -> Any:
         """JSON without secrets: fields by their names, and every text in it."""
@@ -89,14 +116,36 @@ class Redactor:
             return self.text(line)
         if not isinstance(fields, dict):
             return self.text(line)
-        return orjson.dumps(self.value(fields)).decode()
+        return orjson.dumps(self.value({name: self._said(name, value) for name, value in fields.items()})).decode()
 
     def _field(self, name: str, value: Any) -> Any:
         if is_secret_name(name) and isinstance(value, str) and value:
             return SECRET
-        if not self.keeps_keys and name.lower() in _DATA_NAMES and isinstance(value, str):
+        if isinstance(value, str) and self._is_data(name):
             return LEFT_OUT
         return self.value(value)
+
+    def _said(self, name: str, value: Any) -> Any:
+        """A field of a line that others wrote: what is called a value may have any form."""
+        if self._is_data(name) and value is not None and not isinstance(value, bool):
+            return LEFT_OUT
+        if isinstance(value, dict):
+            return {below: self._said(below, each) for below, each in value.items()}
+        return value
+
+    def _is_data(self, name: str) -> bool:
+        return _VALUE_NAME.fullmatch(name) is not None or (
+            not self.keeps_keys and _KEY_NAME.fullmatch(name) is not None
+        )
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as it is, and as URLs, JSON and Kubernetes write it."""
+    yield secret
+    yield quote(secret)
+    yield quote(secret, safe="")
+    yield json.dumps(secret)[1:-1]
+    yield base64.b64encode(secret.encode(errors="surrogateescape")).decode()
 
 
 def is_secret_name(name: str) -> bool:
@@ -105,8 +154,9 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_of_environment(environment: Mapping[str, str]) -> set[str]:
-    """Values of variables that are called like secrets."""
-    return {value for name, value in environment.items() if is_secret_name(name) and value}
+    """Values of variables that are called like secrets, and what is in files that variables name as theirs."""
+    files = [Path(environment[name]) for name in _FILES_OF_SECRETS if environment.get(name)]
+    return {value for name, value in environment.items() if is_secret_name(name) and value} | secrets_of_files(files)
 
 
 def secrets_of_files(files: Iterable[Path]) -> set[str]:

@@ -139,3 +139,32 @@ def test_what_cannot_be_had_is_named(golden: Golden, planted: str, tmp_path: Pat
     golden.run("debug", "bundle", "-f", str(file), "-u", planted, code=2)
     assert file.read_bytes() == before
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_log_in_a_store_of_its_own_is_listed_too(golden: Golden, tmp_path: Path) -> None:
+    where, logs = f"file://{tmp_path}/db", f"file://{tmp_path}/logs"
+    golden.run("--wal-store", logs, "kv", "put", KEY, VALUE, "-u", where)
+    for name, kept in (("one", logs), ("two", None)):
+        file = tmp_path / f"{name}.tar.gz"
+        golden.run(*(("--wal-store", kept) if kept else ()), "debug", "bundle", "-f", str(file), "-u", where)
+        files = unpacked(file)
+        assert "/wal/" not in files["listing.jsonl"]
+        assert json.loads(files["bundle.json"])["wal_store"] == kept
+        if kept:
+            keys = [json.loads(line)["key"] for line in files["listing-wal.jsonl"].splitlines()]
+            on_disk = (path.relative_to(tmp_path / "logs") for path in (tmp_path / "logs").rglob("*.sst"))
+            assert keys == sorted(map(str, on_disk))
+            assert keys
+            assert json.loads(files["verify.json"])["checked"]["wal_files"] == len(keys)
+        else:
+            assert "listing-wal.jsonl" not in files
+
+
+def test_keys_may_stay_and_values_may_not(golden: Golden, planted: str, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.tar.gz"
+    golden.run(
+        "debug", "bundle", "--keys", "--no-verify", "--log", str(tmp_path / "db.log"), "-f", str(file), "-u", planted
+    )
+    text = "".join(unpacked(file).values())
+    assert f"key={KEY}" in text
+    assert VALUE not in text
