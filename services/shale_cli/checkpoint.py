@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shale_cli.session import Session, run
+from shale_cli.session import Session, complain, run
 
 if TYPE_CHECKING:
     from shale.admin.admin import Admin
@@ -18,7 +18,7 @@ COLUMNS = ("id", "manifest_id", "name", "create_time", "expire_time", "state")
 _LIFETIME_HELP = 'How long from now on: "7days 30min 10s", also weeks, months, years.  Default: until it is deleted.'
 
 Lifetime = Annotated[str | None, typer.Option("--lifetime", "-l", help=_LIFETIME_HELP)]
-Id = Annotated[str, typer.Argument(metavar="ID", help="The UUID of the checkpoint.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint: its UUID, or its name.")]
 
 
 @app.command(
@@ -30,7 +30,8 @@ def create(
     *,
     lifetime: Lifetime = None,
     source: Annotated[
-        str | None, typer.Option("--source", "-s", help="Keep what this checkpoint keeps; default: the newest state.")
+        str | None,
+        typer.Option("--source", "-s", help="Keep what this checkpoint (id or name) keeps; default: the newest state."),
     ] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="For people; need not be unique.")] = None,
     checkpoint_id: Annotated[
@@ -93,27 +94,43 @@ def delete(
 
         async with _admin(session) as admin:
             try:
-                kept = await admin.checkpoints.kept_alone(checkpoint_id)
-            except CheckpointMissing:
+                checkpoint = await admin.checkpoints.get(checkpoint_id)
+            except CheckpointMissing as error:
+                if isinstance(error.id, str):
+                    raise  # a name that nobody has is a mistake, an id may have been deleted before
                 session.output.record({"id": checkpoint_id, "deleted": False}, [("deleted", False)])
                 return
-            what = f"let {len(kept.ssts)} SSTs with {kept.size_bytes} bytes be collected"
+            frees = await _frees(admin, checkpoint)
+            what = f"let {frees['ssts']} SSTs with {frees['bytes']} bytes be collected"
+            if frees["ssts"] is None:
+                what = "let go of a version that cannot be read"
             confirmed = is_confirmed(session.output, _alias(session), yes=yes, dry_run=dry_run, what=what)
-            deleted = confirmed and await admin.checkpoints.delete(checkpoint_id)
-        data = _json(session, kept.checkpoint) | {
-            "deleted": deleted,
-            "frees": {"ssts": len(kept.ssts), "bytes": kept.size_bytes},
-        }
-        rows = [*_rows(data), ("deleted", deleted), ("frees", f"{len(kept.ssts)} SSTs  {kept.size_bytes} bytes")]
-        session.output.record(data, rows)
+            deleted = confirmed and await admin.checkpoints.delete(checkpoint.id)
+        data = _json(session, checkpoint) | {"deleted": deleted, "frees": frees}
+        freed = "not known" if frees["ssts"] is None else f"{frees['ssts']} SSTs  {frees['bytes']} bytes"
+        session.output.record(data, [*_rows(data), ("deleted", deleted), ("frees", freed)])
 
     run(context, work)
+
+
+async def _frees(admin: "Admin", checkpoint: "Checkpoint") -> dict[str, int | None]:
+    """What could be collected without it; not known where a version that some checkpoint keeps is damaged or gone."""
+    from shale.errors import CheckpointMissing, CorruptionError
+
+    try:
+        kept = await admin.checkpoints.kept_alone(checkpoint.id)
+    except CorruptionError as error:
+        complain(f"what this frees is not known: {error}")
+        return {"ssts": None, "bytes": None}
+    except CheckpointMissing:  # somebody else has just deleted it
+        return {"ssts": 0, "bytes": 0}
+    return {"ssts": len(kept.ssts), "bytes": kept.size_bytes}
 
 
 def refresh_by_flag(
     context: typer.Context,
     *,
-    checkpoint_id: Annotated[str, typer.Option("--id", "-i", help="The UUID of the checkpoint.")],
+    checkpoint_id: Annotated[str, typer.Option("--id", "-i", help="The checkpoint: its UUID, or its name.")],
     lifetime: Lifetime = None,
 ) -> None:
     """`shale checkpoint refresh ID`."""
@@ -123,7 +140,7 @@ def refresh_by_flag(
 def delete_by_flag(
     context: typer.Context,
     *,
-    checkpoint_id: Annotated[str, typer.Option("--id", "-i", help="The UUID of the checkpoint.")],
+    checkpoint_id: Annotated[str, typer.Option("--id", "-i", help="The checkpoint: its UUID, or its name.")],
 ) -> None:
     """`shale checkpoint delete ID --yes`."""
 

@@ -30,7 +30,8 @@ def create(
     source: Annotated[
         list[str],
         typer.Option(
-            help="A database in the same store, as a path or URL: PATH[@CHECKPOINT]; repeat to unite several."
+            help="A database in the same store, as a path or URL: PATH[@CHECKPOINT], a checkpoint by its id or name; "
+            "repeat to unite several."
         ),
     ],
     source_range: Annotated[
@@ -59,7 +60,7 @@ def create(
         from shale.admin.admin import Admin
         from shale_cli.clone_sources import parse_range, parse_sources
 
-        sources = parse_sources(session, source, source_range or ())
+        sources = await parse_sources(session, source, source_range or ())
         keys = None if range_ is None else parse_range(session.output, range_)
         async with Admin(
             store=session.location.store_url, path=session.path, env=session.env, store_options=session.store_options

@@ -1,29 +1,30 @@
 """How the sources of a clone and ranges of keys are written on the command line."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from uuid import UUID
 
 from shale.clones.request import CloneSource
 from shale.errors import InvalidRequestError
+from shale.protocol.checkpoint_names import id_in
+from shale.protocol.manifest_store import ManifestStore
 from shale.store.location import normalize_path, parse_location
 from shale.types import KeyRange
 from shale_cli.output import Output
 from shale_cli.session import Session
 
-_CHECKPOINT = re.compile(r"@([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})$")
 
-
-def parse_sources(session: Session, texts: Sequence[str], ranges: Sequence[str]) -> tuple[CloneSource, ...]:
+async def parse_sources(session: Session, texts: Sequence[str], ranges: Sequence[str]) -> tuple[CloneSource, ...]:
     """``PATH[@CHECKPOINT]`` for each source, and its range if there are ranges.
+
+    A checkpoint is an id or a name.  Paths may hold an ``@`` of their own: where there is a database at all of the
+    text, that is meant.
 
     Raises:
         InvalidRequestError: malformed, in another store, or not as many ranges as sources.
     """
     if ranges and len(ranges) != len(texts):
         raise InvalidRequestError(f"--source-range: {len(ranges)} ranges for {len(texts)} sources; give one for each")
-    sources = [_source(session, text) for text in texts]
+    sources = [await _source(session, text) for text in texts]
     if not ranges:
         return tuple(sources)
     keys = [parse_range(session.output, text) for text in ranges]
@@ -42,10 +43,20 @@ def parse_range(output: Output, text: str) -> KeyRange:
     return KeyRange.half_open(output.parse(start) if start else None, output.parse(end) if end else None)
 
 
-def _source(session: Session, text: str) -> CloneSource:
-    found = _CHECKPOINT.search(text)
-    path = text[: found.start()] if found else text
-    return CloneSource(path=_path(session, path), checkpoint=UUID(found[1]) if found else None)
+async def _source(session: Session, text: str) -> CloneSource:
+    path, at, name = text.rpartition("@")
+    if not at or not name or "/" in name:
+        return CloneSource(path=_path(session, text))
+    checkpoint = id_in(name)
+    is_certain = checkpoint is not None and str(checkpoint) == name.lower()
+    if not is_certain and await _is_database(session, _path(session, text)):
+        return CloneSource(path=_path(session, text))
+    return CloneSource(path=_path(session, path), checkpoint=name)
+
+
+async def _is_database(session: Session, path: str) -> bool:
+    async with session.open_store() as store:
+        return bool(await ManifestStore(store, path, session.env).list_versions())
 
 
 def _path(session: Session, text: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shale.engine.opening import Opening
 
 Pin = Annotated[bool, typer.Option("--pin", help="Protect what is read by a checkpoint while reading; writes one.")]
-CheckpointId = Annotated[str | None, typer.Option(help="Read this checkpoint (UUID), and not the newest state.")]
+CheckpointId = Annotated[str | None, typer.Option(help="Read this checkpoint (id or name), and not the newest state.")]
 Prefix = Annotated[str | None, typer.Option(help="Only keys that begin with this.")]
 Start = Annotated[str | None, typer.Option(help="The first key, inclusive.")]
 Stop = Annotated[str | None, typer.Option(help="The last key, exclusive.")]

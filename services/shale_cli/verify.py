@@ -21,7 +21,7 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every row, and not only footers, indexes, filters and the WAL.")
     ] = False,
-    checkpoint: Annotated[str | None, typer.Option(help="Check only what this checkpoint keeps.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Check only what this checkpoint (id or name) keeps.")] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help="Objects read at once; 8, or 2 with --deep.")] = None,
     orphans: Annotated[bool, typer.Option("--orphans", help="List objects that nobody needs in the table.")] = False,
     min_age: Annotated[str, typer.Option(help="How old objects are when collectors take them.")] = "5min",
@@ -61,16 +61,9 @@ def verify(
 async def _checked(
     admin: Any, session: Session, *, deep: bool, checkpoint: str | None, concurrency: int | None
 ) -> "VerifyReport":
-    from uuid import UUID
-
     from shale.admin.verify.whole import VerifyProgress
-    from shale.errors import InvalidRequestError
     from shale_cli.progress import progress
 
-    try:
-        checkpoint_id = None if checkpoint is None else UUID(checkpoint)
-    except ValueError:
-        raise InvalidRequestError(f"--checkpoint: {checkpoint!r} is not a UUID") from None
     with progress(session.output, session.env.clock, "checked", "objects") as on_progress:
 
         def tell(reached: VerifyProgress) -> None:
@@ -78,7 +71,7 @@ async def _checked(
                 on_progress(reached.done, reached.total)
 
         report: VerifyReport = await admin.verify(
-            deep=deep, checkpoint=checkpoint_id, concurrency=concurrency, on_progress=tell
+            deep=deep, checkpoint=checkpoint, concurrency=concurrency, on_progress=tell
         )
     return report
 

@@ -4,7 +4,6 @@ Engine settings have SlateDB's names and units, and the defaults of the engine's
 """
 
 from typing import ClassVar
-from uuid import UUID
 
 from pydantic import Field, model_validator
 
@@ -43,7 +42,9 @@ class ReaderSettings(DaemonSettings):
     # Settings are frozen, so a narrower section is safe.
     ready: ReaderReadySection = ReaderReadySection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    checkpoint: UUID | None = Field(default=None, description="Serve this checkpoint for ever, instead of following.")
+    checkpoint: str | None = Field(
+        default=None, description="Serve this checkpoint, named by its id or name, for ever, instead of following."
+    )
     follow_latest: bool = Field(
         default=False, description="Follow without a checkpoint: nothing is written, and nothing is protected."
     )

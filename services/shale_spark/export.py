@@ -47,7 +47,7 @@ def export(
     format: str = "parquet",  # noqa: A002 - Spark's name
     key_range: KeyRange = EVERYTHING,
     prefix: bytes | None = None,
-    checkpoint: UUID | None = None,
+    checkpoint: UUID | str | None = None,
     schema: StructType | str | None = None,
     value_format: str = "binary",
     avro_schema: str | None = None,
@@ -65,7 +65,7 @@ def export(
         target: a folder or URL that Spark can write; for Iceberg the name of a table, ``catalog.database.table``.
         format: ``parquet``, ``orc``, ``json``, ``delta``, ``iceberg``, or whatever else Spark can write.
         key_range, prefix: which keys.
-        checkpoint: which state; by default the newest, with what the WAL holds.
+        checkpoint: which state, by its id or name; by default the newest, with what the WAL holds.
         schema: the columns, by default ``key``, ``value``, ``seq``, ``create_ts`` and ``expire_ts``.
         value_format, avro_schema, on_bad, merge_operator: see ``ReadOptions``.
         partition_by: columns whose values become folders, or partitions of the table.

@@ -20,7 +20,8 @@ from shale.admin.verify.orphans import Orphan
 from shale.admin.verify.parts import PartResult, VerifyPart, plan_parts, verify_part, wal_disorder
 from shale.engine.where import Stores, Where, resolve
 from shale.env import Env
-from shale.errors import CheckpointMissing, InvalidRequestError, UnavailableError
+from shale.errors import CheckpointMissing, UnavailableError
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.protocol.checkpoints import create_checkpoint, renew_checkpoint
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.wal_store import WalStore
@@ -72,34 +73,28 @@ def scrub(
     Args:
         spark: a session.
         where: the database.
-        checkpoint: only what this one keeps.
+        checkpoint: an id or a name: only what this one keeps.
         orphans: look for objects that nobody refers to, too.
 
     Raises:
         LatestRecordMissing, InvalidDbState: there is no database, or half of one.
         InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: there is no such checkpoint.
+        AmbiguousCheckpoint: several have that name.
         CorruptionError: the newest manifest cannot be read.
         UnavailableError: the store gave up.
     """
     place = where_of(options_of(where if isinstance(where, Where) else resolve(where)))
-    chosen = _uuid(checkpoint)
-    with _protected(place, chosen):
-        inventory = run_async(partial(_read, place, chosen))
+    wanted = None if checkpoint is None else checkpoint_reference(checkpoint)
+    with _protected(place, wanted):
+        inventory = run_async(partial(_read, place, wanted))
         parts = list(plan_parts(inventory, part_bytes=_PART_BYTES, items_max=_ITEMS_MAX))
         results = [_decoded(data) for data in run_tasks(spark, [_plan(place, part) for part in parts], _work)]
-        report = run_async(partial(_concluded, place, chosen, inventory, results))
+        report = run_async(partial(_concluded, place, inventory, results))
     return report if orphans else replace(report, orphans=())
 
 
-def _uuid(checkpoint: UUID | str | None) -> UUID | None:
-    try:
-        return UUID(checkpoint) if isinstance(checkpoint, str) else checkpoint
-    except ValueError:
-        raise InvalidRequestError(f"checkpoint: {checkpoint!r} is not a UUID") from None
-
-
-async def _read(where: Where, checkpoint: UUID | None, env: Env) -> Inventory:
+async def _read(where: Where, checkpoint: UUID | str | None, env: Env) -> Inventory:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
         return await read_inventory(stores.main, stores.wal, where.root, env, checkpoint=checkpoint)
@@ -131,9 +126,7 @@ def _decoded(data: bytes) -> PartResult:
     return result
 
 
-async def _concluded(
-    where: Where, checkpoint: UUID | None, inventory: Inventory, results: Sequence[PartResult], env: Env
-) -> ScrubReport:
+async def _concluded(where: Where, inventory: Inventory, results: Sequence[PartResult], env: Env) -> ScrubReport:
     findings = [*inventory.findings, *(finding for result in results for finding in result.findings)]
     gone = {key for result in results for key in result.gone}
     stores = where.connect(env, Metrics(), component="pipeline")
@@ -141,7 +134,7 @@ async def _concluded(
         wal = WalStore(stores.wal or stores.main, where.root, env)
         findings += wal_disorder((seqs for result in results for seqs in result.wal), wal)
         if gone:
-            needed = await _needed_now(where, checkpoint, env)
+            needed = await _needed_now(where, inventory.checkpoint, env)
             # Collected with a checkpoint of somebody else's, or behind the replay point, while we read.
             findings = [finding for finding in findings if finding.object not in gone - needed]
     finally:
@@ -165,7 +158,7 @@ async def _needed_now(where: Where, checkpoint: UUID | None, env: Env) -> set[st
 
 
 @contextmanager
-def _protected(where: Where, checkpoint: UUID | None) -> Iterator[None]:
+def _protected(where: Where, checkpoint: UUID | str | None) -> Iterator[None]:
     """Keep the newest state from being collected; a checkpoint that was named is its owner's affair."""
     if checkpoint is not None:
         yield

@@ -13,7 +13,7 @@ ShaleError
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing
 ├── InvalidRequestError  an impossible call or setting: fix the caller
-│   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), InvalidDeletion, InvalidCompaction, …
+│   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), AmbiguousCheckpoint, InvalidDeletion, …
 │   └── InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
 ├── ClosedError          the handle is closed: open a new one
 └── ProtocolPanic        an invariant of ours broke: write nothing more, end the process
@@ -21,7 +21,10 @@ ShaleError
 ``kind`` is the public error kind of SlateDB for the same condition (docs/protocol.md 0.5).
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
+
+_IDS_SHOWN_MAX = 20
 
 
 class ErrorKind(StrEnum):
@@ -173,10 +176,10 @@ class LatestRecordMissing(NotFoundError):
 
 
 class CheckpointMissing(NotFoundError):
-    """The latest manifest lists no such checkpoint."""
+    """The latest manifest lists no such checkpoint.  ``id`` may also be the name by which it was looked for."""
 
     def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
-        super().__init__(f"checkpoint {id} does not exist")
+        super().__init__(f"no checkpoint is named {id!r}" if isinstance(id, str) else f"checkpoint {id} does not exist")
         self.id = id
 
 
@@ -210,8 +213,18 @@ class UnknownCheckpoint(InvalidDbState):
     """A checkpoint that an administrator wants to change is not there; commands and HTTP call it not found."""
 
     def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
-        super().__init__(f"the database has no checkpoint {id}")
+        super().__init__(f"the database has no checkpoint {f'named {id!r}' if isinstance(id, str) else id}")
         self.id = id
+
+
+class AmbiguousCheckpoint(InvalidRequestError):
+    """Several checkpoints have the name by which one was looked for.  ``ids``: theirs, in the order of the list."""
+
+    def __init__(self, name: str, ids: Sequence[object]) -> None:
+        shown = [str(each) for each in ids[:_IDS_SHOWN_MAX]]
+        more = [f"and {len(ids) - len(shown)} more"] if len(ids) > len(shown) else []
+        super().__init__(f"{len(ids)} checkpoints are named {name!r}, name one by its id: {', '.join([*shown, *more])}")
+        self.ids = tuple(ids)
 
 
 class InvalidDeletion(InvalidRequestError):

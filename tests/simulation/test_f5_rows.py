@@ -45,7 +45,7 @@ async def pin(process: SimProcess, *, source: bool, at_s: float) -> Checkpoint:
     stored = await manifests_of(process).load()
     found = [each for each in stored.value.checkpoints if not each.expire_s]
     source_id = found[0].id if source else None
-    return await create_checkpoint(stored, process.env, lifetime_ms=None, source_id=source_id)
+    return await create_checkpoint(stored, process.env, lifetime_ms=None, source=source_id)
 
 
 def is_kept(sim: Simulation, made: SimProcess) -> bool:

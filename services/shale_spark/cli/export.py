@@ -10,8 +10,6 @@ from shale_spark.cli.options import AvroSchema, Conf, Master, ValueFormat, pairs
 from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from shale.types import KeyRange
     from shale_cli.output import Output
 
@@ -47,7 +45,9 @@ def export(
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this.")] = None,
     start: Annotated[str | None, typer.Option(help="The first key, inclusive.")] = None,
     stop: Annotated[str | None, typer.Option(help="The last key, exclusive.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(help="UUID of the state to export; default: the newest.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Which checkpoint, its id or name; default: the newest state.")
+    ] = None,
     merge_operator: Annotated[str | None, typer.Option(help="A registered name or module:attribute.")] = None,
     partition_by: Annotated[str | None, typer.Option(help="Columns that become folders: a,b.")] = None,
     mode: Annotated[Mode, typer.Option(help="Where something is already.")] = Mode.ERROR,
@@ -67,7 +67,7 @@ def export(
             format=format_,
             key_range=_key_range(command.output, start, stop),
             prefix=None if prefix is None else command.output.parse(prefix),
-            checkpoint=_uuid(checkpoint),
+            checkpoint=checkpoint,
             schema=schema,
             value_format=value_format or "binary",
             avro_schema=text_or_file(avro_schema, "--avro-schema"),
@@ -88,14 +88,3 @@ def _key_range(output: "Output", start: str | None, stop: str | None) -> "KeyRan
 
     first, end = (None if text is None else output.parse(text) for text in (start, stop))
     return KeyRange.half_open(first, end)
-
-
-def _uuid(text: str | None) -> "UUID | None":
-    from uuid import UUID
-
-    from shale.errors import InvalidRequestError
-
-    try:
-        return None if text is None else UUID(text)
-    except ValueError as error:
-        raise InvalidRequestError(f"--checkpoint {text}: is no UUID") from error

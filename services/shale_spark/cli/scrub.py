@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 def scrub(
     context: typer.Context,
     *,
-    checkpoint: Annotated[str | None, typer.Option(help="UUID: only what this checkpoint keeps.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Only what this checkpoint (id or name) keeps.")] = None,
     orphans: Annotated[bool, typer.Option(help="Also look for objects that nobody refers to.")] = True,
     master: Master = None,
     conf: Conf = None,

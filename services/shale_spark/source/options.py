@@ -11,6 +11,7 @@ from shale.engine.aes_gcm import key_file_of, transformer_of
 from shale.engine.settings_values import parse_duration_s, parse_size, parse_whole
 from shale.engine.where import Where, resolve
 from shale.errors import InvalidRequestError
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import EVERYTHING, KeyRange
 from shale_spark.codecs import OnBad, ValueCodec, value_codec
@@ -52,7 +53,8 @@ class ReadOptions:
 
     Args:
         where: the database.
-        checkpoint: what to read; by default the newest state, under a checkpoint that is made for the query.
+        checkpoint: what to read, an id or a name; by default the newest state, under a checkpoint that is made for
+            the query.
         lifetime_s: how long such a checkpoint lives after the last task that relied on it.
         key_range: which keys; ``prefix`` is part of it, and lets filters exclude SSTs.
         keys: only these keys.
@@ -65,7 +67,7 @@ class ReadOptions:
     """
 
     where: Where
-    checkpoint: UUID | None = None
+    checkpoint: UUID | str | None = None
     lifetime_s: float = LIFETIME_S
     key_range: KeyRange = EVERYTHING
     prefix: bytes | None = None
@@ -79,6 +81,8 @@ class ReadOptions:
     pushdown: bool = False
 
     def __post_init__(self) -> None:
+        if self.checkpoint is not None:
+            checkpoint_reference(self.checkpoint)
         if self.partition_bytes < 1:
             raise InvalidRequestError("partition_bytes must be greater than 0")
         if self.lifetime_s < _LIFETIME_MIN_S:
@@ -100,7 +104,7 @@ class ReadOptions:
         key_range = KeyRange.half_open(start, stop)
         return cls(
             where=where_of(given),
-            checkpoint=_checkpoint(given.get("checkpoint")),
+            checkpoint=given.get("checkpoint"),
             lifetime_s=parse_duration_s(given.get("checkpoint_lifetime", LIFETIME_S), name="checkpoint_lifetime"),
             key_range=key_range if prefix is None else key_range.intersect(KeyRange.with_prefix(prefix)),
             prefix=prefix or None,
@@ -236,13 +240,6 @@ def _keys(text: str | None, key_format: str) -> tuple[bytes, ...] | None:
     if text is None:
         return None
     return tuple(sorted({parse_key(part, key_format, "keys") for part in text.split(",") if part}))
-
-
-def _checkpoint(text: str | None) -> UUID | None:
-    try:
-        return None if text is None else UUID(text)
-    except ValueError:
-        raise InvalidRequestError(f"checkpoint: {text!r} is not a UUID") from None
 
 
 def _on_bad(text: str) -> OnBad:

@@ -66,7 +66,7 @@ async def _plan(options: ReadOptions, wanted: KeySet, stores: Stores, env: Env, 
         stores,
         options.where,
         env,
-        checkpoint_id=options.checkpoint,
+        checkpoint=options.checkpoint,
         lifetime_ms=round(options.lifetime_s * 1000),
         is_shared=is_shared,
     )

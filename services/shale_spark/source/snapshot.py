@@ -17,6 +17,7 @@ from shale.errors import (
     NotFoundError,
     UnavailableError,
 )
+from shale.protocol.checkpoint_names import named_checkpoint
 from shale.protocol.checkpoints import create_checkpoint, list_checkpoints, release_checkpoints, renew_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
@@ -67,7 +68,7 @@ async def open_manifest(stores: Stores, where: Where, env: Env) -> StoredManifes
 
 
 async def take_snapshot(
-    stores: Stores, where: Where, env: Env, *, checkpoint_id: UUID | None, lifetime_ms: int, is_shared: bool = True
+    stores: Stores, where: Where, env: Env, *, checkpoint: UUID | str | None, lifetime_ms: int, is_shared: bool = True
 ) -> Snapshot:
     """The state of a checkpoint, or without one the newest state under a checkpoint that lives for ``lifetime_ms``.
 
@@ -75,20 +76,21 @@ async def take_snapshot(
 
     Args:
         stores, where, env: the database, and the outside world.
-        checkpoint_id: what to read.
+        checkpoint: what to read, an id or a name.
         lifetime_ms: of a checkpoint that is made here.
         is_shared: whether that may be the checkpoint of an earlier query; nobody may delete it then.
 
     Raises:
         CheckpointMissing: it is not listed, or has expired.
+        AmbiguousCheckpoint: several have that name.
         ManifestMissing: its version is gone.
         UnavailableError: flush after flush came in between.
     """
     stored = await open_manifest(stores, where, env)
-    if checkpoint_id is not None:
-        checkpoint = listed(stored.value, checkpoint_id, env.clock.now_ms())
-        manifest = await _version(stored, checkpoint)
-        lease = Lease(checkpoint_id=checkpoint.id, expire_s=checkpoint.expire_s)
+    if checkpoint is not None:
+        found = named_checkpoint(stored.value, checkpoint, env.clock.now_ms())
+        manifest = await _version(stored, found)
+        lease = Lease(checkpoint_id=found.id, expire_s=found.expire_s)
         return Snapshot(manifest=manifest, lease=lease, wal=_span(manifest, manifest.next_wal_sst_id - 1))
     for _ in range(_ATTEMPTS_MAX):
         snapshot = await _newest(stored, stores, where, env, lifetime_ms, is_shared=is_shared)

@@ -25,6 +25,7 @@ from shale.errors import ClosedError, LatestRecordMissing
 from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
 from shale.garbage.destroy import OnDeleted
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -106,7 +107,7 @@ class Admin:
         self,
         *,
         deep: bool = False,
-        checkpoint: UUID | None = None,
+        checkpoint: UUID | str | None = None,
         concurrency: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> VerifyReport:
@@ -114,7 +115,7 @@ class Admin:
 
         Args:
             deep: read every row, too.
-            checkpoint: only what this one keeps.
+            checkpoint: an id or a name: only what this one keeps.
             concurrency: objects that are read at once.
             on_progress: called often.
 
@@ -122,6 +123,7 @@ class Admin:
             LatestRecordMissing: there is no database.
             InvalidRequestError: its WAL is in a store of its own, and that was not named.
             CheckpointMissing: there is no such checkpoint.
+            AmbiguousCheckpoint: several have that name.
         """
         place = self._open
         checked = Checked(
@@ -131,7 +133,8 @@ class Admin:
             env=place.env,
             transformer=self._where.block_transformer,
         )
-        options = VerifyOptions(deep=deep, checkpoint=checkpoint, concurrency=concurrency)
+        chosen = None if checkpoint is None else checkpoint_reference(checkpoint)
+        options = VerifyOptions(deep=deep, checkpoint=chosen, concurrency=concurrency)
         return await verify_database(checked, options, on_progress)
 
     @property

@@ -12,9 +12,9 @@ from shale.admin.checkpoint_cost import KeptAlone
 from shale.admin.place import AdminPlace
 from shale.engine.settings_values import Duration, checkpoint_id_of, parse_lifetime_ms
 from shale.errors import CheckpointMissing, ManifestMissing, UnknownCheckpoint
+from shale.protocol.checkpoint_names import checkpoint_reference, named_checkpoint
 from shale.protocol.checkpoints import (
     create_checkpoint,
-    find_checkpoint,
     list_checkpoints,
     release_checkpoints,
     renew_checkpoint,
@@ -40,7 +40,7 @@ class CheckpointAdmin:
 
         Args:
             lifetime: how long; ``None`` is until it is deleted.
-            source: the other checkpoint.
+            source: the other checkpoint, by its id or name.
             name: for people; need not be unique.
             checkpoint_id: the id of the new one, drawn by the caller so that the call can be repeated: if it is
                 there already, it is returned as it is.
@@ -49,10 +49,11 @@ class CheckpointAdmin:
             LatestRecordMissing: there is no database.
             InvalidDbState: it is half built or destroyed.
             CheckpointMissing: the source is not there, or has expired.
+            AmbiguousCheckpoint: several have the name of the source.
             InvalidCheckpointLifetime: not positive, or beyond what can be stored (the year 2106).
         """
         lifetime_ms = parse_lifetime_ms(lifetime)
-        source_id = None if source is None else checkpoint_id_of(source)
+        chosen = None if source is None else checkpoint_reference(source, what="source")
         wanted = None if checkpoint_id is None else checkpoint_id_of(checkpoint_id)
         with self._counted("create"):
             await self._place.require_not_destroyed()
@@ -61,7 +62,7 @@ class CheckpointAdmin:
                 self._place.env,
                 lifetime_ms=lifetime_ms,
                 name=name,
-                source_id=source_id,
+                source=chosen,
                 id=wanted,
             )
 
@@ -69,54 +70,71 @@ class CheckpointAdmin:
         """Let a checkpoint live for so long from now on, also in a database that is being destroyed.
 
         Args:
+            checkpoint_id: its id, or its name.
             lifetime: ``None`` is until it is deleted.
 
         Raises:
             LatestRecordMissing: there is no database.
             UnknownCheckpoint: it has no such checkpoint.
+            AmbiguousCheckpoint: several have that name.
             InvalidCheckpointLifetime: see ``create``.
         """
-        wanted, lifetime_ms = checkpoint_id_of(checkpoint_id), parse_lifetime_ms(lifetime)
+        wanted, lifetime_ms = checkpoint_reference(checkpoint_id), parse_lifetime_ms(lifetime)
         with self._counted("refresh"):
             stored = await self._place.manifests.load()
             try:
-                return await renew_checkpoint(stored, self._place.env, wanted, lifetime_ms=lifetime_ms)
+                found = self._meant(stored.value, wanted)
+                return await renew_checkpoint(stored, self._place.env, found.id, lifetime_ms=lifetime_ms)
             except CheckpointMissing as error:
-                raise UnknownCheckpoint(wanted) from error
+                raise UnknownCheckpoint(error.id) from error
 
     async def delete(self, checkpoint_id: UUID | str) -> bool:
         """Let go of a state, also in a database that is being destroyed; what it alone needs can be collected.
+
+        Args:
+            checkpoint_id: its id, or its name.
 
         Returns:
             Whether it was there; nothing is written otherwise.
 
         Raises:
             LatestRecordMissing: there is no database.
+            CheckpointMissing: none has that name.  An id that is not there is no error: a repeated call meets that.
+            AmbiguousCheckpoint: several have that name.
         """
-        wanted = checkpoint_id_of(checkpoint_id)
+        wanted = checkpoint_reference(checkpoint_id)
         with self._counted("delete"):
-            return bool(await release_checkpoints(await self._place.manifests.load(), [wanted]))
+            stored = await self._place.manifests.load()
+            try:
+                found = self._meant(stored.value, wanted)
+            except CheckpointMissing as error:
+                if isinstance(error.id, UUID):
+                    return False
+                raise
+            return bool(await release_checkpoints(stored, [found.id]))
 
     async def get(self, checkpoint_id: UUID | str) -> Checkpoint:
-        """One checkpoint, also one that has expired and was not collected yet.
+        """One checkpoint, by its id or name; also one that has expired and was not collected yet.
 
         Raises:
             LatestRecordMissing: there is no database.
             CheckpointMissing: it has no such checkpoint.
+            AmbiguousCheckpoint: several have that name.
         """
-        latest = await self._place.manifests.read_latest()
-        return find_checkpoint(latest.value, checkpoint_id_of(checkpoint_id))
+        wanted = checkpoint_reference(checkpoint_id)
+        return self._meant((await self._place.manifests.read_latest()).value, wanted)
 
     async def kept_alone(self, checkpoint_id: UUID | str) -> KeptAlone:
         """What could be collected if a checkpoint were not there; other ones that have expired keep nothing.
 
         Raises:
             LatestRecordMissing: there is no database.
-            CheckpointMissing: it has no such checkpoint.
+            CheckpointMissing, AmbiguousCheckpoint: see ``get``.
             ManifestMissing: what a checkpoint names is gone.
         """
+        wanted = checkpoint_reference(checkpoint_id)
         latest = (await self._place.manifests.read_latest()).value
-        checkpoint = find_checkpoint(latest, checkpoint_id_of(checkpoint_id))
+        checkpoint = self._meant(latest, wanted)
         found = KeptAlone.of(checkpoint, await self._kept(checkpoint.manifest_id)).without(latest)
         now_ms = self._place.env.clock.now_ms()
         others = {each.manifest_id for each in latest.checkpoints if each != checkpoint and not each.is_expired(now_ms)}
@@ -136,6 +154,9 @@ class CheckpointAdmin:
         """
         latest = await self._place.manifests.read_latest()
         return tuple(list_checkpoints(latest.value, name))
+
+    def _meant(self, manifest: Manifest, wanted: UUID | str) -> Checkpoint:
+        return named_checkpoint(manifest, wanted, self._place.env.clock.now_ms(), expired_too=True)
 
     async def _kept(self, manifest_id: int) -> Manifest:
         manifest = await self._place.manifests.read(manifest_id)

@@ -8,7 +8,7 @@ from shale.clones.neighbours import Neighbours
 from shale.clones.projection import SegmentFilter, SegmentRanges
 from shale.clones.request import CloneRequest, CloneResult, CloneSource
 from shale.env import Env
-from shale.errors import InvalidRequestError
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.store.location import normalize_path
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -25,14 +25,15 @@ def source(
     """A source of a clone, in the same store as the clone.
 
     Args:
-        checkpoint: of that database; by default one is made of its newest state.
+        checkpoint: of that database, an id or a name; by default one is made of its newest state.
         start, end: the keys to take, ``end`` not among them; without both of them everything.
 
     Raises:
-        InvalidRequestError: the path or the checkpoint is malformed.
+        InvalidRequestError: the path is malformed, or the checkpoint nothing that could be one.
     """
     keys = None if start is None and end is None else KeyRange.half_open(start, end)
-    return CloneSource(path=normalize_path(path), checkpoint=_uuid(checkpoint), keys=keys)
+    chosen = None if checkpoint is None else checkpoint_reference(checkpoint)
+    return CloneSource(path=normalize_path(path), checkpoint=chosen, keys=keys)
 
 
 class CloneAdmin:
@@ -68,6 +69,7 @@ class CloneAdmin:
         Raises:
             InvalidRequestError: what was asked for is impossible; the subclass says why.
             LatestRecordMissing, CheckpointMissing: a source, or its checkpoint, is not there.
+            AmbiguousCheckpoint: several checkpoints of a source have the name.
         """
         named = _named(sources)
         request = CloneRequest(
@@ -85,12 +87,3 @@ class CloneAdmin:
 
 def _named(sources: Sequence[str | CloneSource]) -> tuple[CloneSource, ...]:
     return tuple(source(each) if isinstance(each, str) else each for each in sources)
-
-
-def _uuid(checkpoint: UUID | str | None) -> UUID | None:
-    if not isinstance(checkpoint, str):
-        return checkpoint
-    try:
-        return UUID(checkpoint)
-    except ValueError as error:
-        raise InvalidRequestError(f"{checkpoint!r} is no id of a checkpoint") from error

@@ -28,7 +28,7 @@ _CHECKPOINT_FIELDS: Json = {
 }
 _LEVELS = {"enum": ["debug", "info", "warning", "error", "critical"]}
 _LEVEL: Json = {"type": "object", "required": ["level"], "properties": {"level": _LEVELS}}
-_ID = {"name": "checkpoint_id", "in": "path", "required": True, "schema": UUID}
+_ID = {"name": "checkpoint_id", "in": "path", "required": True, "schema": TEXT, "description": "Its id, or its name."}
 
 
 def _given(schema: Json, *, required: bool) -> Json:
@@ -139,7 +139,7 @@ def checkpoint_paths(*, with_scope: bool) -> Json:
     wanted: Json = {
         "lifetime": _LIFETIME,
         "name": {**_OR_NONE, "description": "For people; need not be unique."},
-        "source": {"oneOf": [UUID, {"type": "null"}], "description": "Keep what this checkpoint keeps."},
+        "source": {**_OR_NONE, "description": "Keep what this checkpoint, named by its id or name, keeps."},
         "id": {"oneOf": [UUID, {"type": "null"}], "description": "Of the new one; sent again, nothing is made twice."},
     }
     if with_scope:

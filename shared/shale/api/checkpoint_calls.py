@@ -43,7 +43,7 @@ class CheckpointCalls:
 
     def routes(self) -> list[Route]:
         """What to add to the admin port."""
-        one = f"{PATH}/{{checkpoint_id}}"
+        one = f"{PATH}/{{checkpoint_id:path}}"  # a name may hold slashes
         return [
             Route(PATH, answering(self._list), methods=["GET"]),
             Route(PATH, answering(self._create), methods=["POST"]),

@@ -15,7 +15,7 @@ from shale.clones.attachment import attached, require_pinned, require_same_begin
 from shale.clones.clone_manifest import cloned
 from shale.clones.neighbours import Neighbours
 from shale.clones.request import CloneRequest, CloneResult, check_request
-from shale.clones.sourcing import Sourced, find_source
+from shale.clones.sourcing import Sourced, find_source, with_ids
 from shale.clones.union import unite
 from shale.clones.wal_files import copy_files, wal_range
 from shale.errors import ObjectVersionExists
@@ -40,12 +40,14 @@ async def create_clone(neighbours: Neighbours, request: CloneRequest) -> CloneRe
         IdenticalClonePaths, DuplicatedCloneSourcePath, InvalidUnionSetEmpty: see ``check_request``.
         LatestRecordMissing: a source is no database.
         CheckpointMissing: a checkpoint is not there or has expired; a fresh attempt at another path may work.
+        AmbiguousCheckpoint: several checkpoints of a source have the name.
         InvalidDbState: a source is half built, destroyed or incomplete; or somebody has opened the clone too early.
         CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint, CloneIncorrectFinalCheckpoint: another database is
             at the path.
         InvalidCloneSourceWithWal, InvalidUnion, InvalidProjection: the sources cannot be cut or united like this.
     """
     check_request(request)
+    request = await with_ids(neighbours, request)
     for attempt in range(1, _ATTEMPTS_MAX + 1):
         try:
             return await _attempt(neighbours, request)
@@ -116,7 +118,7 @@ async def _pin(neighbours: Neighbours, entry: ExternalDb) -> None:
         stored,
         neighbours.env,
         lifetime_ms=None,
-        source_id=entry.source_checkpoint_id,
+        source=entry.source_checkpoint_id,
         id=entry.final_checkpoint_id,
     )
 

@@ -16,12 +16,13 @@ class CloneSource:
 
     Args:
         path: in the same store as the clone, normalised.
-        checkpoint: of that database; by default one is made of its newest state, which the WAL may be ahead of.
+        checkpoint: of that database, an id or a name; by default one is made of its newest state, which the WAL may be
+            ahead of.
         keys: all that is taken from it.
     """
 
     path: str
-    checkpoint: UUID | None = None
+    checkpoint: UUID | str | None = None
     keys: KeyRange | None = None
 
 

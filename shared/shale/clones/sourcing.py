@@ -1,6 +1,6 @@
 """The sources of a new clone: their checkpoints, and what they show there (docs/protocol.md 10.2, steps 4 and 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from shale.clones.clone_manifest import Source
@@ -9,6 +9,7 @@ from shale.clones.projection import project
 from shale.clones.request import CloneRequest, CloneSource
 from shale.clones.wal_files import files_left_out, require_no_rows
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
+from shale.protocol.checkpoint_names import id_in, named_checkpoint
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.wal_place import require_wal_place
@@ -27,6 +28,32 @@ class Sourced:
 
     source: Source
     wal_files_left_out: int
+
+
+async def with_ids(neighbours: Neighbours, request: CloneRequest) -> CloneRequest:
+    """The request with ids for the names of checkpoints: a clone remembers ids, and is compared with them.
+
+    Raises:
+        LatestRecordMissing: a source is no database.
+        CheckpointMissing: no checkpoint of a source has the name.
+        AmbiguousCheckpoint: several have it.
+    """
+    return replace(request, sources=[await _with_id(neighbours, source) for source in request.sources])
+
+
+async def _with_id(neighbours: Neighbours, source: CloneSource) -> CloneSource:
+    if not isinstance(source.checkpoint, str):
+        return source
+    stored = await neighbours.load(source.path)
+    try:
+        found = named_checkpoint(stored.value, source.checkpoint, neighbours.env.clock.now_ms(), expired_too=True)
+    except CheckpointMissing:
+        # A clone that was made of it may be there all the same.
+        known = id_in(source.checkpoint)
+        if known is None:
+            raise
+        return replace(source, checkpoint=known)
+    return replace(source, checkpoint=found.id)
 
 
 async def find_source(neighbours: Neighbours, request: CloneRequest, source: CloneSource) -> Sourced:
@@ -49,7 +76,7 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
         checkpoint = await create_checkpoint(stored, neighbours.env, lifetime_ms=EPHEMERAL_LIFETIME_MS)
         manifest = await _read(stored, checkpoint)
     else:
-        checkpoint = _named(stored, source, neighbours.env.clock.now_ms())
+        checkpoint = named_checkpoint(stored.value, source.checkpoint, neighbours.env.clock.now_ms())
         manifest = await _read(stored, checkpoint)
         left_out = await files_left_out(wal, manifest, checkpoint.create_s * 1000)
         _tell(request, source, left_out)
@@ -65,14 +92,6 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
     projected = await neighbours.env.cpu.run(cut)
     found = Source(path=source.path, checkpoint_id=checkpoint.id, manifest=projected, named_range=source.keys)
     return Sourced(found, left_out)
-
-
-def _named(stored: StoredManifest, source: CloneSource, now_ms: int) -> Checkpoint:
-    assert source.checkpoint is not None
-    checkpoint = stored.value.checkpoint(source.checkpoint)
-    if checkpoint is None or checkpoint.is_expired(now_ms):
-        raise CheckpointMissing(source.checkpoint)
-    return checkpoint
 
 
 async def _read(stored: StoredManifest, checkpoint: Checkpoint) -> Manifest:

@@ -53,7 +53,7 @@ class Wanted:
         through_seq: int,
         lifetime_ms: int | None,
         name: str | None,
-        source_id: UUID | None,
+        source: UUID | str | None,
         checkpoint_id: UUID | None,
     ) -> None:
         self.id = env.ids.uuid() if checkpoint_id is None else checkpoint_id
@@ -62,15 +62,15 @@ class Wanted:
         self._env = env
         self._lifetime_ms = lifetime_ms
         self._name = name
-        self._source_id = source_id
+        self._source = source
 
     def edit(self, manifest: Manifest, version: int) -> Manifest:
         """The manifest with the checkpoint; see ``add_checkpoint`` for errors."""
         now_ms = self._env.clock.now_ms()
-        if self._source_id is not None:
+        if self._source is not None:
             added = add_checkpoint_from(
                 manifest,
-                self._source_id,
+                self._source,
                 id=self.id,
                 now_ms=now_ms,
                 lifetime_ms=self._lifetime_ms,
@@ -145,7 +145,7 @@ class Checkpointing:
         *,
         lifetime_ms: int | None,
         name: str | None,
-        source_id: UUID | None,
+        source: UUID | str | None,
         checkpoint_id: UUID | None,
     ) -> Checkpoint:
         """See ``Db.checkpoint``."""
@@ -156,13 +156,13 @@ class Checkpointing:
             through_seq=self._parts.acceptor.committed_seq,
             lifetime_ms=lifetime_ms,
             name=name,
-            source_id=source_id,
+            source=source,
             checkpoint_id=checkpoint_id,
         )
         instruments.checkpoint_requested()
-        if scope is CheckpointScope.ALL and source_id is None:
+        if scope is CheckpointScope.ALL and source is None:
             await self._ride_along(wanted)
-        made = wanted.made if wanted.made is not None else await self._now(wanted, of_current=source_id is None)
+        made = wanted.made if wanted.made is not None else await self._now(wanted, of_current=source is None)
         instruments.checkpoint_made()
         log.info(Event.CHECKPOINT_CREATED, checkpoint_id=str(made.id), manifest_id=made.manifest_id, name=made.name)
         return made

@@ -31,6 +31,7 @@ from shale.engine.writer_open import open_writer
 from shale.env import Env
 from shale.errors import ClosedError, InvalidRequestError, ShaleError
 from shale.format.transform import BlockTransformer
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -386,23 +387,23 @@ class Db(Warmable):
             lifetime: ``None`` is until it is deleted.
             scope: ``all``: everything that is written now, which is flushed for it, and waited for while L0 is full
                 (at most ``checkpoint_flush_timeout``, then what is durable); ``durable``: at once, what is durable.
-            source: keep what this checkpoint keeps instead; nothing is flushed then.
+            source: keep what this checkpoint, named by its id or name, keeps instead; nothing is flushed then.
             checkpoint_id: the id of the new one, drawn by the caller so that the call can be repeated: if it is there
                 already, it is returned as it is.
 
         Raises:
-            InvalidRequestError: no such scope, or the source is no id.
+            InvalidRequestError: no such scope.
             InvalidCheckpointLifetime: not positive, or beyond what can be stored.
             CheckpointMissing: the source is not there, or has expired.
+            AmbiguousCheckpoint: several have the name of the source.
         """
         self._writer.check_readable()
         lifetime_ms = parse_lifetime_ms(lifetime)
-        source_id = None if source is None else checkpoint_id_of(source)
         return await self._writer.checkpointing.create(
             CheckpointScope.of(scope),
             lifetime_ms=lifetime_ms,
             name=name,
-            source_id=source_id,
+            source=None if source is None else checkpoint_reference(source, what="source"),
             checkpoint_id=None if checkpoint_id is None else checkpoint_id_of(checkpoint_id),
         )
 

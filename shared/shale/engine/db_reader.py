@@ -114,6 +114,7 @@ class DbReader(Warmable):
             LatestRecordMissing: there is no database.
             InvalidDbState: half built or destroyed.
             CheckpointMissing: ``checkpoint`` is not listed, or has expired.
+            AmbiguousCheckpoint: ``checkpoint`` is a name that several have.
         """
         if options is not None and settings:
             raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")

@@ -11,6 +11,7 @@ from shale.engine.reader_state import ReaderState, StateBuilder
 from shale.engine.reader_tables import Tables, is_changed
 from shale.env import Env
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing, ShaleError
+from shale.protocol.checkpoint_names import named_checkpoint
 from shale.protocol.checkpoints import release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
@@ -82,6 +83,7 @@ class Follower:
 
         Raises:
             CheckpointMissing: pinned to a checkpoint that is not listed, or has expired.
+            AmbiguousCheckpoint: pinned to a name that several have.
             ManifestMissing: the checkpoint's version is gone.
             WalTruncated: a WAL file that the checkpoint protects is gone.
             InvalidDbState: a WAL file that the manifest knows of is not there, and no collector took it.
@@ -145,17 +147,15 @@ class Follower:
             self._drawn.clear()
 
     async def _open_checkpoint(self, through_wal_id: int | None) -> None:
-        checkpoint_id = self._options.checkpoint
-        assert checkpoint_id is not None
-        entry = self._stored.value.checkpoint(checkpoint_id)
-        if entry is None or entry.is_expired(self._env.clock.now_ms()):
-            raise CheckpointMissing(checkpoint_id)
+        wanted = self._options.checkpoint
+        assert wanted is not None
+        entry = named_checkpoint(self._stored.value, wanted, self._env.clock.now_ms())
         manifest = await self._read(entry.manifest_id)
         tables = Tables.before_replay(manifest.value)
         if not self._options.skip_wal_replay:
             last_id = max(manifest.value.next_wal_sst_id - 1, through_wal_id or 0)
             tables = await self._builder.replay_exactly(tables, last_id)
-        self._state = self._builder.build(manifest, tables, Pin(checkpoint_id), None)
+        self._state = self._builder.build(manifest, tables, Pin(entry.id), None)
 
     async def _replace(self) -> None:
         """Commit a checkpoint of the newest state in place of the old one, and serve that state."""

@@ -16,6 +16,7 @@ from shale.errors import (
 )
 from shale.format.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
+from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
 from shale.sst.source import READ_AHEAD_BYTES
@@ -36,8 +37,9 @@ class ReaderMode(StrEnum):
 class ReaderOptions:
     """Durations are seconds.
 
-    ``checkpoint`` pins the reader to it; ``follow_latest`` follows without protection and writes nothing; without
-    either the reader manages a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and is renewed.
+    ``checkpoint``, an id or a name, pins the reader to it; ``follow_latest`` follows without protection and writes
+    nothing; without either the reader manages a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and
+    is renewed.
     ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all.
     ``cache``: memory that it shares with others, in place of that.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
@@ -46,7 +48,7 @@ class ReaderOptions:
     ``enforce_visible_range``: no read may lie wholly outside; for the owner of one shard.
     """
 
-    checkpoint: UUID | None = None
+    checkpoint: UUID | str | None = None
     follow_latest: bool = False
     manifest_poll_interval_s: float = 10.0
     checkpoint_lifetime_s: float = 600.0
@@ -64,6 +66,8 @@ class ReaderOptions:
     enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:
+        if self.checkpoint is not None:
+            checkpoint_reference(self.checkpoint)
         if self.checkpoint is not None and self.follow_latest:
             raise InvalidRequestError("a reader follows the latest state or reads a checkpoint, not both")
         if self.manifest_poll_interval_s <= 0:
@@ -108,17 +112,6 @@ class ReaderOptions:
                 values[name] = parse_disk_cache(value)
             elif name == "filter_policies" and value is not None:
                 values[name] = tuple(value)
-            elif name == "checkpoint":
-                values[name] = _checkpoint_id(value)
             else:
                 values[name] = value
         return cls(**values)
-
-
-def _checkpoint_id(value: Any) -> UUID | None:
-    if value is None or isinstance(value, UUID):
-        return value
-    try:
-        return UUID(str(value))
-    except ValueError:
-        raise InvalidRequestError(f"checkpoint: {value!r} is not a UUID") from None

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from shale.env import Env
 from shale.errors import CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState
+from shale.protocol.checkpoint_names import named_checkpoint
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.telemetry.events import Event
@@ -81,7 +82,7 @@ def add_checkpoint(
 
 def add_checkpoint_from(
     manifest: Manifest,
-    source_id: UUID,
+    source: UUID | str,
     *,
     id: UUID,  # noqa: A002 - the field's name
     now_ms: int,
@@ -90,17 +91,18 @@ def add_checkpoint_from(
 ) -> Manifest | None:
     """Add a checkpoint of the version that another one pins.
 
+    Args:
+        source: the id or the name of the other one.
+
     Raises:
         CheckpointMissing: the source is not listed, or has expired.
+        AmbiguousCheckpoint: several have that name.
     """
     if manifest.checkpoint(id) is not None:
         return None
-    source = manifest.checkpoint(source_id)
-    if source is None or source.is_expired(now_ms):
-        raise CheckpointMissing(source_id)
     entry = Checkpoint(
         id=id,
-        manifest_id=source.manifest_id,
+        manifest_id=named_checkpoint(manifest, source, now_ms).manifest_id,
         expire_s=expire_s_after(now_ms, lifetime_ms),
         create_s=now_ms // 1000,
         name=name,
@@ -161,23 +163,24 @@ async def create_checkpoint(
     *,
     lifetime_ms: int | None,
     name: str | None = None,
-    source_id: UUID | None = None,
+    source: UUID | str | None = None,
     id: UUID | None = None,  # noqa: A002 - the field's name
 ) -> Checkpoint:
-    """Commit a checkpoint of the current state, or of what ``source_id`` pins.
+    """Commit a checkpoint of the current state, or of what ``source`` pins.
 
     The id is drawn once, so an attempt that landed although its answer was lost is recognised.
 
     Raises:
-        CheckpointMissing, InvalidDbState, InvalidCheckpointLifetime: see ``add_checkpoint``.
+        CheckpointMissing, AmbiguousCheckpoint: see ``add_checkpoint_from``.
+        InvalidDbState, InvalidCheckpointLifetime: see ``add_checkpoint``.
     """
     checkpoint_id = id if id is not None else env.ids.uuid()
 
     def change(current: Versioned[Manifest]) -> Manifest | None:
         now_ms = env.clock.now_ms()
-        if source_id is not None:
+        if source is not None:
             return add_checkpoint_from(
-                current.value, source_id, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
+                current.value, source, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
             )
         return add_checkpoint(
             current.value, current.id + 1, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name

@@ -83,7 +83,7 @@ class Admin:
         self,
         *,
         deep: bool = False,
-        checkpoint: UUID | None = None,
+        checkpoint: UUID | str | None = None,
         concurrency: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> VerifyReport:

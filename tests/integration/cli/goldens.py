@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,21 @@ class Golden:
 
     def run(self, *arguments: str, code: int = 0) -> str:
         """What a command prints; it must end with ``code``."""
+        return self._ran(arguments, code).out
+
+    def refused(self, *arguments: str, code: int) -> str:
+        """What a command says on stderr; it must print nothing and end with ``code``."""
+        captured = self._ran(arguments, code)
+        assert captured.out == ""
+        return captured.err
+
+    def _ran(self, arguments: Sequence[str], code: int) -> "pytest.CaptureResult[str]":
         self._monkeypatch.setattr(sys, "argv", ["shale", *arguments])
         self._capsys.readouterr()
         ended = main()
         captured = self._capsys.readouterr()
         assert ended == code, f"{arguments}: {ended}: {captured.err}"
-        return captured.out
+        return captured
 
     def check(self, name: str, *arguments: str, code: int = 0, volatile: Collection[str] = ()) -> Any:
         """Run a command with ``-o json`` and compare it with ``golden/<name>.json``.

@@ -43,15 +43,56 @@ def test_mistakes(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.run("checkpoint", "create", "-l", "soon", "-u", url, code=2)
     golden.run("checkpoint", "create", "-l", "0s", "-u", url, code=2)
     golden.run("checkpoint", "create", "-l", "200y", "-u", url, code=2)
-    golden.run("checkpoint", "create", "-s", "nightly", "-u", url, code=2)
+    golden.run("checkpoint", "create", "-s", "nightly", "-u", url, code=3)
+    golden.run("checkpoint", "create", "-s", "", "-u", url, code=2)
+    golden.run("checkpoint", "refresh", "nightly", "-u", url, code=3)
     golden.run("checkpoint", "create", "-s", str(uuid4()), "-u", url, code=3)
     golden.run("checkpoint", "refresh", str(uuid4()), "-u", url, code=3)
-    golden.run("checkpoint", "delete", "nightly", "--yes", "-u", url, code=2)
+    golden.run("checkpoint", "delete", "nightly", "--yes", "-u", url, code=3)
     golden.run("checkpoint", "delete", str(uuid4()), "--yes", "--dry-run", "-u", url)
     assert golden.run("manifest", "list", "-u", url) == before
     for verb in (["list"], ["create"], ["refresh", str(uuid4())], ["delete", str(uuid4()), "--yes"]):
         golden.run("checkpoint", *verb, "-u", f"file://{tmp_path}/none", code=3)
     assert not (tmp_path / "none").exists()
+
+
+def test_names_stand_for_ids(golden: Golden, url: str) -> None:
+    first = made(golden, "checkpoint", "create", "-n", "nightly", "-u", url)
+    assert made(golden, "checkpoint", "create", "-s", "nightly", "-u", url)["manifest_id"] == first["manifest_id"]
+    assert made(golden, "checkpoint", "refresh", "nightly", "-l", "1h", "-u", url)["id"] == first["id"]
+    golden.run("kv", "put", "later", "unseen", "-u", url)
+    assert golden.run("kv", "scan", "--checkpoint", "nightly", "-u", url) == golden.run(
+        "kv", "scan", "--checkpoint", first["id"], "-u", url
+    )
+    assert made(golden, "verify", "--checkpoint", "nightly", "-u", url)["is_sound"]
+    second = made(golden, "checkpoint", "create", "-n", "nightly", "-u", url)
+    for command in (
+        ("checkpoint", "delete", "nightly", "--yes"),
+        ("checkpoint", "refresh", "nightly"),
+        ("checkpoint", "create", "-s", "nightly"),
+        ("kv", "get", "a", "--checkpoint", "nightly"),
+        ("verify", "--checkpoint", "nightly"),
+        ("delete-checkpoint", "-i", "nightly"),
+    ):
+        said = golden.refused(*command, "-u", url, code=2)
+        assert first["id"] in said
+        assert second["id"] in said
+    golden.run("checkpoint", "delete", first["id"], "--yes", "-u", url)
+    assert made(golden, "checkpoint", "delete", "nightly", "--yes", "-u", url)["id"] == second["id"]
+    golden.run("kv", "scan", "--checkpoint", "nightly", "-u", url, code=3)
+
+
+def test_a_checkpoint_whose_version_is_gone_can_be_deleted(golden: Golden, url: str, tmp_path: Path) -> None:
+    """It has to be: until then no collector deletes anything."""
+    lost = made(golden, "checkpoint", "create", "-u", url)
+    other = made(golden, "checkpoint", "create", "-u", url)
+    (folder,) = tmp_path.rglob("manifest")
+    (folder / f"{lost['manifest_id']:020}.manifest").unlink()
+    told = made(golden, "checkpoint", "delete", other["id"], "--dry-run", "-u", url)
+    assert (told["deleted"], told["frees"]) == (False, {"ssts": None, "bytes": None})
+    assert made(golden, "checkpoint", "delete", lost["id"], "--yes", "-u", url)["deleted"]
+    told = made(golden, "checkpoint", "delete", other["id"], "--yes", "-u", url)
+    assert (told["deleted"], told["frees"]) == (True, {"ssts": 0, "bytes": 0})
 
 
 def test_slatedbs_names_act_at_once_and_print_json(golden: Golden, url: str) -> None:

@@ -80,3 +80,27 @@ def test_the_recipes_of_the_page(tmp_path: Path) -> None:
     assert rows(f"{store}/orders-left") == {"a": "value of a"}
     assert rows(f"{store}/orders-right") == {"m": "value of m", "z": "value of z"}
     assert rows(f"{store}/orders-trial") == all_rows | {"a": "changed"}
+
+
+def test_a_source_is_named_with_a_checkpoint_by_its_name(store: str) -> None:
+    kept = answer("checkpoint", "create", "-n", "nightly", "-u", f"{store}/orders")
+    answer("kv", "put", "z", "unseen", "-u", f"{store}/orders")
+    for source in ("orders@nightly", f"{store}/orders@nightly", f"orders@{kept['id']}"):
+        name = f"copy-{len(source)}"
+        again = [answer("clone", "create", "--source", source, "-u", f"{store}/{name}") for _ in range(2)]
+        assert [each["is_new"] for each in again] == [True, False]
+        assert [each["sources"] for each in again] == [[{"path": "orders", "checkpoint": kept["id"]}]] * 2
+        assert rows(f"{store}/{name}") == ROWS
+    code, line = refusal("clone", "create", "--source", "orders@weekly", "-u", f"{store}/new")
+    assert (code, "no checkpoint is named 'weekly'" in line) == (3, True)
+    twin = answer("checkpoint", "create", "-n", "nightly", "-u", f"{store}/orders")
+    code, line = refusal("clone", "create", "--source", "orders@nightly", "-u", f"{store}/new")
+    assert (code, kept["id"] in line, twin["id"] in line) == (2, True, True)
+
+
+def test_a_database_whose_path_looks_like_a_source_with_a_checkpoint(store: str) -> None:
+    answer("kv", "put", "other", "one", "-u", f"{store}/orders@nightly")
+    answer("checkpoint", "create", "-n", "nightly", "-u", f"{store}/orders")
+    made = answer("clone", "create", "--source", "orders@nightly", "-u", f"{store}/copy")
+    assert made["sources"][0]["path"] == "orders@nightly"
+    assert rows(f"{store}/copy") == {"other": "one"}

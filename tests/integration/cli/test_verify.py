@@ -26,7 +26,7 @@ def test_a_sound_and_a_damaged_database(golden: Golden, url: str, tmp_path: Path
 
 def test_what_cannot_be_checked(golden: Golden, tmp_path: Path) -> None:
     golden.run("verify", "-u", f"file://{tmp_path}/none", code=3)
-    golden.run("verify", "--checkpoint", "x", "-u", f"file://{tmp_path}/none", code=2)
+    golden.run("verify", "--checkpoint", "", "-u", f"file://{tmp_path}/none", code=2)
     golden.run("verify", "--min-age", "x", "-u", f"file://{tmp_path}/none", code=2)
 
 

@@ -75,15 +75,16 @@ def test_a_reader_takes_no_writes(tmp_path: Path, method: str, path: str, refusa
         problem(client.call(method, path, b"x"), refusal)
 
 
-def test_a_pinned_reader_serves_its_checkpoint_and_leaves_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_pinned_reader_serves_its_checkpoint_and_leaves_it(tmp_path: Path, by_name: bool) -> None:
     url = f"file://{tmp_path}/store/orders"
 
     async def prepare() -> str:
         async with shale.Db.open(url) as db:
             await db.put(b"a", b"old")
-            checkpoint = await db.checkpoint()
+            checkpoint = await db.checkpoint(name="before")
             await db.put(b"a", b"new")
-            return str(checkpoint.id)
+            return "before" if by_name else str(checkpoint.id)
 
     pinned = anyio.run(prepare)
     with reader(tmp_path, "--set", f"checkpoint={pinned}", "--set", "ready.max_lag=1ms") as client:

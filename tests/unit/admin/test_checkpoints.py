@@ -10,6 +10,7 @@ import pytest
 import shale
 from shale.env import Env, InlineCpu
 from shale.errors import (
+    AmbiguousCheckpoint,
     CheckpointMissing,
     ClosedError,
     InvalidCheckpointLifetime,
@@ -112,8 +113,34 @@ async def test_unknown_checkpoints():
             await admin.checkpoints.get(unknown)
         assert not await admin.checkpoints.delete(unknown)
         assert (await admin.states.manifest()).id == 1
-        with pytest.raises(InvalidRequestError):
+        with pytest.raises(CheckpointMissing, match="no checkpoint is named 'nightly'"):
             await admin.checkpoints.delete("nightly")
+        with pytest.raises(UnknownCheckpoint, match="no checkpoint named 'nightly'"):
+            await admin.checkpoints.refresh("nightly", "1h")
+        for call in (admin.checkpoints.delete, admin.checkpoints.get, admin.checkpoints.refresh):
+            with pytest.raises(InvalidRequestError, match="neither the id of a checkpoint"):
+                await call("")
+
+
+async def test_a_name_stands_for_the_one_that_has_it():
+    async with admin_of() as (admin, _, clock):
+        nightly = await admin.checkpoints.create("10s", name="nightly")
+        copy = await admin.checkpoints.create(source="nightly", name="copy")
+        assert copy.manifest_id == nightly.manifest_id
+        assert (await admin.checkpoints.refresh("copy", "1h")).id == copy.id
+        assert (await admin.checkpoints.kept_alone("nightly")).checkpoint == nightly
+        twin = await admin.checkpoints.create(name="nightly")
+        for call in (admin.checkpoints.get, admin.checkpoints.delete, admin.checkpoints.refresh):
+            with pytest.raises(AmbiguousCheckpoint, match=f"{nightly.id}, {twin.id}") as caught:
+                await call("nightly")
+            assert command_exit_code(caught.value) is ExitCode.USAGE
+        clock.ms += 60_000
+        assert await admin.checkpoints.get("nightly") == twin
+        with pytest.raises(CheckpointMissing):
+            await admin.checkpoints.create(source=nightly.id)
+        assert (await admin.checkpoints.create(source="nightly")).manifest_id == twin.manifest_id
+        assert await admin.checkpoints.delete("nightly")
+        assert await admin.checkpoints.get("nightly") == nightly, "expired, and not collected yet"
 
 
 async def test_names_are_not_unique_and_the_empty_one_asks_for_none():

@@ -1,6 +1,7 @@
 """Checkpoints over HTTP, on a writer and on a process that only administrates."""
 
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 from uuid import UUID
 
 import httpx
@@ -96,6 +97,25 @@ async def test_refresh_and_delete(writes):
         assert not db.manifest.checkpoints
 
 
+@pytest.mark.parametrize("writes", [True, False], ids=["writer", "collector"])
+async def test_names_stand_for_ids(writes):
+    async with served(writes=writes) as (client, _, _):
+        name = "of the night/ünicode ?@1"
+        one = f"{PATH}/{quote(name, safe='')}"
+        made = (await client.post(PATH, json={"name": name})).json()
+        assert (await client.get(one)).json() == made
+        assert (await client.patch(one, json={"lifetime": 60})).json()["state"] == "active"
+        copy = (await client.post(PATH, json={"source": name, "name": name})).json()
+        assert copy["manifest_id"] == made["manifest_id"]
+        for answer in (await client.get(one), await client.delete(one), await client.post(PATH, json={"source": name})):
+            detail = problem(answer, 400)["detail"]
+            assert made["id"] in detail
+            assert copy["id"] in detail
+        assert (await client.delete(f"{PATH}/{made['id']}")).status_code == 204
+        assert (await client.delete(one)).status_code == 204
+        assert (await client.get(PATH)).json()["checkpoints"] == []
+
+
 async def test_what_is_wrong_is_said_and_writes_nothing():
     async with served() as (client, db, _):
         before = db.manifest_id
@@ -106,7 +126,7 @@ async def test_what_is_wrong_is_said_and_writes_nothing():
             {"lifetime": True},
             {"name": 5},
             {"scope": "some"},
-            {"source": "x"},
+            {"source": ""},
             {"nmae": "nightly"},
             ["nightly"],
         ):
@@ -115,7 +135,10 @@ async def test_what_is_wrong_is_said_and_writes_nothing():
         problem(await client.post(PATH, json={"source": str(UNKNOWN)}), 404)
         problem(await client.post(PATH, content=b"x", headers={"Content-Type": "text/plain"}), 415)
         problem(await client.get(PATH, params={"names": "x"}), 400)
-        problem(await client.get(f"{PATH}/nightly"), 400)
+        problem(await client.post(PATH, json={"source": "x"}), 404)
+        problem(await client.get(f"{PATH}/nightly"), 404)
+        problem(await client.delete(f"{PATH}/nightly"), 404)
+        problem(await client.patch(f"{PATH}/nightly", json={"lifetime": 60}), 404)
         problem(await client.put(PATH), 405)
         await db.refresh()
         assert db.manifest_id == before

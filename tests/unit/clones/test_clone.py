@@ -107,24 +107,28 @@ async def test_t10_b_and_f_a_clone_of_a_clone(house: House) -> None:
 
 @housed
 async def test_a_named_checkpoint(house: House) -> None:
-    checkpoint = await create_checkpoint(await house.load("p"), house.env, lifetime_ms=None)
+    checkpoint = await create_checkpoint(await house.load("p"), house.env, lifetime_ms=None, name="nightly")
     await house.filled("p", b"later")
     async with house.admin("c") as clones:
-        made = await clones.create(source("p", checkpoint=checkpoint.id), require_complete=True)
+        made = await clones.create(source("p", checkpoint="nightly"), require_complete=True)
         assert made.checkpoints == (checkpoint.id,)
-        assert not (await clones.create(source("p", checkpoint=str(checkpoint.id)))).is_new
+        for named in (checkpoint.id, str(checkpoint.id), "nightly"):
+            assert not (await clones.create(source("p", checkpoint=named))).is_new
     async with shale.DbReader.open("c", store=house.store) as reader:
         assert [row.key async for row in reader.scan()] == [b"a", b"b"]
     other = await create_checkpoint(await house.load("p"), house.env, lifetime_ms=None)
     async with house.admin("c") as clones:
         with pytest.raises(CloneIncorrectExternalDbCheckpoint):
             await clones.create(source("p", checkpoint=other.id))
-    await release_checkpoints(await house.load("p"), [other.id])
+    await release_checkpoints(await house.load("p"), [checkpoint.id, other.id])
+    async with house.admin("c") as clones:
+        assert not (await clones.create(source("p", checkpoint=str(checkpoint.id)))).is_new
     async with house.admin("e") as clones:
-        with pytest.raises(CheckpointMissing):
-            await clones.create(source("p", checkpoint=other.id))
-        with pytest.raises(InvalidRequestError, match="no id"):
-            await clones.create(source("p", checkpoint="nonsense"))
+        for gone in (other.id, str(other.id), "nightly"):
+            with pytest.raises(CheckpointMissing, match=str(gone)):
+                await clones.create(source("p", checkpoint=gone))
+        with pytest.raises(InvalidRequestError, match="neither the id of a checkpoint"):
+            await clones.create(source("p", checkpoint=""))
 
 
 @housed

@@ -82,12 +82,14 @@ def test_a_checkpoint_of_a_checkpoint() -> None:
             source = await db.checkpoint(lifetime="1h")
             await db.put(b"k", b"2")
             made = await db.checkpoint(source=str(source.id), name="copy")
+            assert (await db.checkpoint(source="copy")).manifest_id == made.manifest_id
             assert (made.manifest_id, made.expire_s) == (source.manifest_id, 0)
             assert db.manifest.last_l0_seq == 1
             before = db.manifest_id
-            with pytest.raises(CheckpointMissing):
-                await db.checkpoint(source=UUID(int=5))
-            for wrong in ({"scope": "some"}, {"source": "nightly"}):
+            for unknown in (UUID(int=5), "nightly"):
+                with pytest.raises(CheckpointMissing, match=str(unknown)):
+                    await db.checkpoint(source=unknown)
+            for wrong in ({"scope": "some"}, {"source": ""}):
                 with pytest.raises(InvalidRequestError):
                     await db.checkpoint(**wrong)
             assert db.manifest_id == before

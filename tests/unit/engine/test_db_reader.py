@@ -17,6 +17,7 @@ from shale.engine.db_reader import DbReader
 from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import (
+    AmbiguousCheckpoint,
     CheckpointLifetimeTooShort,
     CheckpointMissing,
     ClosedError,
@@ -82,7 +83,8 @@ def run(test: Callable[[World], Awaitable[None]]) -> None:
         pytest.param({"checkpoint_lifetime": "19s"}, CheckpointLifetimeTooShort, id="lost between two polls"),
         pytest.param({"manifest_poll_interval": 0}, InvalidManifestPollInterval, id="no interval"),
         pytest.param({"max_memtable_bytes": 0}, InvalidRequestError, id="no memory"),
-        pytest.param({"checkpoint": "not a uuid"}, InvalidRequestError, id="not a checkpoint"),
+        pytest.param({"checkpoint": " "}, InvalidRequestError, id="no name"),
+        pytest.param({"checkpoint": 7}, InvalidRequestError, id="not a checkpoint"),
         pytest.param({"checkpoint": UUID(int=1), "follow_latest": True}, InvalidRequestError, id="two modes"),
         pytest.param({"pace": 3}, InvalidRequestError, id="unknown"),
     ],
@@ -96,8 +98,8 @@ def test_possible_options() -> None:
     assert ReaderOptions.from_keywords({"checkpoint_lifetime": "20s"}).mode is ReaderMode.MANAGED
     unmanaged = ReaderOptions.from_keywords({"checkpoint_lifetime": "1s", "follow_latest": True})
     assert unmanaged.mode is ReaderMode.FOLLOW_LATEST
-    pinned = ReaderOptions.from_keywords({"checkpoint": str(UUID(int=7)), "block_cache_bytes": "1MiB"})
-    assert (pinned.mode, pinned.checkpoint, pinned.block_cache_bytes) == (ReaderMode.CHECKPOINT, UUID(int=7), 1 << 20)
+    pinned = ReaderOptions.from_keywords({"checkpoint": "nightly", "block_cache_bytes": "1MiB"})
+    assert (pinned.mode, pinned.checkpoint, pinned.block_cache_bytes) == (ReaderMode.CHECKPOINT, "nightly", 1 << 20)
 
 
 def test_what_cannot_be_opened() -> None:
@@ -109,8 +111,9 @@ def test_what_cannot_be_opened() -> None:
         with pytest.raises(InvalidDbState, match="not initialised"):
             await world.reader()
         await world.store.put(manifest_key("db", 2), encode_manifest(replace(half, initialized=True)))
-        with pytest.raises(CheckpointMissing):
-            await world.reader(checkpoint=UUID(int=1))
+        for wanted in (UUID(int=1), str(UUID(int=1)), "nightly"):
+            with pytest.raises(CheckpointMissing, match=str(wanted)):
+                await world.reader(checkpoint=wanted)
         await world.store.put(destroyed_key("db"), b"{}")
         with pytest.raises(InvalidDbState, match="destroyed"):
             await world.reader()
@@ -311,6 +314,26 @@ def test_a_pinned_reader_writes_nothing_and_never_moves() -> None:
                 await reader.refresh()
                 assert (await reader.get(b"a"), reader.manifest_id) == (b"1", checkpoint.manifest_id)
             assert await world.version() == before
+
+    run(test)
+
+
+def test_a_name_stands_for_one_checkpoint_and_for_none_of_several() -> None:
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            await db.put(b"a", b"1")
+            first = await db.checkpoint(name="nightly")
+            await db.put(b"a", b"2")
+            second = await db.checkpoint(name="copy", source="nightly")
+            assert second.manifest_id == first.manifest_id
+        async with world.reader(checkpoint="nightly") as reader:
+            assert (await reader.get(b"a"), reader.checkpoint_id) == (b"1", first.id)
+        twin = await create_checkpoint(await world.manifests().load(), world.env, lifetime_ms=1000, name="nightly")
+        with pytest.raises(AmbiguousCheckpoint, match=f"{first.id}, {twin.id}"):
+            await world.reader(checkpoint="nightly")
+        world.clock.shift_ms = 2000
+        async with world.reader(checkpoint="nightly") as reader:
+            assert reader.checkpoint_id == first.id, "the other one is over"
 
     run(test)
 

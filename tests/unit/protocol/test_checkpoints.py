@@ -161,7 +161,7 @@ def test_t9c_the_source_is_deleted_between_read_and_commit(world: World) -> None
         reading = await b.manifests.load()
         await release_checkpoints(await a.manifests.load(), [source.id])
         with pytest.raises(CheckpointMissing):
-            await create_checkpoint(reading, b.env, lifetime_ms=None, source_id=source.id)
+            await create_checkpoint(reading, b.env, lifetime_ms=None, source=source.id)
 
     run(main)
 

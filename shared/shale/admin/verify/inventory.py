@@ -16,8 +16,8 @@ from shale.admin.verify.orphans import Orphan, Orphans, OrphanTotal, sst_orphans
 from shale.admin.verify.versions import check_compactions, check_manifests, without_trees
 from shale.admin.verify.wal_rules import all_missing
 from shale.env import Env
-from shale.errors import CheckpointMissing
 from shale.format.names import sst_key, wal_prefix
+from shale.protocol.checkpoint_names import named_checkpoint
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.followers import followed_after
 from shale.protocol.manifest_store import ManifestStore
@@ -48,14 +48,15 @@ class NeededSst:
 class Inventory:
     """What was read.
 
-    ``latest``: the newest manifest, without its trees.  ``manifests``: those that count, by id, without trees: the
-    newest one, and those that checkpoints keep.  ``wal_files``: all that were listed.  ``versions``: how many manifests
-    and compactions files were read; ``objects``: how many were listed.  ``orphans``: at most ``ORPHANS_MAX``;
-    ``orphan_totals`` counts all, by reason.
+    ``checkpoint``: the one to which all is limited, if there is one.  ``latest``: the newest manifest, without its
+    trees.  ``manifests``: those that count, by id, without trees: the newest one, and those that checkpoints keep.
+    ``wal_files``: all that were listed.  ``versions``: how many manifests and compactions files were read;
+    ``objects``: how many were listed.  ``orphans``: at most ``ORPHANS_MAX``; ``orphan_totals`` counts all, by reason.
     """
 
     latest_id: int
     latest: Manifest
+    checkpoint: UUID | None
     manifests: Mapping[int, Manifest]
     ssts: tuple[NeededSst, ...]
     wal_files: tuple[WalFile, ...]
@@ -108,17 +109,18 @@ class _Database:
 
 
 async def read_inventory(
-    store: ObjectStore, wal_store: ObjectStore | None, root: str, env: Env, *, checkpoint: UUID | None = None
+    store: ObjectStore, wal_store: ObjectStore | None, root: str, env: Env, *, checkpoint: UUID | str | None = None
 ) -> Inventory:
     """Read the metadata of the database at ``root``.
 
     Args:
-        checkpoint: only what this one keeps has to be there, and orphans are not looked for.
+        checkpoint: an id or a name: only what this one keeps has to be there, and orphans are not looked for.
 
     Raises:
         LatestRecordMissing: there is no database.
         InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: the checkpoint is not listed, or has expired.
+        AmbiguousCheckpoint: several have that name.
         CorruptionError: the newest manifest or its boundary cannot be read, so nothing can be told.
     """
     database = _Database(
@@ -136,7 +138,8 @@ async def read_inventory(
     latest = await database.manifests.read_latest()
     require_wal_place(latest.value, root, is_named=wal_store is not None)
     live = [entry for entry in latest.value.checkpoints if database.is_live(entry)]
-    chosen = None if checkpoint is None else _manifest_of(live, checkpoint)
+    only = None if checkpoint is None else named_checkpoint(latest.value, checkpoint, env.clock.now_ms())
+    chosen = None if only is None else int(only.manifest_id)
     if chosen in {None, latest.id}:
         database.count(latest.id, latest.value)
 
@@ -175,6 +178,7 @@ async def read_inventory(
     return Inventory(
         latest_id=latest.id,
         latest=without_trees(latest.value),
+        checkpoint=None if only is None else only.id,
         manifests=database.counted,
         ssts=tuple(database.needed[path] for path in sorted(database.needed)),
         wal_files=tuple(listing.wal),
@@ -184,13 +188,6 @@ async def read_inventory(
         versions=versions,
         objects=listing.objects,
     )
-
-
-def _manifest_of(live: Iterable[Checkpoint], checkpoint: UUID) -> int:
-    entry = next((entry for entry in live if entry.id == checkpoint), None)
-    if entry is None:
-        raise CheckpointMissing(checkpoint)
-    return int(entry.manifest_id)
 
 
 def _foreign_names(listing: Listing) -> list[Finding]:

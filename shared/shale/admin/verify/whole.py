@@ -42,12 +42,12 @@ class VerifyOptions:
 
     Args:
         deep: read the blocks of SSTs, too, and WAL files that nobody replays any more.
-        checkpoint: only what this one keeps; orphans are not looked for.
+        checkpoint: an id or a name: only what this one keeps; orphans are not looked for.
         concurrency: objects that are read at once; ``None``: 8, or 2 if ``deep``.  Less if they are large.
     """
 
     deep: bool = False
-    checkpoint: UUID | None = None
+    checkpoint: UUID | str | None = None
     concurrency: int | None = None
 
 
@@ -112,6 +112,7 @@ async def verify_database(
         LatestRecordMissing: there is no database.
         InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: there is no such checkpoint.
+        AmbiguousCheckpoint: several have that name.
         UnavailableError: the store gave up.
     """
     tell = on_progress if on_progress is not None else _tell_nobody
@@ -131,6 +132,8 @@ async def verify_database(
     findings = [*inventory.findings, *sums.findings, *wal_disorder(sums.seqs, database.wal)]
     if findings:
         tell(VerifyProgress("again", 0, len(findings), sums.read_bytes))
+        # The same one again, whatever a name means by then.
+        options = replace(options, checkpoint=inventory.checkpoint)
         findings = await _confirmed(database, options, findings, sums.seqs)
     findings = [*dict.fromkeys([*([encrypted] if encrypted is not None else []), *findings])]
     return replace(
