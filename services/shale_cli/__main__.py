@@ -23,13 +23,11 @@ PROCESSES = {
 VERBS = {"gc": ("run", "plan")}
 """Processes that are nouns as well; without one of these verbs they are the daemon."""
 
-GLOBAL_VALUES = {
-    "--url", "-u", "--store", "--path", "-p", "--wal-store", "--config", "--output", "-o", "--key-format", "--timeout",
-    "--columns", "--color", "--env-file",
-}  # fmt: skip
-GLOBAL_FLAGS = {"--verbose", "-v", "--quiet", "-q", "--no-headers"}
-VALUES_BEFORE_THE_NOUN = GLOBAL_VALUES | {"-e"}
-"""Behind SlateDB's flat names ``-e`` is the end of a range, so that ``--env-file`` is short only before the noun."""
+TOPICS = ("exit-codes", "options", "man")
+"""What ``shale help`` tells that no command's ``--help`` does."""
+
+COMPLETE = "_SHALE_COMPLETE"
+"""Set by the scripts of ``shale completion``: ``shale`` then prints words instead of doing anything."""
 
 PROCESS_ALIASES = {"run-writer": "writer", "run-compactor": "compactor", "run-worker": "worker"}
 """SlateDB's names of processes."""
@@ -49,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InvalidRequestError as error:
         sys.stderr.write(f"shale: {error}\n")
         return 2
+    given = help_last(given)
     at = noun_at(given)
     wanted = None if at is None else given[at]
     if at is not None and wanted == "schedule-garbage-collection":
@@ -66,21 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from shale_cli.demo.__main__ import main as demo
 
         return demo(given[1:])
-    if "_SHALE_COMPLETE" in os.environ:
-        from shale_cli.completion import words
+    if COMPLETE in os.environ:
+        from shale_cli.completion import answer
 
-        typed = words()
-        at = noun_at(typed)
-        wanted = None if at is None else typed[at]
-    if given == ["--version"]:
+        return answer()
+    if "--version" in given[:at]:
         from shale.service.build import version
 
         sys.stdout.write(f"shale {version()}\n")
         return 0
     from shale_cli.app import run
 
-    ordered = global_options_first(given)
-    return run(ordered, noun=wanted, noun_at=noun_at(ordered))
+    return run(given)
 
 
 def _has_verb(arguments: Sequence[str], at: int) -> bool:
@@ -110,31 +106,24 @@ def with_environment(arguments: list[str]) -> list[str]:
     return environment.with_environment(arguments, noun_at(arguments))
 
 
-def global_options_first(arguments: Sequence[str]) -> list[str]:
-    """Move global options to the front, where typer wants them: ``shale kv get k -u URL`` is how people write."""
-    front: list[str] = []
-    rest: list[str] = []
-    left = list(arguments)
-    while left:
-        argument = left.pop(0)
-        if argument == "--":
-            rest += [argument, *left]
-            break
-        name, equals, _ = argument.partition("=")
-        if name in GLOBAL_FLAGS or (equals and name.startswith("--") and name in GLOBAL_VALUES):
-            front.append(argument)
-        elif argument in GLOBAL_VALUES and left:
-            front += [argument, left.pop(0)]
-        else:
-            rest.append(argument)
-    return front + rest
+def help_last(arguments: list[str]) -> list[str]:
+    """``shale help kv scan`` is ``shale kv scan --help``, unless there is such a topic."""
+    at = noun_at(arguments)
+    if at is None or arguments[at] != "help":
+        return arguments
+    rest = arguments[at + 1 :]
+    is_topic = not rest or rest[0].startswith("-") or rest[0] in TOPICS
+    return arguments if is_topic else [*arguments[:at], *rest, "--help"]
 
 
 def noun_at(arguments: Sequence[str]) -> int | None:
     """Where the first argument is that is no global option; ``None`` where somebody asks for help or says nothing."""
+    from shale_cli.global_options import option_of
+
     at = 0
     while at < len(arguments):
-        if arguments[at] in VALUES_BEFORE_THE_NOUN:
+        option = option_of(arguments[at], before_the_noun=True)
+        if option is not None and option.metavar is not None:
             at += 2
         elif arguments[at].startswith("-"):
             at += 1

@@ -9,6 +9,10 @@ import typer
 from typer.main import get_command
 
 from shale_cli import commands
+from shale_cli.global_options import OPTIONS
+
+HELP_OPTION = ("-h, --help", "Show this message and exit.")
+"""Every command has it, whatever else it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +39,7 @@ def command_tree() -> Iterator[Told]:
 
 def global_options() -> tuple[tuple[str, str], ...]:
     """What every command takes."""
-    from shale_cli.app import make_app
-
-    return tuple(_parameters(get_command(make_app("help")), "shale"))
+    return tuple(each.record for each in OPTIONS)
 
 
 def _below(command: Any) -> list[tuple[str, Any]]:

@@ -1,9 +1,15 @@
 """Nouns that other packages bring: typer applications under entry points of the group ``shale.commands``.
 
-One is imported when it is asked for, all of them when somebody asks what there is; nothing else pays for them::
+One is imported when it is asked for; nothing else pays for it.  Whoever asks what there is reads one line of help that
+stands apart, and not the application behind it::
 
     [project.entry-points."shale.commands"]
     spark = "shale_spark.cli.app:app"
+
+    [project.entry-points."shale.command_help"]
+    spark = "shale_spark.cli:HELP"
+
+Without the second one, the application itself is asked.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def extensions(app: "typer.Typer", wanted: str | None) -> "Iterator[tuple[str, typer.Typer]]":
-    """Applications that ``app`` lacks and this command line needs, by their names.
+    """The application that ``app`` lacks and the command line names; the help of all, if it names nothing known.
 
     Raises:
         InvalidRequestError: the one that is wanted cannot be imported.
@@ -27,15 +33,36 @@ def extensions(app: "typer.Typer", wanted: str | None) -> "Iterator[tuple[str, t
         return
     from shale.plugins import COMMANDS, known_names
 
-    for name in known_names(COMMANDS):
-        if name in own or wanted not in {None, name}:
-            continue
-        try:
-            yield name, _imported(name)
-        except InvalidRequestError:
-            # What is broken must not hide the rest from whoever asks for help.
-            if wanted == name:
-                raise
+    names = [name for name in known_names(COMMANDS) if name not in own]
+    if wanted in names:
+        yield wanted, _imported(wanted)
+        return
+    for name in names:
+        if (told := _told(name)) is not None:
+            yield name, told
+
+
+def _told(name: str) -> "typer.Typer | None":
+    """An application with nothing but the help of another one; ``None`` if that one is broken.
+
+    What is broken must not hide the rest from whoever asks for help.
+    """
+    import typer
+
+    from shale.plugins import COMMAND_HELP, known_names, resolve_text
+
+    try:
+        if name not in known_names(COMMAND_HELP):
+            return _imported(name)
+        told = typer.Typer(help=resolve_text(COMMAND_HELP, name))
+    except InvalidRequestError:
+        return None
+    told.callback()(_nothing)
+    return told
+
+
+def _nothing() -> None:
+    """Typer takes no application without commands that has no callback either."""
 
 
 def _imported(name: str) -> "typer.Typer":

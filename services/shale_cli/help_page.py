@@ -5,7 +5,9 @@ That would take as long as all the rest.
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shale_cli.walk import command_at
 
 if TYPE_CHECKING:
     import typer
@@ -25,17 +27,8 @@ def show(app: "typer.Typer", words: Sequence[str]) -> bool:
     Args:
         words: the noun and what follows it; nothing for the help of all.
     """
-    from typer.main import get_command
-
-    command: Any = get_command(app)
-    context = command.context_class(command, info_name="shale", **command.context_settings)
-    for word in words:
-        verbs = getattr(command, "commands", None)
-        if verbs is None or word.startswith("-"):
-            break
-        if word not in verbs:
-            return False
-        command = verbs[word]
-        context = command.context_class(command, info_name=word, parent=context, **command.context_settings)
-    sys.stdout.write(f"{command.get_help(context)}\n")
+    found = command_at(app, words)
+    if found.unknown is not None:
+        return False
+    sys.stdout.write(f"{found.command.get_help(found.context)}\n")
     return True

@@ -40,12 +40,12 @@ def exit_codes(context: typer.Context) -> None:
 @app.command("options", epilog="Example:  shale help options")
 def options(context: typer.Context) -> None:
     """List the options that every command takes; they may stand before or behind the noun and the verb."""
-    root = context.find_root()
-    items = []
-    for each in root.command.get_params(root):
-        record = each.get_help_record(root)
-        if record is not None:
-            items.append({"option": record[0], "meaning": record[1]})
+    from shale_cli.command_tree import HELP_OPTION
+    from shale_cli.global_options import OPTIONS
+
+    items = [
+        {"option": names, "meaning": meaning} for names, meaning in (*(each.record for each in OPTIONS), HELP_OPTION)
+    ]
     context.obj.output.listing("options", items, ("option", "meaning"))
 
 

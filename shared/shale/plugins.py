@@ -18,10 +18,14 @@ COMPACTION_FILTERS = "shale.compaction_filters"
 MERGE_OPERATORS = "shale.merge_operators"
 
 COMMANDS = "shale.commands"
+COMMAND_HELP = "shale.command_help"
+"""One line about each of them, for those who only ask what there is."""
+
 EXECUTORS = "shale.executors"
 
 _NOUNS = {
     COMMANDS: "command",
+    COMMAND_HELP: "help of command",
     EXECUTORS: "executor",
     COMPACTION_FILTERS: "compaction filter",
     MERGE_OPERATORS: "merge operator",
@@ -39,6 +43,26 @@ def resolve(group: str, name: str) -> Callable[..., Any]:
     Raises:
         InvalidRequestError: nobody registered the name, or several did, or it cannot be imported or called.
     """
+    target, plugin = _found(group, name)
+    if not callable(plugin):
+        raise InvalidRequestError(f"{_NOUNS.get(group, group)} {name!r}: {target} is not callable")
+    return plugin  # type: ignore[no-any-return]  # callable, whatever it is
+
+
+def resolve_text(group: str, name: str) -> str:
+    """The same for a text.
+
+    Raises:
+        InvalidRequestError: as for ``resolve``; or it is no text.
+    """
+    target, text = _found(group, name)
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{_NOUNS.get(group, group)} {name!r}: {target} is not a text")
+    return text
+
+
+def _found(group: str, name: str) -> tuple[str, Any]:
+    """Where it is, as ``module:attribute``, and it."""
     noun = _NOUNS.get(group, group)
     target = name
     if ":" not in name:
@@ -52,10 +76,7 @@ def resolve(group: str, name: str) -> Callable[..., Any]:
         if len(found) > 1:
             raise InvalidRequestError(f"{noun} {name!r} is registered more than once; write one of {', '.join(found)}")
         (target,) = found
-    plugin = _imported(target, f"{noun} {name!r}")
-    if not callable(plugin):
-        raise InvalidRequestError(f"{noun} {name!r}: {target} is not callable")
-    return plugin  # type: ignore[no-any-return]  # callable, whatever it is
+    return target, _imported(target, f"{noun} {name!r}")
 
 
 def _imported(target: str, what: str) -> Any:

@@ -2,10 +2,10 @@
 
 import typer
 
-from shale_spark.cli import changes, check, compact, export, load, scrub
+from shale_spark.cli import HELP, changes, check, compact, export, load, scrub
 
 app = typer.Typer(
-    help="Bulk work as Spark jobs.  Needs pip install 'shale[spark]' and Java 17.",
+    help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
 )

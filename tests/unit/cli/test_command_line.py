@@ -1,8 +1,5 @@
 """Parsing, rendering and exit codes, without a database."""
 
-import subprocess
-import sys
-
 import pytest
 
 from shale.admin.json_values import rfc3339
@@ -24,26 +21,9 @@ from shale.errors import (
 from shale.service.exit_codes import ExitCode
 from shale.types import Manifest, Ulid
 from shale_cli import helping
-from shale_cli.__main__ import global_options_first
 from shale_cli.output import Format, KeyFormat, Output
 from shale_cli.plain import plain
 from shale_cli.session import GlobalOptions, Session, execute
-
-
-@pytest.mark.parametrize(
-    ("given", "ordered"),
-    [
-        (["kv", "get", "k", "-u", "file:///a/b"], ["-u", "file:///a/b", "kv", "get", "k"]),
-        (["-u", "x", "kv", "get", "k", "--output=json"], ["-u", "x", "--output=json", "kv", "get", "k"]),
-        (["kv", "get", "-v", "k"], ["-v", "kv", "get", "k"]),
-        (["kv", "put", "k", "--", "-u", "x"], ["kv", "put", "k", "--", "-u", "x"]),
-        (["kv", "scan", "--prefix", "a", "--start=b"], ["kv", "scan", "--prefix", "a", "--start=b"]),
-        (["kv", "get", "k", "-u"], ["kv", "get", "k", "-u"]),
-        ([], []),
-    ],
-)
-def test_global_options_may_stand_anywhere(given: list[str], ordered: list[str]) -> None:
-    assert global_options_first(given) == ordered
 
 
 @pytest.mark.parametrize("key_format", list(KeyFormat))
@@ -150,18 +130,3 @@ def test_where_a_mistake_stands_decides_its_code(
 
 def test_every_exit_code_is_explained() -> None:
     assert set(helping._MEANINGS) == {code.name for code in ExitCode}
-
-
-def test_the_command_line_is_light() -> None:
-    """Also with every noun of ours in it, as for help and completion."""
-    program = (
-        "import sys, typer; import shale_cli.__main__, shale_cli.app; from shale_cli import commands; "
-        "commands.register(typer.Typer(), None); "
-        "print(*{name.partition('.')[0] for name in sys.modules} & "
-        "{'numpy', 'numba', 'obstore', 'pydantic', 'starlette', 'rich', 'anyio', 'structlog', 'httpx', 'pyarrow',"
-        " 'yaml', 'orjson', 'msgpack'})"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
-    )
-    assert result.stdout.decode().split() == []

@@ -1,5 +1,8 @@
 """Nouns of other packages: found by name, imported when asked for, told about when they are broken."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
@@ -14,6 +17,7 @@ from shale_cli.extensions import extensions
 
 other = typer.Typer(help="Something else.")
 not_an_application = len
+HELP = "Told without being imported."
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +26,8 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("other", f"{__name__}:other", plugins.COMMANDS),
         EntryPoint("broken", "there_is_no_such_module:app", plugins.COMMANDS),
         EntryPoint("strange", f"{__name__}:not_an_application", plugins.COMMANDS),
+        EntryPoint("told", "there_is_no_such_module:app", plugins.COMMANDS),
+        EntryPoint("told", f"{__name__}:HELP", plugins.COMMAND_HELP),
         EntryPoint("kv", f"{__name__}:other", plugins.COMMANDS),
     ]
 
@@ -49,15 +55,33 @@ def test_what_a_command_line_is_about(arguments: list[str], wanted: str | None) 
 
 def test_only_the_wanted_one_is_imported() -> None:
     assert list(extensions(typer.Typer(), "other")) == [("other", other)]
-    assert list(extensions(typer.Typer(), "unknown")) == []
+
+
+def test_a_name_that_nobody_has_is_held_against_all() -> None:
+    """So that a slip in the name of another package's noun is answered with that name."""
+    assert [name for name, _ in extensions(typer.Typer(), "othre")] == ["kv", "other", "told"]
 
 
 def test_help_shows_what_can_be_imported_and_hides_nothing_of_ours() -> None:
     whole = typer.Typer()
     commands.register(whole, None)
-    assert list(extensions(whole, None)) == [("other", other)]
+    (first, application), (second, told) = extensions(whole, None)
+    assert (first, application) == ("other", other)
+    assert (second, told.info.help) == ("told", HELP)
     assert list(extensions(whole, "kv")) == []
     assert list(extensions(whole, "doctor")) == []
+
+
+def test_our_own_extension_is_told_without_its_modules() -> None:
+    program = (
+        "import sys; from shale_cli.__main__ import main; main(['--help']); "
+        "print(sorted(name for name in sys.modules if name.startswith('shale_spark')))"
+    )
+    command = [sys.executable, "-c", program]
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": os.environ["PATH"]}
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+    assert "\n  spark " in told
+    assert told.splitlines()[-1] == "['shale_spark', 'shale_spark.cli']"
 
 
 @pytest.mark.parametrize(("name", "reason"), [("broken", "there_is_no_such_module"), ("strange", "no.* typer app")])

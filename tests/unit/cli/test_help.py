@@ -9,7 +9,6 @@ import pytest
 
 from shale_cli.command_tree import Told, command_tree, examples
 from shale_cli.commands import COMMANDS, NOUNS
-from shale_cli.completion import Shell
 from shale_cli.manual import manual
 from shale_cli.reference import page
 
@@ -78,34 +77,10 @@ def test_the_first_page_names_every_noun() -> None:
         assert f"\n  {name} " in text
 
 
-@pytest.mark.parametrize("shell", list(Shell))
-def test_each_shell_has_a_script(shell: Shell) -> None:
-    assert "_SHALE_COMPLETE" in run("completion", shell.value)
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("shale ", {"kv", "db", "doctor"}),
-        ("shale k", {"kv"}),
-        ("shale compaction", {"compaction", "compactions"}),
-        ("shale kv ", {"get", "scan", "export"}),
-        ("shale -u file:///a/b kv scan --p", {"--prefix", "--pin"}),
-    ],
-)
-def test_words_are_completed(typed: str, offered: set[str]) -> None:
-    words = typed.split()
-    at = len(words) if typed.endswith(" ") else len(words) - 1
-    answer = run(_SHALE_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=str(at)).split()
-    assert offered <= set(answer)
-    if typed == "shale k":
-        assert answer == ["kv"]
-
-
 def test_help_needs_no_parser_but_for_what_is_not_there() -> None:
     program = (
         "import sys; from shale_cli.__main__ import main; "
-        "codes = [main(words) for words in (['--help'], ['kv', '-h'], ['-u', 'kv', 'kv', 'get', 'kv', '--help'],"
+        "codes = [int(main(words)) for words in (['--help'], ['kv', '-h'], ['-u', 'kv', 'kv', 'get', 'kv', '--help'],"
         " ['read-manifest', '--help'])]; "
         "print(codes, 'pydantic' in sys.modules, main(['kv', 'nonsense', '-h']))"
     )
@@ -113,3 +88,16 @@ def test_help_needs_no_parser_but_for_what_is_not_there() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
     assert ended.stdout.splitlines()[-1] == "[0, 0, 0, 0] False 2"
     assert "\nUsage: shale kv get [OPTIONS]" in ended.stdout
+
+
+def test_help_may_stand_before_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    from shale_cli.__main__ import main
+
+    for words in (["help", "kv"], ["help", "kv", "scan"], ["-u", "x", "help", "list-manifests"]):
+        assert main(words) == 0
+        name = " ".join(words[words.index("help") + 1 :])
+        assert capsys.readouterr().out.startswith(f"Usage: shale {name} ")
+    assert main(["help", "nonsense"]) == 2
+    assert "No such command 'nonsense'" in capsys.readouterr().err
+    assert main(["help", "exit-codes", "-o", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("code,name,meaning\n")

@@ -1,0 +1,60 @@
+"""How little is loaded before a command does anything: help, completion and slips of the finger come at once."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "numpy", "numba", "obstore", "pydantic", "starlette", "rich", "anyio", "structlog", "httpx", "pyarrow", "yaml",
+    "orjson", "msgpack", "prometheus_client",
+)  # fmt: skip
+
+
+def loaded(program: str) -> list[str]:
+    """Which of the heavy packages are there after a program in a process of its own."""
+    told = f"{program}; print('LOADED', *({{name.partition('.')[0] for name in sys.modules}} & {set(HEAVY)!r}))"
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, env=environment, timeout=60
+    )
+    return ended.stdout.splitlines()[-1].split()[1:]
+
+
+def test_the_command_line_is_light() -> None:
+    """Also with every noun of ours in it, as for help and completion."""
+    program = (
+        "import sys, typer; import shale_cli.__main__, shale_cli.app; from shale_cli import commands; "
+        "commands.register(typer.Typer(), None)"
+    )
+    assert loaded(program) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--version"], 0),
+        (["--help"], 0),
+        (["kv", "scan", "--help"], 0),
+        ([], 2),
+        (["kv"], 2),
+        (["nonsense"], 2),
+        (["kv", "gett"], 2),
+        (["kv", "get"], 2),
+        (["kv", "get", "a", "b"], 2),
+        (["kv", "scan", "--limt", "5"], 2),
+        (["kv", "scan", "--limit"], 2),
+        (["refresh-checkpoint"], 2),
+        (["-o", "xml", "kv", "get", "a"], 2),
+    ],
+)
+def test_help_and_slips_load_nothing_heavy(arguments: list[str], code: int) -> None:
+    assert loaded(f"import sys; from shale_cli.__main__ import main; assert main({arguments!r}) == {code}") == []
+
+
+def test_completion_loads_nothing_heavy() -> None:
+    program = (
+        "import os, sys; os.environ.update(_SHALE_COMPLETE='zsh', _SHALE_LINE='shale kv scan --p'); "
+        "from shale_cli.__main__ import main; assert main([]) == 0"
+    )
+    assert loaded(program) == []
