@@ -63,7 +63,11 @@ def create(
         sources = await parse_sources(session, source, source_range or ())
         keys = None if range_ is None else parse_range(session.output, range_)
         async with Admin(
-            store=session.location.store_url, path=session.path, env=session.env, store_options=session.store_options
+            store=session.location.store_url,
+            path=session.path,
+            wal_store=session.wal_store,
+            env=session.env,
+            store_options=session.store_options,
         ) as admin:
             result = await admin.clones.create(
                 *sources,

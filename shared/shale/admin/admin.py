@@ -100,8 +100,7 @@ class Admin:
     @property
     def clones(self) -> CloneAdmin:
         """Making this database a clone of others."""
-        place = self._open
-        return CloneAdmin(place.stores.main, place.root, place.env, place.metrics)
+        return CloneAdmin(self._open)
 
     async def verify(
         self,

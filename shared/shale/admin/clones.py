@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from shale.admin.place import AdminPlace
 from shale.clones.clone import create_clone
 from shale.clones.neighbours import Neighbours
 from shale.clones.projection import SegmentFilter, SegmentRanges
 from shale.clones.request import CloneRequest, CloneResult, CloneSource
-from shale.env import Env
 from shale.protocol.checkpoint_names import checkpoint_reference
 from shale.store.location import normalize_path
-from shale.store.port import ObjectStore
-from shale.telemetry.metrics import Metrics
 from shale.types import KeyRange
 
 
@@ -39,9 +37,9 @@ def source(
 class CloneAdmin:
     """Makes clones at the path of the ``Admin`` that it belongs to."""
 
-    def __init__(self, store: ObjectStore, root: str, env: Env, metrics: Metrics | None = None) -> None:
-        self._root = root
-        self._neighbours = Neighbours(store, env, metrics)
+    def __init__(self, place: AdminPlace) -> None:
+        self._root = place.root
+        self._neighbours = Neighbours(place.stores.main, place.env, place.metrics, place.stores.wal)
 
     async def create(
         self,
@@ -55,7 +53,8 @@ class CloneAdmin:
     ) -> CloneResult:
         """Make a database here that begins with what the sources hold; no SST is read or copied.
 
-        Call it again after an interruption, with the same sources: it goes on where it was.
+        Call it again after an interruption, with the same sources: it goes on where it was.  The WAL of all of them is
+        where the ``Admin`` was told that it is, and so is the clone's.
 
         Args:
             sources: paths in the same store, or what ``source`` makes of them.

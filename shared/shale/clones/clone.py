@@ -17,7 +17,7 @@ from shale.clones.neighbours import Neighbours
 from shale.clones.request import CloneRequest, CloneResult, check_request
 from shale.clones.sourcing import Sourced, find_source, with_ids
 from shale.clones.union import unite
-from shale.clones.wal_files import copy_files, wal_range
+from shale.clones.wal_files import copy_files, require_known_files, wal_range
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import StoredManifest
@@ -74,6 +74,8 @@ async def _attempt(neighbours: Neighbours, request: CloneRequest) -> CloneResult
         )
     else:
         await require_same_beginning(neighbours, request, latest)
+        if not request.is_union:
+            await require_known_files(neighbours.wal(request.sources[0].path), latest.value)
         clone = Stored(manifests, latest, neighbours.env)
         left_out = 0
     return replace(await _finish(neighbours, request, clone), wal_files_left_out=left_out)

@@ -7,7 +7,7 @@ from shale.clones.clone_manifest import Source
 from shale.clones.neighbours import Neighbours
 from shale.clones.projection import project
 from shale.clones.request import CloneRequest, CloneSource
-from shale.clones.wal_files import files_left_out, require_no_rows
+from shale.clones.wal_files import files_left_out, require_known_files, require_no_rows
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
 from shale.protocol.checkpoint_names import id_in, named_checkpoint
 from shale.protocol.checkpoints import create_checkpoint
@@ -61,7 +61,7 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
 
     Raises:
         LatestRecordMissing: there is no database.
-        InvalidDbState: it is half built or being destroyed, or incomplete and must not be.
+        InvalidDbState: it is half built or being destroyed, incomplete and must not be, or its WAL is elsewhere.
         CheckpointMissing: the checkpoint is not there, or has expired.
         InvalidCloneSourceWithWal: it has rows in its WAL, and they cannot be taken.
         InvalidProjection: see ``project``.
@@ -80,6 +80,7 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
         manifest = await _read(stored, checkpoint)
         left_out = await files_left_out(wal, manifest, checkpoint.create_s * 1000)
         _tell(request, source, left_out)
+    await require_known_files(wal, manifest)
     if request.is_union or request.projects(source):
         await require_no_rows(wal, manifest, source.path)
     cut = partial(

@@ -6,8 +6,10 @@ import re
 import shlex
 from pathlib import Path
 
+import anyio
 import pytest
 
+from shale import Db
 from tests.integration.cli.goldens import Golden
 from tests.integration.cli.test_commands import ROOT, answer, refusal, shale
 
@@ -21,8 +23,8 @@ def store(tmp_path: Path) -> str:
     return f"file://{tmp_path}"
 
 
-def rows(url: str) -> dict[str, str]:
-    lines = shale("kv", "scan", "-o", "jsonl", "-u", url).stdout.decode().splitlines()
+def rows(url: str, *options: str) -> dict[str, str]:
+    lines = shale("kv", "scan", "-o", "jsonl", "-u", url, *options).stdout.decode().splitlines()
     found = [json.loads(line) for line in lines]
     return {base64.b64decode(row["key_b64"]).decode(): base64.b64decode(row["value_b64"]).decode() for row in found}
 
@@ -61,6 +63,25 @@ def test_what_is_refused(store: str) -> None:
     assert (code, "00000000-0000-4000" in line) == (3, True)
     code, line = refusal("clone", "create", "--source", "s3://other/db", "-u", f"{store}/new")
     assert (code, "is not in" in line) == (2, True)
+
+
+def test_a_log_in_a_store_of_its_own(tmp_path: Path) -> None:
+    store, log = f"file://{tmp_path}/data", ("--wal-store", f"file://{tmp_path}/log")
+    anyio.run(write_to_the_log, f"{store}/orders", log[1])
+    code, line = refusal("clone", "create", "--source", "orders", "-u", f"{store}/copy")
+    assert (code, "orders/wal/" in line) == (2, True)
+    assert not (tmp_path / "data/copy").exists()
+    made = answer("clone", "create", "--source", "orders", "-u", f"{store}/copy", *log)
+    assert made["wal_files_copied"] == len([*(tmp_path / "log/copy/wal").iterdir()]) > 0
+    assert rows(f"{store}/copy", *log) == {"a": "in L0", "b": "in the log"}
+
+
+async def write_to_the_log(url: str, wal_store: str) -> None:
+    db = await Db.open(url, wal_store=wal_store)
+    await db.put(b"a", b"in L0")
+    await db.flush("memtable")
+    await db.put(b"b", b"in the log")
+    await db.close(flush="wal")
 
 
 def test_the_recipes_of_the_page(tmp_path: Path) -> None:

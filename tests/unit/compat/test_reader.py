@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+import shale
 from shale.compat.slatedb import uniffi as slatedb
+from shale.compat.slatedb.store import adapter_of
 from tests.unit.compat.house import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, opened_reader
 
 Error = slatedb.Error
@@ -227,6 +229,32 @@ def test_a_database_is_deleted_when_nobody_needs_it() -> None:
         builder = slatedb.AdminBuilder(PATH, store)
         builder.with_wal_object_store(wal_store)
         assert await builder.build().delete_db(False) == []
+
+    asyncio.run(main())
+
+
+def test_a_clone_is_made_where_its_administrator_has_the_log() -> None:
+    async def main() -> None:
+        store, wal_store = memory(), memory()
+        db = await shale.Db.open(PATH, store=adapter_of(store), wal_store=adapter_of(wal_store))
+        await db.put(b"k", b"in L0")
+        await db.flush("memtable")
+        await db.put(b"l", b"in the log")
+        await db.close(flush="wal")
+        source = slatedb.CloneSourceSpec(path=PATH, checkpoint=None, projection_range=None)
+        for path, by_admin in (("one", True), ("other", False)):
+            builder = slatedb.AdminBuilder(path, store)
+            if by_admin:
+                builder.with_wal_object_store(wal_store)
+            clone = builder.build().create_clone_builder_from_source(source)
+            if not by_admin:
+                clone.with_wal_object_store(wal_store)
+            await clone.build()
+            reading = slatedb.DbReaderBuilder(path, store)
+            reading.with_wal_object_store(wal_store)
+            reader = await reading.build()
+            assert [await reader.get(key) for key in (b"k", b"l")] == [b"in L0", b"in the log"]
+            await reader.shutdown()
 
     asyncio.run(main())
 

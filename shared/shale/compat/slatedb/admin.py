@@ -210,7 +210,7 @@ class Admin(Handle):
 
     def create_clone_builder_from_source(self, source: CloneSourceSpec) -> CloneBuilder:
         """A builder of a clone at this place."""
-        return CloneBuilder._of(self._place, source)
+        return CloneBuilder._of(self._place, source, self._wal_store)
 
     async def _tracker(self) -> SequenceTracker:
         latest = await self._manifests.try_read_latest()

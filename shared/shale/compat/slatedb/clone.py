@@ -39,10 +39,10 @@ class CloneBuilder(Handle):
     _plan: _Plan
 
     @classmethod
-    def _of(cls, place: Place, source: CloneSourceSpec) -> "CloneBuilder":
+    def _of(cls, place: Place, source: CloneSourceSpec, wal_store: Adapter | None) -> "CloneBuilder":
         builder = cls._blank()
         builder._place = place
-        builder._plan = _Plan(place.root, [_source(source)])
+        builder._plan = _Plan(place.root, [_source(source)], wal_store=wal_store)
         return builder
 
     def with_source(self, source: CloneSourceSpec) -> None:
@@ -59,12 +59,12 @@ class CloneBuilder(Handle):
     def with_object_store(self, object_store: ObjectStore) -> None:
         """The store of the clone and its sources."""
         self._require_unused()
-        self._plan.store = adapter_of(object_store)
+        self._plan.store = self._connected(adapter_of(object_store))
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
-        """The store of their WAL."""
+        """The store of their WAL, if it is not the administrator's."""
         self._require_unused()
-        self._plan.wal_store = adapter_of(wal_object_store)
+        self._plan.wal_store = self._connected(adapter_of(wal_object_store), store_type="wal")
 
     def with_projection_range(self, projection_range: KeyRange | None) -> None:
         """The keys that the clone shows."""
@@ -86,18 +86,15 @@ class CloneBuilder(Handle):
         plan, place = self._plan, self._place
         plan.is_used = True
         neighbours = Neighbours(
-            place.store if plan.store is None else self._connected(plan.store),
-            place.env,
-            place.metrics,
-            None if plan.wal_store is None else self._connected(plan.wal_store),
+            place.store if plan.store is None else plan.store, place.env, place.metrics, plan.wal_store
         )
         # SlateDB never asks whether ranges are adjacent.
         await create_clone(
             neighbours, CloneRequest(path=plan.path, sources=tuple(plan.sources), keys=plan.keys, allow_gaps=True)
         )
 
-    def _connected(self, adapter: Adapter) -> Adapter:
-        return connect(adapter, self._place.env, self._place.metrics, component="admin")
+    def _connected(self, adapter: Adapter, *, store_type: str = "main") -> Adapter:
+        return connect(adapter, self._place.env, self._place.metrics, component="admin", store_type=store_type)
 
     def _require_unused(self) -> None:
         if self._plan.is_used:
