@@ -82,8 +82,9 @@ def create(
 
 
 def _show(session: Session, sources: "tuple[CloneSource, ...]", result: "CloneResult") -> None:
-    if result.wal_files_left_out:
-        complain(f"{result.wal_files_left_out} WAL files hold rows that are not in the clone (--require-complete)")
+    if (count := result.wal_files_left_out) > 0:
+        what = "1 WAL file holds" if count == 1 else f"{count} WAL files hold"
+        complain(f"{what} rows that are not in the clone (--require-complete refuses that)")
     checkpoints = [None if checkpoint is None else str(checkpoint) for checkpoint in result.checkpoints]
     named = [
         {"path": each.path, "checkpoint": checkpoint} for each, checkpoint in zip(sources, checkpoints, strict=True)

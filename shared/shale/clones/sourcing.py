@@ -107,7 +107,7 @@ def _tell(request: CloneRequest, source: CloneSource, left_out: int) -> None:
         return
     if request.require_complete:
         raise InvalidDbState(
-            f"the WAL of {source.path or '/'} holds {left_out} files of rows that a clone would lack: take a "
-            "checkpoint through its writer, or open and close it first"
+            f"the WAL of {source.path or '/'} holds {left_out} file{'s' if left_out > 1 else ''} of rows that a clone "
+            "would lack: take a checkpoint through its writer, or open and close it first"
         )
     log.warning(Event.CLONE_INCOMPLETE, path=source.path, clone_path=request.path, wal_files=left_out)
