@@ -38,7 +38,7 @@ def parse_range(output: Output, text: str) -> KeyRange:
         InvalidRequestError: malformed.
     """
     start, separator, end = text.partition("..")
-    if not separator or ".." in end:
+    if not separator or end.startswith(".") or ".." in end:
         raise InvalidRequestError(f"{text!r} is no range START..END; keys with dots can be written in hex")
     return KeyRange.half_open(output.parse(start) if start else None, output.parse(end) if end else None)
 
@@ -64,5 +64,8 @@ def _path(session: Session, text: str) -> str:
         return normalize_path(text)
     location = parse_location(text)
     if location.store_url != session.location.store_url:
-        raise InvalidRequestError(f"--source: {text} is not in {session.location.store_url}, where the clone will be")
+        raise InvalidRequestError(
+            f"--source: {text} is not in {session.location.store_url}, where the clone will be; a clone that lies deeper "
+            "in the same store is named with --store and --path"
+        )
     return location.path

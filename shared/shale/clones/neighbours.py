@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shale.env import Env
-from shale.errors import InvalidDbState
+from shale.errors import InvalidDbState, LatestRecordMissing
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.options import ProtocolOptions
@@ -37,7 +37,10 @@ class Neighbours:
             InvalidDbState: it is not initialised, or being destroyed.
         """
         await require_not_destroyed(self.store, path)
-        stored = await self.manifests(path).load()
+        try:
+            stored = await self.manifests(path).load()
+        except LatestRecordMissing as error:
+            raise LatestRecordMissing(f"there is no database at {path or '/'}: {error}") from error
         if not stored.value.initialized:
             raise InvalidDbState(f"the database at {path or '/'} is not initialised: a clone that was not completed")
         return stored

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shale.clones.projection import SegmentFilter, SegmentRanges
-from shale.errors import DuplicatedCloneSourcePath, IdenticalClonePaths, InvalidUnionSetEmpty
+from shale.errors import DuplicatedCloneSourcePath, IdenticalClonePaths, InvalidRequestError, InvalidUnionSetEmpty
 from shale.types import KeyRange
 
 
@@ -92,12 +92,16 @@ def check_request(request: CloneRequest) -> None:
         DuplicatedCloneSourcePath: one is named twice.
         IdenticalClonePaths: the clone is at the path of a source, or one of them inside the other, where deleting the
             outer database would delete both.
+        InvalidRequestError: a range holds no key, as one whose ends were exchanged.
     """
     if not request.sources:
         raise InvalidUnionSetEmpty("a clone needs at least one source")
     twice = [path for path, count in Counter(source.path for source in request.sources).items() if count > 1]
     if twice:
         raise DuplicatedCloneSourcePath(f"{twice[0]} is named twice as a source")
+    for keys in (request.keys, *(source.keys for source in request.sources)):
+        if keys is not None and keys.is_empty:
+            raise InvalidRequestError(f"there is no key in the range {keys.first_key!r}..{keys.end_key!r}")
     for source in request.sources:
         if is_inside(source.path, request.path) or is_inside(request.path, source.path):
             raise IdenticalClonePaths(

@@ -58,6 +58,9 @@ def test_what_is_refused(store: str) -> None:
     assert (code, "same place" in line) == (2, True)
     code, line = refusal("clone", "create", "--source", "orders", "--range", "a", "-u", f"{store}/new")
     assert (code, "START..END" in line) == (2, True)
+    for text in ("a...b", "m..a"):
+        code, line = refusal("clone", "create", "--source", "orders", "--range", text, "-u", f"{store}/new")
+        assert (code, "range" in line) == (2, True)
     unknown = "orders@00000000-0000-4000-8000-000000000000"
     code, line = refusal("clone", "create", "--source", unknown, "-u", f"{store}/new")
     assert (code, "00000000-0000-4000" in line) == (3, True)

@@ -28,6 +28,7 @@ from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
+from shale.types import KeyRange
 
 
 class House:
@@ -143,11 +144,27 @@ async def test_paths_that_cannot_be(house: House) -> None:
         ("c", ("p", "nowhere"), LatestRecordMissing),
     ):
         async with house.admin(path) as clones:
-            with pytest.raises(error):
+            with pytest.raises(error) as caught:
                 await clones.create(*sources)
+        assert "nowhere" not in sources or "no database at nowhere" in str(caught.value)
     assert await house.store.list("c/") == []
     async with house.admin("pp") as clones:  # no part of "p", though it begins like it
         assert (await clones.create("p")).is_new
+
+
+@housed
+async def test_ranges_without_a_key(house: House) -> None:
+    """Their ends were exchanged, most likely.  A source's own range and the common one may miss each other."""
+    async with house.admin("c") as clones:
+        for start, end in ((b"m", b"a"), (b"m", b"m")):
+            with pytest.raises(InvalidRequestError, match="no key in the range b'm'"):
+                await clones.create(source("p", start=start, end=end))
+            with pytest.raises(InvalidRequestError, match="no key in the range b'm'"):
+                await clones.create("p", keys=KeyRange.half_open(start, end))
+        assert await house.store.list("c/") == []
+        await clones.create(source("p", end=b"b"), keys=KeyRange.half_open(b"b", None))
+    async with shale.DbReader.open("c", store=house.store) as reader:
+        assert [row async for row in reader.scan()] == []
 
 
 @housed
