@@ -65,7 +65,7 @@ def _path(session: Session, text: str) -> str:
     location = parse_location(text)
     if location.store_url != session.location.store_url:
         raise InvalidRequestError(
-            f"--source: {text} is not in {session.location.store_url}, where the clone will be; a clone that lies deeper "
+            f"--source: {text} is not in {session.location.store_url}, where the clone will be; one that lies deeper "
             "in the same store is named with --store and --path"
         )
     return location.path

@@ -10,6 +10,10 @@ from shale.clones.neighbours import Neighbours
 from shale.clones.ranges import covered_in_run
 from shale.clones.request import CloneRequest, CloneResult
 from shale.clones.wal_files import copy_files, wal_range
+from shale.garbage import collector, sweep_detach
+from shale.garbage.database import Database
+from shale.garbage.options import Task
+from shale.garbage.passes import Pass
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_store import WalStore
@@ -131,6 +135,41 @@ def test_a_nested_clone_hangs_on_the_users_checkpoint(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(clone_manifest, "_handed_on", copied)
     found_by(clones.test_f6_6_nested_clones_and_the_middle_goes)
+
+
+def test_a_clone_inherits_what_it_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def everything(manifest: Manifest) -> tuple[ExternalDb, ...]:
+        return tuple(clone_manifest._handed_on(entry) for entry in manifest.external_dbs)
+
+    monkeypatch.setattr(clone_manifest, "inherited", everything)
+    found_by(clones.test_f6_15_the_source_is_detached_while_it_is_cloned, seeds=3 * DEFAULT_SEEDS)
+
+
+def test_a_clone_forgets_its_parent_before_the_parent_forgets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, release = sweep_detach.sweep_detach, sweep_detach._release
+
+    async def turned(database: Database, this: Pass) -> None:
+        promised: list[ExternalDb] = []
+
+        async def later(_: Database, external: ExternalDb, __: Pass) -> bool:
+            promised.append(external)
+            return True
+
+        monkeypatch.setattr(sweep_detach, "_release", later)
+        await real(database, this)
+        for external in promised:
+            await release(database, external, this)
+
+    monkeypatch.setitem(collector.SWEEPS, Task.DETACH, turned)
+    found_by(clones.test_f6_5_detaching, seeds=3 * DEFAULT_SEEDS)
+
+
+def test_a_union_is_known_by_its_own_ssts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def differs(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(attachment, "_is_union_of", differs)
+    found_by(clones.test_f6_1_a_union_killed_after_every_request_and_tried_again, seeds=3 * DEFAULT_SEEDS)
 
 
 def test_a_key_belongs_to_one_sst_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,13 @@
 """Whether a clone that is there already is the one that was asked for (docs/protocol.md 10.2, steps 2 and 3)."""
 
+from collections.abc import Iterable
+from functools import partial
+
+from shale.clones.clone_manifest import borrowings
 from shale.clones.neighbours import Neighbours
 from shale.clones.request import CloneRequest, CloneSource
+from shale.clones.sourcing import find_again
+from shale.clones.union import unite
 from shale.errors import (
     CheckpointMissing,
     CloneExternalDbMissing,
@@ -11,30 +17,56 @@ from shale.errors import (
     ManifestMissing,
 )
 from shale.protocol.versioned import Versioned
-from shale.types import ExternalDb, Manifest
+from shale.types import ExternalDb, Manifest, Ulid
 
 _BEGIN_AGAIN = "destroy it (destroy --hard) and begin again"
 
 
-def attached(clone: Manifest, request: CloneRequest) -> tuple[ExternalDb, ...]:
-    """The entry of each source in the clone's manifest.
+async def attached(neighbours: Neighbours, clone: Manifest, request: CloneRequest) -> tuple[ExternalDb | None, ...]:
+    """The entry of each source in the clone's manifest; ``None`` for one of several that has no SST of its own.
 
     Raises:
         CloneExternalDbMissing: the database is no clone.
-        CloneIncorrectExternalDbCheckpoint: it is a clone of something else.
+        CloneIncorrectExternalDbCheckpoint: it is a clone of something else, or its sources have changed since.
+        LatestRecordMissing, InvalidDbState, CheckpointMissing: see ``find_again``.
+        InvalidUnion: the sources that are named cannot be united.
     """
-    return tuple(_entry_of(clone, source, request.path) for source in request.sources)
-
-
-def _entry_of(clone: Manifest, source: CloneSource, path: str) -> ExternalDb:
+    where = request.path or "/"
     if not clone.external_dbs:
-        raise CloneExternalDbMissing(f"the database at {path or '/'} is no clone, or is detached from its sources")
+        raise CloneExternalDbMissing(f"the database at {where} is no clone, or is detached from its sources")
+    entries = tuple(_entry_of(clone, source) for source in request.sources)
+    missing = next((source for source, entry in zip(request.sources, entries, strict=True) if entry is None), None)
+    if missing is not None and not (request.is_union and await _is_union_of(neighbours, clone, request)):
+        what = f"checkpoint {missing.checkpoint} of {missing.path}" if missing.checkpoint else missing.path
+        raise CloneIncorrectExternalDbCheckpoint(f"the clone at {where} was not made of {what}")
+    return entries
+
+
+def _entry_of(clone: Manifest, source: CloneSource) -> ExternalDb | None:
     # The direct source stands behind those that it borrows from itself.
     for entry in reversed(clone.external_dbs):
         if entry.path == source.path and source.checkpoint in (None, entry.source_checkpoint_id):
             return entry
-    what = source.path if source.checkpoint is None else f"checkpoint {source.checkpoint} of {source.path}"
-    raise CloneIncorrectExternalDbCheckpoint(f"the clone at {path or '/'} was not made of {what}")
+    return None
+
+
+async def _is_union_of(neighbours: Neighbours, clone: Manifest, request: CloneRequest) -> bool:
+    """Whether a clone is one of these sources, although not all of them are named in it: some only hand on SSTs.
+
+    A half-built one has their trees.  Of one at work it is only known from whom it borrows.
+    """
+    found = [await find_again(neighbours, request, source) for source in request.sources]
+    if _borrowed(clone.external_dbs) != _borrowed(entry for source in found for entry in borrowings(source)):
+        return False
+    if clone.initialized:
+        return True
+    work = partial(unite, found, neighbours.env.ids.uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
+    united = await neighbours.env.cpu.run(work)
+    return (united.tree, united.segments) == (clone.tree, clone.segments)
+
+
+def _borrowed(entries: Iterable[ExternalDb]) -> set[tuple[str, Ulid]]:
+    return {(entry.path, sst_id) for entry in entries for sst_id in entry.sst_ids}
 
 
 async def require_pinned(neighbours: Neighbours, clone: Manifest) -> None:
@@ -57,14 +89,14 @@ async def require_same_beginning(neighbours: Neighbours, request: CloneRequest, 
     Raises:
         InvalidDbState: it cannot.
         CheckpointMissing: the checkpoint that it was begun with is gone, and its own was not made yet.
-        CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint: see ``attached``.
+        CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint, LatestRecordMissing: see ``attached``.
     """
-    entries = attached(clone.value, request)
+    entries = await attached(neighbours, clone.value, request)
     if clone.id != 1:
         raise InvalidDbState(
             f"the clone at {request.path or '/'} was opened or sealed before it was finished; {_BEGIN_AGAIN}"
         )
-    beginning = Manifest() if request.is_union else await _source_of(neighbours, entries[0])
+    beginning = Manifest() if entries[0] is None or request.is_union else await _source_of(neighbours, entries[0])
     if _log_bounds(clone.value) != _log_bounds(beginning):
         raise InvalidDbState(f"the half-built clone at {request.path or '/'} has other sources; {_BEGIN_AGAIN}")
 

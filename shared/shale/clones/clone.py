@@ -67,7 +67,7 @@ async def _attempt(neighbours: Neighbours, request: CloneRequest) -> CloneResult
         clone = await manifests.create_new(first)
         left_out = sum(each.wal_files_left_out for each in sourced)
     elif latest.value.initialized:
-        attached(latest.value, request)
+        await attached(neighbours, latest.value, request)
         await require_pinned(neighbours, latest.value)
         return CloneResult(
             path=request.path, manifest_id=latest.id, is_new=False, checkpoints=_checkpoints(latest.value, request)

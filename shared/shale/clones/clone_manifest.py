@@ -66,6 +66,19 @@ def owned_ssts(manifest: Manifest) -> tuple[Ulid, ...]:
     return tuple(sorted(manifest.ssts().keys() - borrowed))
 
 
+def borrowings(source: Source) -> tuple[ExternalDb, ...]:
+    """What a union borrows of one source and through it: its own SSTs, if it has any, and what it borrows itself.
+
+    Raises:
+        InvalidDbState: see ``inherited``.
+    """
+    owned = owned_ssts(source.manifest)
+    if not owned:
+        return inherited(source.manifest)
+    own = ExternalDb(path=source.path, source_checkpoint_id=source.checkpoint_id, sst_ids=owned)
+    return (*inherited(source.manifest), own)
+
+
 def require_one_place(external_dbs: Iterable[ExternalDb]) -> None:
     """Return unless one id of an SST stands for objects of two databases, of which only one could be read.
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from uuid import UUID
 
 from shale.clones.clone_manifest import Source
 from shale.clones.neighbours import Neighbours
@@ -19,6 +20,7 @@ from shale.types import Checkpoint, Manifest
 
 EPHEMERAL_LIFETIME_MS = 300_000
 """As long an interrupted clone can be finished whose source no user has pinned."""
+_NOT_PINNED = UUID(int=0)
 log = get_logger("clones")
 
 
@@ -78,11 +80,30 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
     else:
         checkpoint = named_checkpoint(stored.value, source.checkpoint, neighbours.env.clock.now_ms())
         manifest = await _read(stored, checkpoint)
-        left_out = await files_left_out(wal, manifest, checkpoint.create_s * 1000)
+        left_out = await files_left_out(wal, manifest, await _written_ms(neighbours, stored, checkpoint))
         _tell(request, source, left_out)
     await require_known_files(wal, manifest)
     if request.is_union or request.projects(source):
         await require_no_rows(wal, manifest, source.path)
+    return Sourced(await _projected(neighbours, request, source, checkpoint.id, manifest), left_out)
+
+
+async def find_again(neighbours: Neighbours, request: CloneRequest, source: CloneSource) -> Source:
+    """What a source shows now, or at the checkpoint that was named; nothing is written.
+
+    Raises:
+        LatestRecordMissing, InvalidDbState, CheckpointMissing, InvalidProjection: see ``find_source``.
+    """
+    stored = await neighbours.load(source.path)
+    if source.checkpoint is None:
+        return await _projected(neighbours, request, source, _NOT_PINNED, stored.value)
+    checkpoint = named_checkpoint(stored.value, source.checkpoint, neighbours.env.clock.now_ms())
+    return await _projected(neighbours, request, source, checkpoint.id, await _read(stored, checkpoint))
+
+
+async def _projected(
+    neighbours: Neighbours, request: CloneRequest, source: CloneSource, checkpoint_id: UUID, manifest: Manifest
+) -> Source:
     cut = partial(
         project,
         manifest,
@@ -91,8 +112,7 @@ async def find_source(neighbours: Neighbours, request: CloneRequest, source: Clo
         segment_ranges=request.segment_ranges,
     )
     projected = await neighbours.env.cpu.run(cut)
-    found = Source(path=source.path, checkpoint_id=checkpoint.id, manifest=projected, named_range=source.keys)
-    return Sourced(found, left_out)
+    return Source(path=source.path, checkpoint_id=checkpoint_id, manifest=projected, named_range=source.keys)
 
 
 async def _read(stored: StoredManifest, checkpoint: Checkpoint) -> Manifest:
@@ -100,6 +120,17 @@ async def _read(stored: StoredManifest, checkpoint: Checkpoint) -> Manifest:
     if manifest is None:
         raise ManifestMissing(checkpoint.manifest_id)
     return manifest
+
+
+async def _written_ms(neighbours: Neighbours, stored: StoredManifest, checkpoint: Checkpoint) -> int:
+    """When the version that a checkpoint names came into the store, by whose clock WAL files have their age, too.
+
+    The checkpoint itself knows it by the second: of files in the last one it could not be said which came first.
+    """
+    meta = await neighbours.store.head(stored.store.namespace.key(checkpoint.manifest_id))
+    if meta is None:
+        raise ManifestMissing(checkpoint.manifest_id)
+    return meta.last_modified_ms
 
 
 def _tell(request: CloneRequest, source: CloneSource, left_out: int) -> None:

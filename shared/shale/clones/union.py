@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
-from shale.clones.clone_manifest import NewUuid, Source, inherited, owned_ssts, require_one_place
+from shale.clones.clone_manifest import NewUuid, Source, borrowings, require_one_place
 from shale.clones.lift import duplicated
 from shale.clones.ranges import are_adjacent, hull_of_views, start_order
 from shale.clones.united_tree import united_tree
@@ -152,7 +152,7 @@ def _external_dbs(sources: Sequence[Source], new_uuid: NewUuid) -> tuple[Externa
     A set that is part of another one of the same database needs no entry: its SSTs are found and pinned through that.
     So split and united again and again, with other cuts each time, a database has no more entries than SSTs.
     """
-    collected = [entry for source in sources for entry in _collected(source)]
+    collected = [entry for source in sources for entry in borrowings(source)]
     require_one_place(collected)
     named = {(source.path, source.checkpoint_id) for source in sources}
     chosen: dict[tuple[str, tuple[Ulid, ...]], UUID] = {}
@@ -178,14 +178,6 @@ def _is_part_of_another(path: str, sst_ids: tuple[Ulid, ...], entries: Iterable[
 def _preferred(entry: ExternalDb, named: set[tuple[str, UUID]]) -> tuple[bool, UUID]:
     """A checkpoint that the caller knows comes first, so that a second attempt recognises the first."""
     return (entry.path, entry.source_checkpoint_id) not in named, entry.source_checkpoint_id
-
-
-def _collected(source: Source) -> tuple[ExternalDb, ...]:
-    owned = owned_ssts(source.manifest)
-    if not owned:
-        return inherited(source.manifest)
-    own = ExternalDb(path=source.path, source_checkpoint_id=source.checkpoint_id, sst_ids=owned)
-    return (*inherited(source.manifest), own)
 
 
 def _shown(keys: KeyRange) -> str:

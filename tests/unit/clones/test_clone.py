@@ -23,7 +23,7 @@ from shale.errors import (
     InvalidUnionSetEmpty,
     LatestRecordMissing,
 )
-from shale.format.names import destroyed_key
+from shale.format.names import destroyed_key, manifest_key
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
@@ -204,6 +204,61 @@ async def test_a_half_built_source(house: House) -> None:
     async with house.admin("c") as clones:
         with pytest.raises(InvalidDbState, match="not initialised"):
             await clones.create("p")
+
+
+@housed
+async def test_a_union_of_halves_without_ssts_of_their_own_is_recognised(house: House) -> None:
+    """The recipe of docs/clones.md: a second call finds that there is nothing left to do."""
+    halves = {"left": source("p", end=b"b"), "right": source("p", start=b"b")}
+    for path, half in halves.items():
+        async with house.admin(path) as clones:
+            await clones.create(half)
+    await house.filled("other", b"z")
+    async with house.admin("u") as clones:
+        assert (await clones.create("left", "right")).checkpoints == (None, None)
+        again = await clones.create("left", "right")
+        assert (again.is_new, again.checkpoints) == (False, (None, None))
+        for sources in (("left",), ("left", "other")):
+            with pytest.raises(CloneIncorrectExternalDbCheckpoint):
+                await clones.create(*sources)
+        await house.filled("right", b"c")
+        with pytest.raises(CloneIncorrectExternalDbCheckpoint, match="not made of left"):
+            await clones.create("left", "right")
+
+
+@housed
+async def test_a_half_built_union_of_such_halves_is_finished(house: House) -> None:
+    for path, half in {"left": source("p", end=b"b"), "right": source("p", start=b"b")}.items():
+        async with house.admin(path) as clones:
+            await clones.create(half)
+    async with shale.Db.open("empty", store=house.store):
+        pass
+    async with house.admin("u") as clones:
+        await clones.create("left", "right")
+        finished = await house.load("u")
+        (pin,) = [entry.final_checkpoint_id for entry in finished.value.external_dbs]
+        assert pin is not None
+        await house.store.delete(manifest_key("u", 2))
+        await release_checkpoints(await house.load("p"), [pin])
+        with pytest.raises(CloneIncorrectExternalDbCheckpoint):
+            await clones.create("left", "empty")
+        assert (await clones.create("left", "right")).is_new
+    assert (await house.load("p")).value.checkpoint(pin) is not None
+    async with shale.DbReader.open("u", store=house.store) as reader:
+        assert [row.key async for row in reader.scan()] == [b"a", b"b"]
+
+
+@housed
+async def test_rows_behind_a_checkpoint_that_was_named(house: House) -> None:
+    """Only those that were there when it was made; the second that it knows of is too coarse."""
+    async with shale.Db.open("p", store=house.store, flush_interval=0) as db:
+        await (await db.put(b"c", b"behind")).durable()
+        checkpoint = await create_checkpoint(await house.load("p"), house.env, lifetime_ms=None)
+        await (await db.put(b"d", b"later")).durable()
+        async with house.admin("c") as clones:
+            with pytest.raises(InvalidDbState, match="holds 1 file of rows"):
+                await clones.create(source("p", checkpoint=checkpoint.id), require_complete=True)
+            assert (await clones.create(source("p", checkpoint=checkpoint.id))).wal_files_left_out == 1
 
 
 @housed
