@@ -449,7 +449,7 @@ class Db(Warmable):
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         point = self._read_point(durability)
-        return point if point.max_seq is not None else replace(point, max_seq=self._accept.committed_seq)
+        return point if point.max_seq is not None else ReadPoint(point.view, self._accept.committed_seq, point.keeper)
 
     def _clock_ms(self) -> int:
         return self._writer.clock_ms()

@@ -396,13 +396,16 @@ class Latest:
     def hold(self, seq: int) -> None:
         """Nothing keeps old versions."""
 
-    async def renew(self, gone: SstMissing) -> ReadView:
+    def newest(self) -> ReadView:
         """The view of the newest manifest."""
+        return self._reader._state.view
+
+    async def renew(self, gone: SstMissing) -> None:
+        """Read the newest manifest."""
         if names_sst(self._reader.manifest, gone.id):
             await self._reader.refresh()
             if names_sst(self._reader.manifest, gone.id):
                 raise gone
-        return self._reader._state.view
 
 
 async def _reopen(where: Where, options: ReaderOptions, through_wal_id: int | None) -> DbReader:

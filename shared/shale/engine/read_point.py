@@ -29,8 +29,12 @@ class Keeper(Protocol):
         """Keep what is visible at ``seq``; ``None`` where nothing can be kept that way."""
         ...
 
-    async def renew(self, gone: "SstMissing") -> "ReadView":
-        """A view without the SST that turned out to be gone.
+    def newest(self) -> "ReadView":
+        """The newest view."""
+        ...
+
+    async def renew(self, gone: "SstMissing") -> None:
+        """See to it that the newest view does without the SST that turned out to be gone.
 
         Raises:
             SstMissing: the newest manifest still names it, so it is lost.

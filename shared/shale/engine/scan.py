@@ -21,7 +21,7 @@ from shale.types import UNBOUNDED, Bound, KeyRange, Row, excluded, included
 if TYPE_CHECKING:
     from shale.engine.pin import Use
     from shale.engine.read_point import Claim, ReadPoint
-    from shale.iter.source import RowSource
+    from shale.engine.read_view import ReadView
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 512
@@ -36,7 +36,7 @@ class Scan:
     """The rows of a range, iterated once: by row, or by ``batches``, ``columns`` or Arrow; leaving early leaks nothing.
 
     It shows one state, whatever is flushed, compacted and collected meanwhile: it holds its sequence number, and goes
-    on in the newest manifest when an SST of its own is gone.
+    on in the newest view when an SST of its own is gone, or when its memtables were flushed and are too much to keep.
     """
 
     __slots__ = (
@@ -47,15 +47,17 @@ class Scan:
         "_has_begun",
         "_held",
         "_is_over",
+        "_keeper",
         "_last_key",
         "_left",
+        "_max_seq",
         "_plan",
-        "_point",
         "_rest",
         "_rows",
-        "_source",
+        "_settle",
         "_start",
         "_use",
+        "_view",
     )
 
     def __init__(
@@ -82,10 +84,14 @@ class Scan:
             read_ahead_bytes: of one request; ``None``: what the handle says.
             cache_blocks: whether short reads go into the cache.
         """
-        self._point: ReadPoint | None = point
+        self._settle = point.settle
+        self._keeper = point.keeper
+        self._max_seq = point.max_seq
         self._held: Claim | None = None
         if point.keeper is not None and point.max_seq is not None:
             self._held = point.keeper.hold(point.max_seq)
+        self._view: ReadView | None = point.view if self._held is None else None
+        """Where it reads; who holds a sequence number reads wherever is newest, and keeps no old state in memory."""
         self._use: Use | None = None
         self._plan = ScanPlan(
             key_range=key_range,
@@ -97,7 +103,6 @@ class Scan:
             cache_blocks=cache_blocks,
         )
         self._left = limit
-        self._source: RowSource | None = None
         # Of the chunk at hand, which ascends in both directions, rows ``[_start, _end)`` are no objects yet.
         self._chunk: Rows = EMPTY_ROWS
         self._start = self._end = 0
@@ -251,7 +256,7 @@ class Scan:
             self._left += unread - (self._end - self._start)
         if self._start == self._end and not self._is_over:
             self._rest = self._beyond(included(key))
-            self._source = None
+            self._begin_again()
             wanted = self._plan.rows_wanted
             self._plan = replace(self._plan, rows_wanted=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
 
@@ -306,7 +311,7 @@ class Scan:
             self._left -= taken
             if taken < len(rows):
                 rows = rows.slice(len(rows) - taken, len(rows)) if backward else rows.slice(0, taken)
-                self._source = None  # it has passed rows that a seek may yet ask for
+                self._begin_again()  # the source has passed rows that a seek may yet ask for
         self._last_key = self._last_given()
         self._chunk, self._start, self._end = rows, 0, len(rows)
         self._from = len(rows) if backward else 0
@@ -316,41 +321,54 @@ class Scan:
 
     async def _read(self) -> Rows | None:
         while True:
-            if self._source is None:
-                await self._begin()
-            assert self._source is not None
-            assert self._use is not None
-            self._use.pin.check()
+            use = self._use
+            if use is None or use.source is None:
+                use = await self._begin()
+            assert use.source is not None
+            use.pin.check()
             try:
-                return await self._source.next()
+                return await use.source.next()
             except SstMissing as gone:
                 await self._go_on_elsewhere(gone)
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> "Use":
         """Choose what to merge."""
-        point = self._point
-        assert point is not None
-        if point.settle is not None:
-            point = self._point = await point.settle()
-        view = point.view
+        if self._settle is not None:
+            self._follow(await self._settle())
+        view = self._view
+        if view is None:
+            assert self._keeper is not None
+            view = self._keeper.newest()
+        self._use = use = view.pin.use()
+        use.view = view
         for table in view.tables:
             if isinstance(table, Memtable) and table.has_long_tail:
                 await table.prepare(view.reader.env.cpu)
-        self._use = view.pin.use()
-        plan = replace(self._plan, key_range=self._rest, max_seq=point.max_seq)
+        plan = replace(self._plan, key_range=self._rest, max_seq=self._max_seq)
         await prepare_kernels(view, plan)
-        self._source = visible_source(view, plan)
+        use.view, use.source = view, visible_source(view, plan)
+        return use
+
+    def _follow(self, point: "ReadPoint") -> None:
+        """Read there from now on."""
+        self._view, self._max_seq, self._keeper, self._settle = point.view, point.max_seq, point.keeper, point.settle
+
+    def _begin_again(self) -> None:
+        """Choose anew what to merge before more is read."""
+        if self._use is not None:
+            self._use.begin_again()
 
     async def _go_on_elsewhere(self, gone: SstMissing) -> None:
         """Go on in a newer view: an SST of this one was collected, because a compaction has replaced it."""
-        point = self._point
-        assert point is not None
-        self._source = self._use = None
-        if point.keeper is None or (self._held is None and self._has_begun):
+        keeper, self._use = self._keeper, None
+        if keeper is None or (self._held is None and self._has_begun):
             # Nothing newer may be read in its place, or what was visible when the scan began may not be there any more.
-            point.view.reader.count_loss()
+            assert self._view is not None, "who holds no sequence number stays with one view"
+            self._view.reader.count_loss()
             raise gone
-        self._point = replace(point, view=await point.keeper.renew(gone))
+        await keeper.renew(gone)
+        if self._held is None:
+            self._view = keeper.newest()
 
     def _beyond(self, bound: Bound) -> KeyRange:
         """What is left of the range when everything up to a bound was passed."""
@@ -381,7 +399,7 @@ class Scan:
     def _finish(self) -> None:
         """Let go of the view, so that its owner may release what protects it."""
         self._is_over = True
-        self._point = self._source = self._use = None
+        self._view = self._keeper = self._settle = self._use = None
         if self._held is not None:
             self._held.close()
             self._held = None

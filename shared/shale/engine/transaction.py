@@ -291,7 +291,8 @@ class Transaction(Reads):
     def _scan_point(self, durability: Durability) -> ReadPoint:
         self._read_point(durability)
         keeper = _BelowWrites(self._writer, self._own.sealed(self._scanned))
-        return self._limited(ReadPoint(keeper.view(), self.seq, keeper), durability)
+        # The keeper puts the writes on top when the scan begins.
+        return self._limited(ReadPoint(self._writer.view, self.seq, keeper), durability)
 
     def _limited(self, point: ReadPoint, durability: Durability) -> ReadPoint:
         durable_seq = self._writer.progress.durable_seq
@@ -310,7 +311,7 @@ class _BelowWrites:
         self._writer = writer
         self._own = own
 
-    def view(self) -> ReadView:
+    def newest(self) -> ReadView:
         """The newest view with the writes on top."""
         return self._writer.view.above(self._own)
 
@@ -318,10 +319,9 @@ class _BelowWrites:
         """Keep what is visible at ``seq``."""
         return self._writer.hold(seq)
 
-    async def renew(self, gone: SstMissing) -> ReadView:
-        """A view without the SST that turned out to be gone."""
+    async def renew(self, gone: SstMissing) -> None:
+        """See to it that the newest view does without an SST that is gone."""
         await self._writer.renew(gone)
-        return self.view()
 
 
 class Beginning:

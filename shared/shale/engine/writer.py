@@ -15,6 +15,7 @@ from shale.engine.l0_upload import L0Uploader
 from shale.engine.lifetime import Lifetime
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
+from shale.engine.old_views import OldViews
 from shale.engine.open import Claim
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.pressure import Pressure
@@ -154,6 +155,7 @@ class Writer:
         )
         self._read_ahead: ReadAhead | None = None
         self._read_options = ReadOptions(merge_operator=operator)
+        self._old_views = OldViews()
         self.view = self._new_view(None)
         self.point = ReadPoint(self.view, None, self)
         self.points: dict[int, ReadPoint] = {}
@@ -322,10 +324,17 @@ class Writer:
 
     def publish(self) -> None:
         """Let reads see the manifest and the memtables as they are now."""
+        self._old_views.add(self.view)
         self.view = self._new_view(self.view)
+        self._old_views.shrink(self._room_for_scans(), self.view.tables)
         self.point = ReadPoint(self.view, None, self)
         self.points.clear()
         self.open_point = self._open_point()
+
+    def _room_for_scans(self) -> int:
+        """What flushed memtables may take for scans: what writes leave of the budget, an eighth of it at least."""
+        left = self.options.max_unflushed_bytes - self.acceptor.unflushed_bytes - self.options.l0_sst_size_bytes
+        return max(left, self.options.max_unflushed_bytes // 8)
 
     def _open_point(self) -> ReadPoint | None:
         """Where lookups may look without asking: nowhere if each of them has to be judged."""
@@ -336,8 +345,12 @@ class Writer:
         """Keep what is visible at ``seq``; see ``Keeper``."""
         return self.active.hold(seq)
 
-    async def renew(self, gone: SstMissing) -> ReadView:
-        """A view that does without an SST that is gone; see ``Keeper``.
+    def newest(self) -> ReadView:
+        """What reads see now; see ``Keeper``."""
+        return self.view
+
+    async def renew(self, gone: SstMissing) -> None:
+        """Do without an SST that is gone; see ``Keeper``.
 
         Whoever holds a sequence number goes on at it: flushes and compactions keep what it needs.
         """
@@ -346,7 +359,6 @@ class Writer:
             if names_sst(self.manifest.current, gone.id):
                 self.reader.count_loss()
                 raise gone
-        return self.view
 
     def _counting(self, operator: MergeOperator | None) -> MergeOperator | None:
         if operator is None:

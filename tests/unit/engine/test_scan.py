@@ -8,6 +8,7 @@ import pytest
 from shale.engine.hot_path import HotPath
 from shale.engine.memtable import Memtable
 from shale.engine.read_options import ReadOptions
+from shale.engine.read_point import ReadPoint
 from shale.engine.read_view import ReadView
 from shale.engine.scan import Scan
 from shale.errors import InvalidRequestError
@@ -275,7 +276,7 @@ def test_few_rows_from_the_end_cost_few_bytes() -> None:
         assert [row.key async for row in view.scan(reverse=True, limit=3)] == [b"019999", b"019998", b"019997"]
         assert sum(end - start for _, start, end in shelf.store.reads[1:]) < size / 50
         shelf.store.reads.clear()
-        whole = Scan(view.scan()._point, KeyRange(), reverse=True, read_ahead_bytes=size // 4)  # type: ignore[arg-type]
+        whole = Scan(ReadPoint(view), KeyRange(), reverse=True, read_ahead_bytes=size // 4)
         assert len(await columns(whole)) == 20_000
         assert len(shelf.store.reads) <= 1 + 4
 
