@@ -17,7 +17,8 @@ ROOT = HERE.parents[1]
 CHART = ROOT / "deploy" / "helm" / "shale"
 sys.path.insert(0, str(HERE))
 
-from panels import DASHBOARDS, Dashboard, Panel, Row  # noqa: E402 - a script beside this one
+from panels.pages import DASHBOARDS  # noqa: E402 - a package beside this script
+from panels.panel import Dashboard, Panel, Row  # noqa: E402
 
 WIDTH, HEIGHT, COLUMNS = 8, 8, 3
 VARIABLES = ("cluster", "namespace", "db", "instance")

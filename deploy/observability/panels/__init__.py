@@ -1,0 +1,1 @@
+"""The dashboards: which panels, with which queries; ``generate.py`` beside this folder makes files of them."""

@@ -1,0 +1,85 @@
+"""What clients see: the network interface, the Redis port, calls of the database."""
+
+from .panel import Panel, Row, one
+from .queries import CALL, COMMIT, quantiles, rate
+
+HTTP = Row(
+    "HTTP",
+    (
+        one("Requests", "By route.", "reqps", "{{db}} {{route}}", rate("shale_http_requests_total", "db, route")),
+        one(
+            "Errors",
+            "ShaleHTTPErrors: 5xx.",
+            "reqps",
+            "{{db}} {{route}}",
+            rate("shale_http_requests_total", "db, route", ', status="5xx"'),
+        ),
+        Panel(
+            "Time of an answer",
+            "To its end: a scan takes as long as it is read.",
+            "s",
+            quantiles("shale_http_request_duration_seconds", "route"),
+        ),
+        one(
+            "In flight",
+            "`http.max_concurrent_requests` is the limit.",
+            "short",
+            "{{db}} {{instance}}",
+            "topk(12, shale_http_requests_inflight{$all})",
+        ),
+    ),
+)
+
+RESP = Row(
+    "The Redis port",
+    (
+        one("Commands", "By name.", "ops", "{{db}} {{command}}", rate("shale_resp_commands_total", "db, command")),
+        one(
+            "Refused commands",
+            "ShaleRESPErrors.",
+            "ops",
+            "{{db}} {{command}}",
+            rate("shale_resp_errors_total", "db, command"),
+        ),
+        one(
+            "Open connections",
+            "`resp.max_connections` is the limit.",
+            "short",
+            "{{db}} {{instance}}",
+            "topk(12, shale_resp_connections_open{$all})",
+        ),
+        one(
+            "New connections",
+            "ShaleRESPConnectionsRefused.",
+            "ops",
+            "{{db}} {{result}}",
+            rate("shale_resp_connections_total", "db, result"),
+        ),
+        one(
+            "Bytes", "Read and written.", "Bps", "{{db}} {{direction}}", rate("shale_resp_bytes_total", "db, direction")
+        ),
+        one(
+            "Waiting",
+            "Bytes of commands that have not run yet.",
+            "bytes",
+            "{{db}} {{instance}}",
+            "topk(12, shale_resp_inflight_bytes{$all})",
+        ),
+        one("Protocol errors", "What is no command.", "ops", "{{db}}", rate("shale_resp_protocol_errors_total", "db")),
+    ),
+)
+
+CALLS = Row(
+    "Calls of the database",
+    (
+        one("Rate", "By operation.", "ops", "{{db}} {{op}}", rate("slatedb_db_requests_total", "db, op")),
+        Panel("Duration", "From call to result.", "s", quantiles(CALL, "op")),
+        Panel(
+            "Durable commit",
+            "From accepting a write to its durability; 0.5 s is the objective.",
+            "s",
+            quantiles(COMMIT, "db"),
+            threshold=0.5,
+        ),
+    ),
+)
