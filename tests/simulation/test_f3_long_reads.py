@@ -81,13 +81,13 @@ async def long_reader(process: SimProcess, book: Book, reached: Reached, *, roun
     }
     async with open_db(process, **settings) as db:
         done = anyio.Event()
-        renew = db._writer.renew
+        renew = db._writer.views.renew
 
         async def noting(gone: SstMissing) -> None:
             await renew(gone)
             reached(ELSEWHERE)
 
-        db._writer.renew = noting
+        db._writer.views.renew = noting
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(scanning, process, db, book, reached, done)

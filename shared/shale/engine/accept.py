@@ -19,13 +19,15 @@ from shale.engine.key_limits import require_all_inside
 from shale.engine.lifetime import Lifetime, Moment, Ttl, expire_ts, lifetime_of
 from shale.engine.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions
+from shale.engine.progress import Progress
 from shale.engine.segments import ROOT_TREE, SegmentRouter
 from shale.engine.wal_buffer import WalBuffer
 from shale.engine.write_handle import Durability, WriteHandle
 from shale.errors import InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing, ShaleError
+from shale.format.sequence_tracker import SequenceTracker
 from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows
-from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, Manifest
 
 _YIELD_AFTER_MS = 2
 _TRACK_EVERY_S = 60
@@ -45,11 +47,8 @@ class Acceptor:
         clock: the database's clock, behind which no commit time falls.
         durability: given to every handle.
         operator: folds merge operands; without one nothing can be merged.
-        table: the active memtable, perhaps with replayed rows.
-        last_seq: the newest sequence number in use.
-        wal: what the WAL still lacks; ``None`` with the WAL disabled.
-        stamp: the last WAL id that is durable, asked for at every freeze.
-        last_freeze_wal_id: the stamp of the youngest frozen table, or where replay begins.
+        state: the manifest that was claimed, in whose L0s everything up to now is but for what is to be replayed.
+        progress: knows the durable end of the WAL, with which every frozen table is stamped.
     """
 
     def __init__(
@@ -59,18 +58,15 @@ class Acceptor:
         durability: Durability,
         operator: MergeOperator | None,
         *,
-        table: Memtable,
-        last_seq: int,
-        wal: WalBuffer | None,
-        stamp: Callable[[], int],
-        last_freeze_wal_id: int,
-        last_tracked_s: int,
+        state: Manifest,
+        progress: Progress,
     ) -> None:
-        self.last_seq = last_seq
-        self.table = table
-        self.history = CommitHistory(table, options.max_transaction_history_bytes)
+        self.last_seq: int = state.last_l0_seq
+        self.table = Memtable()
+        self.history = CommitHistory(self.table, options.max_transaction_history_bytes)
         self.frozen: deque[FrozenTable] = deque()
-        self.wal = wal
+        self.wal = WalBuffer(progress.durable_wal_id + 1, self.table) if options.wal_enabled else None
+        """What the WAL still lacks; ``None`` with the WAL disabled."""
         self.write_ops = 0
         self.merges = 0
         self.write_batches = 0
@@ -91,9 +87,10 @@ class Acceptor:
         self._operator = operator
         self._skipped_seq = _SLOW
         self._seq_before_skip = 0
-        self._stamp = stamp
-        self._consumed_wal_id = last_freeze_wal_id
-        self._last_freeze_wal_id = last_freeze_wal_id
+        self._progress = progress
+        self._consumed_wal_id: int = state.replay_after_wal_id
+        self._last_freeze_wal_id: int = state.replay_after_wal_id
+        """The stamp of the youngest frozen table, or where replay begins."""
         self._admitted_ms = _SLOW
         """Commits of this millisecond may go on without ``_admit``."""
         self._open_ms = _SLOW
@@ -102,7 +99,8 @@ class Acceptor:
         self._max_key_bytes = options.max_key_bytes
         self._default_ttl_ms = options.default_ttl_ms
         self._tracked: list[tuple[int, int]] = []
-        self._last_tracked_s = last_tracked_s
+        points = SequenceTracker.decode(state.sequence_tracker).points
+        self._last_tracked_s = points[-1][1] if points else 0
         self._attention_bytes = 0
         self._frozen_bytes = 0
         self._replayed_bytes = 0
@@ -127,6 +125,11 @@ class Acceptor:
         """Estimated bytes of memtables and WAL buffer together."""
         buffered = self.wal.size_bytes if self.wal is not None else 0
         return self.table.size_bytes + sum(frozen.size_bytes for frozen in self.frozen) + buffered
+
+    @property
+    def can_shrink(self) -> bool:
+        """Whether something in memory is on its way to the store; else nothing would wake who waits for room."""
+        return bool(self.frozen or (self.wal is not None and self.wal.size_bytes))
 
     def tracked(self) -> list[tuple[int, int]]:
         """Sequence numbers with the seconds in which they were reached, of rows in memory, oldest first."""
@@ -319,7 +322,7 @@ class Acceptor:
 
     def freeze(self) -> None:
         """Freeze the active memtable and stamp it with the durable end of the WAL; without rows nothing happens."""
-        self._freeze(self._stamp())
+        self._freeze(self._progress.durable_wal_id)
         self._follow(Memtable())
 
     def freeze_full(self) -> None:
@@ -400,7 +403,7 @@ class Acceptor:
 
     def wal_written(self) -> None:
         """A WAL file has become durable: perhaps the memtable is due, because too many files wait for it."""
-        if self._stamp() - self._last_freeze_wal_id >= self._options.max_wal_flushes_before_l0_flush:
+        if self._progress.durable_wal_id - self._last_freeze_wal_id >= self._options.max_wal_flushes_before_l0_flush:
             self.freeze()
 
     def expect_change(self) -> None:

@@ -132,12 +132,10 @@ class Checkpointing:
         waiting: WaitingCheckpoints,
         *,
         start_flush: Callable[[], None],
-        last_flushed_wal_id: Callable[[], int],
     ) -> None:
         self._parts = parts
         self._waiting = waiting
         self._start_flush = start_flush
-        self._last_flushed_wal_id = last_flushed_wal_id
 
     async def create(
         self,
@@ -177,7 +175,7 @@ class Checkpointing:
             log.warning(Event.CHECKPOINT_NOT_FLUSHED, checkpoint_id=str(wanted.id), timeout_s=timeout_s)
 
     async def _now(self, wanted: Wanted, *, of_current: bool) -> Checkpoint:
-        wal_id = self._last_flushed_wal_id()
+        wal_id = self._parts.progress.durable_wal_id
 
         def local(manifest: Manifest) -> Manifest:
             # With a checkpoint that has landed already nothing is left to write: a version in which only the end of

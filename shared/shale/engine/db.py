@@ -51,7 +51,7 @@ class Db(Warmable):
     __slots__ = ("_accept", "_closing", "_is_interrupted", "_stores", "_writer")
 
     def __init__(self, writer: Writer, stores: Stores) -> None:
-        super().__init__(writer, writer.options.enforce_visible_range)
+        super().__init__(writer.views, writer.options.enforce_visible_range)
         self._writer = writer
         self._accept = writer.acceptor
         self._stores = stores
@@ -444,8 +444,10 @@ class Db(Warmable):
         if writer.progress.problem is not None or writer.is_closed:
             writer.pressure.check()
         if durability == "memory":
-            return writer.point
-        return replace(writer.point, max_seq=writer.progress.durable_seq if checked_durability(durability) else None)
+            return writer.views.point
+        return replace(
+            writer.views.point, max_seq=writer.progress.durable_seq if checked_durability(durability) else None
+        )
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         point = self._read_point(durability)

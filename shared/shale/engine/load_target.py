@@ -174,7 +174,7 @@ class TakenDatabase:
         writer.progress.check()
         if not ordered:
             return writer.manifest.current
-        wal_id = writer.last_flushed_wal_id()
+        wal_id = writer.progress.durable_wal_id
         return await writer.manifest.commit(
             lambda manifest: with_loaded(manifest, ordered, self.stamp, last_wal_id=wal_id)
         )

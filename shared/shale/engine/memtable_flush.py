@@ -34,7 +34,6 @@ class MemtableFlusher:
         uploader: L0Uploader,
         *,
         sst_key: Callable[[Ulid], str],
-        last_flushed_wal_id: Callable[[], int],
         want_durable: Callable[[], None],
         checkpoints: WaitingCheckpoints,
         require_alive: Callable[[], Awaitable[None]],
@@ -45,7 +44,6 @@ class MemtableFlusher:
             parts: of the writer.
             uploader: makes SSTs.
             sst_key: where an SST of ours is.
-            last_flushed_wal_id: the durable end of the WAL.
             want_durable: asks for a WAL flush.
             checkpoints: what manifest updates are to carry besides.
             require_alive: raises once the database is marked as destroyed; asked at every poll.
@@ -60,7 +58,6 @@ class MemtableFlusher:
         self._uploads = TableUploads(
             parts, uploader, sst_key=sst_key, min_seq=self._oldest_needed, on_trouble=self._progress.changed.notify
         )
-        self._last_flushed_wal_id = last_flushed_wal_id
         self._want_durable = want_durable
         self._checkpoints = checkpoints
         self._require_alive = require_alive
@@ -157,7 +154,7 @@ class MemtableFlusher:
     async def write_final(self) -> None:
         """Persist the end of the WAL, as the last thing before a clean close, and where replay begins."""
         await self._manifest.let_go()
-        wal_id, last_seq = self._last_flushed_wal_id(), self._acceptor.committed_seq
+        wal_id, last_seq = self._progress.durable_wal_id, self._acceptor.committed_seq
         await self._manifest.commit(lambda manifest: with_wal_end(manifest, wal_id, last_seq), is_final=True)
 
     def _dispatch(self, uploads: TaskGroup) -> None:
@@ -218,7 +215,7 @@ class MemtableFlusher:
         if not ready:
             self._hurry_wal()
             return False
-        wal_id = self._last_flushed_wal_id()
+        wal_id = self._progress.durable_wal_id
         due = self._checkpoints.due(ready[-1].last_seq)
         committed = await self._manifest.commit(
             lambda manifest: with_flushed(

@@ -1,13 +1,12 @@
 """Backpressure: writers wait in their own task while too much is in memory (docs/protocol.md 4.9)."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 
-from shale.engine.progress import Progress, raise_again
-from shale.env import Env
+from shale.engine.progress import raise_again
+from shale.engine.writer_parts import WriterParts
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -22,41 +21,29 @@ class Pressure:
     """Decides whether a write may go on.  ``waits`` counts how often a write has found too much and waited.
 
     Args:
-        limit_bytes: ``max_unflushed_bytes``.
-        unflushed_bytes: what is in memory now.
-        can_shrink: whether something in memory is on its way to the store; else nothing would wake a waiter.
-        progress: wakes waiters, and tells whether the writer still is one.
+        parts: of the writer; its progress wakes waiters.
     """
 
     __slots__ = (
-        "_can_shrink",
+        "_acceptor",
         "_env",
         "_limit_bytes",
         "_progress",
         "_since_s",
-        "_unflushed_bytes",
         "_waiting",
         "closed",
         "waits",
     )
 
-    def __init__(
-        self,
-        limit_bytes: int,
-        unflushed_bytes: Callable[[], int],
-        can_shrink: Callable[[], bool],
-        progress: Progress,
-        env: Env,
-    ) -> None:
+    def __init__(self, parts: WriterParts) -> None:
         self.waits = 0
         self.closed: ClosedError | None = None
         self._waiting = 0
         self._since_s = 0.0
-        self._limit_bytes = limit_bytes
-        self._unflushed_bytes = unflushed_bytes
-        self._can_shrink = can_shrink
-        self._progress = progress
-        self._env = env
+        self._limit_bytes = parts.options.max_unflushed_bytes
+        self._acceptor = parts.acceptor
+        self._progress = parts.progress
+        self._env = parts.env
 
     def check(self) -> None:
         """Raise if the writer is closed or has failed."""
@@ -67,7 +54,7 @@ class Pressure:
     @property
     def is_full(self) -> bool:
         """Whether writers wait."""
-        return self._unflushed_bytes() >= self._limit_bytes
+        return self._acceptor.unflushed_bytes >= self._limit_bytes
 
     async def relieved(self) -> None:
         """Wait until there is room.
@@ -92,7 +79,7 @@ class Pressure:
     async def _until_room(self) -> None:
         while self.is_full:
             self.waits += 1
-            if not self._can_shrink():
+            if not self._acceptor.can_shrink:
                 await anyio.lowlevel.checkpoint()
             elif not await self._progress.changed.wait_for(_LOOK_AGAIN_S):
                 self._warn()
@@ -101,7 +88,7 @@ class Pressure:
     def _warn(self) -> None:
         log.warning(
             Event.WRITER_BACKPRESSURE_STARTED,
-            unflushed_bytes=self._unflushed_bytes(),
+            unflushed_bytes=self._acceptor.unflushed_bytes,
             limit_bytes=self._limit_bytes,
             waiting=self._waiting,
             duration_ms=self._waited_ms(),

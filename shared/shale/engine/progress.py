@@ -9,14 +9,20 @@ class Progress:
 
     ``durable_seq``: everything up to it is in the WAL, or in an L0 that the manifest names.  ``flushed_seq``:
     everything up to it is in an L0 that the manifest names.  After ``fail`` neither moves: a fenced writer
-    acknowledges nothing, even if a late PUT succeeds.
+    acknowledges nothing, even if a late PUT succeeds.  ``durable_wal_id``: the last WAL file that is durable; with the
+    WAL disabled that is the fence.
+
+    Args:
+        seq: where the manifest's L0s end, and
+        wal_id: the fence, when the writer begins.
     """
 
-    __slots__ = ("_ended", "changed", "durable_seq", "flushed_seq", "problem")
+    __slots__ = ("_ended", "changed", "durable_seq", "durable_wal_id", "flushed_seq", "problem")
 
-    def __init__(self) -> None:
-        self.durable_seq = 0
-        self.flushed_seq = 0
+    def __init__(self, seq: int = 0, wal_id: int = 0) -> None:
+        self.durable_seq = seq
+        self.flushed_seq = seq
+        self.durable_wal_id = wal_id
         self.problem: ShaleError | None = None
         self.changed = Signal()
         self._ended: ShaleError | None = None

@@ -31,7 +31,7 @@ class Snapshot(Reads):
     async def close(self) -> None:
         """Let go of it; it cannot be read any more.  May be called again."""
         self._is_closed = True
-        self._writer.points.pop(self._held.number, None)
+        self._writer.views.points.pop(self._held.number, None)
         self._held.close()
 
     def _read_point(self, durability: Durability) -> ReadPoint:
@@ -39,9 +39,10 @@ class Snapshot(Reads):
             raise ClosedError("the snapshot is closed")
         writer, held = self._writer, self._held
         writer.check_readable()
-        point = writer.points.get(held.number)
+        views = writer.views
+        point = views.points.get(held.number)
         if point is None:
-            point = writer.points[held.number] = ReadPoint(writer.view, held.seq, writer)
+            point = views.points[held.number] = ReadPoint(views.view, held.seq, views)
         if checked_durability(durability) and writer.progress.durable_seq < self._held.seq:
             return replace(point, max_seq=writer.progress.durable_seq)
         return point

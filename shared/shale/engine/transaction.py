@@ -13,6 +13,7 @@ from uuid import UUID
 
 from shale.engine.batch import BytesLike, WriteBatch, checked_key
 from shale.engine.lifetime import Moment, Ttl
+from shale.engine.live_views import LiveViews
 from shale.engine.own_writes import OwnWrites, SealedWrites
 from shale.engine.read_point import Claim, Durability, ReadPoint
 from shale.engine.read_view import ReadView
@@ -107,7 +108,7 @@ class Transaction(Reads):
             MergeOperatorMissing: the database was opened without an operator.
         """
         self._require_open()
-        if self._writer.merge_operator is None:
+        if self._writer.views.merge_operator is None:
             raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
         self._batch.merge(key, operand, ttl=ttl, expire_at=expire_at)
         self._own.changed()
@@ -115,7 +116,7 @@ class Transaction(Reads):
     def write(self, batch: WriteBatch) -> None:
         """Do all that a batch holds with the commit; the batch stays as it is.  Raises like ``put`` and ``merge``."""
         self._require_open()
-        if batch.has_merges and self._writer.merge_operator is None:
+        if batch.has_merges and self._writer.views.merge_operator is None:
             raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
         self._batch.extend(batch)
         self._own.changed()
@@ -272,7 +273,7 @@ class Transaction(Reads):
             raise InvalidRequestError("the transaction has already been completed")
 
     def _let_go(self) -> None:
-        self._writer.points.pop(self._held.number, None)
+        self._writer.views.points.pop(self._held.number, None)
         self._held.close()
         self._since.close()
         self._writer.acceptor.history.forget()
@@ -282,17 +283,18 @@ class Transaction(Reads):
         self._require_open()
         writer = self._writer
         writer.check_readable()
-        held = self._held
-        point = writer.points.get(held.number)
+        held, views = self._held, writer.views
+        point = views.points.get(held.number)
         if point is None:
-            point = writer.points[held.number] = ReadPoint(writer.view.above(self._own), held.seq, writer)
+            point = views.points[held.number] = ReadPoint(views.view.above(self._own), held.seq, views)
         return self._limited(point, durability)
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         self._read_point(durability)
-        keeper = _BelowWrites(self._writer, self._own.sealed(self._scanned))
+        views = self._writer.views
+        keeper = _BelowWrites(views, self._own.sealed(self._scanned))
         # The keeper puts the writes on top when the scan begins.
-        return self._limited(ReadPoint(self._writer.view, self.seq, keeper), durability)
+        return self._limited(ReadPoint(views.view, self.seq, keeper), durability)
 
     def _limited(self, point: ReadPoint, durability: Durability) -> ReadPoint:
         durable_seq = self._writer.progress.durable_seq
@@ -307,21 +309,21 @@ class Transaction(Reads):
 class _BelowWrites:
     """Gives a scan of a transaction its views; see ``Keeper``."""
 
-    def __init__(self, writer: Writer, own: SealedWrites) -> None:
-        self._writer = writer
+    def __init__(self, views: LiveViews, own: SealedWrites) -> None:
+        self._views = views
         self._own = own
 
     def newest(self) -> ReadView:
         """The newest view with the writes on top."""
-        return self._writer.view.above(self._own)
+        return self._views.view.above(self._own)
 
     def hold(self, seq: int) -> Claim:
         """Keep what is visible at ``seq``."""
-        return self._writer.hold(seq)
+        return self._views.hold(seq)
 
     async def renew(self, gone: SstMissing) -> None:
         """See to it that the newest view does without an SST that is gone."""
-        await self._writer.renew(gone)
+        await self._views.renew(gone)
 
 
 class Beginning:

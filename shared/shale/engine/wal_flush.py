@@ -30,12 +30,10 @@ class WalFlusher:
         parts: of the writer.
         store: of WAL files.
         buffer: what the WAL lacks.
-        last_flushed_wal_id: the fence; everything up to it is durable.
     """
 
-    def __init__(self, parts: WriterParts, store: WalStore, buffer: WalBuffer, *, last_flushed_wal_id: int) -> None:
+    def __init__(self, parts: WriterParts, store: WalStore, buffer: WalBuffer) -> None:
         interval_s = parts.options.flush_interval_s
-        self.last_flushed_wal_id = last_flushed_wal_id
         self.adaptive = interval_s == 0
         self.on_written: RowsHook = _nothing
         self._parts = parts
@@ -96,8 +94,8 @@ class WalFlusher:
         if self._env.clock.monotonic_s() - self._parts.manifest.proved_at_s > self._parts.options.wal_stall_limit_s:
             # After a long freeze the slot may have been free only because a newer writer's fence was collected.
             await self._parts.manifest.refresh()
-        assert file.id == self.last_flushed_wal_id + 1, "WAL files are written in order"
-        self.last_flushed_wal_id = file.id
+        assert file.id == self._parts.progress.durable_wal_id + 1, "WAL files are written in order"
+        self._parts.progress.durable_wal_id = file.id
         waited_ms = self._env.clock.now_ms() - file.first_create_ts
         self._buffer.written()
         last_seq = file.last_seq

@@ -8,31 +8,27 @@ from typing import Any
 import anyio
 
 from shale.engine.accept import Acceptor
-from shale.engine.active_seqs import ActiveSeqs, Held
+from shale.engine.active_seqs import ActiveSeqs
 from shale.engine.checkpointing import Checkpointing, WaitingCheckpoints
 from shale.engine.clock import DbClock
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.lifetime import Lifetime
+from shale.engine.live_views import LiveViews
 from shale.engine.memtable import Memtable
 from shale.engine.memtable_flush import MemtableFlusher
-from shale.engine.old_views import OldViews
 from shale.engine.open import Claim
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.pressure import Pressure
 from shale.engine.progress import Progress
-from shale.engine.read_options import ReadOptions
-from shale.engine.read_point import ReadPoint, names_sst
-from shale.engine.read_view import ReadView
 from shale.engine.segments import SegmentRouter
 from shale.engine.task_host import TaskHost
-from shale.engine.wal_buffer import WalBuffer
 from shale.engine.wal_flush import WalFlusher
 from shale.engine.write_handle import WriteHandle
 from shale.engine.writer_instruments import WriterInstruments
 from shale.engine.writer_parts import WriterParts
 from shale.engine.writer_replay import replay_into
 from shale.env import Env
-from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, SstMissing, WalDisabled
+from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
 from shale.format.transform import BlockTransformer
@@ -43,7 +39,6 @@ from shale.protocol.wal_store import WalStore
 from shale.sst.options import SstOptions
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
-from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -71,110 +66,73 @@ class Writer:
         env: Env,
         metrics: Metrics,
     ) -> None:
-        manifest = claim.manifest
-        state = manifest.current
+        state = claim.manifest.current
+        operator = operator_of(options.merge_operator)
         self.root = root
         self.options = options
         self.env = env
-        self.manifest = manifest
+        self.manifest = claim.manifest
         self.fence_id = claim.fence_id
         self._read_rows = claim.wal_rows
         self.instruments = WriterInstruments(metrics)
-        self.progress = Progress()
-        self.progress.durable_seq = self.progress.flushed_seq = state.last_l0_seq
+        self.progress = Progress(state.last_l0_seq, claim.fence_id)
         self.host = TaskHost(f"shale writer of {root}")
         self.is_closed = False
         self.flushes = 0
         self.active = ActiveSeqs()
-        operator = operator_of(options.merge_operator)
         self.clock = DbClock(env, state.last_l0_clock_tick)
-        table = Memtable()
-        buffer = WalBuffer(claim.fence_id + 1, table) if options.wal_enabled else None
-        points = SequenceTracker.decode(state.sequence_tracker).points
-        self.acceptor = Acceptor(
-            options,
-            self.clock,
-            self,
-            operator,
-            table=table,
-            last_seq=state.last_l0_seq,
-            wal=buffer,
-            stamp=self.last_flushed_wal_id,
-            last_freeze_wal_id=state.replay_after_wal_id,
-            last_tracked_s=points[-1][1] if points else 0,
-        )
+        self.acceptor = Acceptor(options, self.clock, self, operator, state=state, progress=self.progress)
         self.parts = parts = WriterParts(
             acceptor=self.acceptor,
             active=self.active,
-            manifest=manifest,
+            manifest=self.manifest,
             progress=self.progress,
             options=options,
             env=env,
             instruments=self.instruments,
         )
         self.wal_files = wal_files
-        self.wal: WalFlusher | None = None
-        if buffer is not None:
-            self.wal = WalFlusher(parts, wal_files, buffer, last_flushed_wal_id=claim.fence_id)
-        self.pressure = Pressure(
-            options.max_unflushed_bytes,
-            lambda: self.acceptor.unflushed_bytes,
-            lambda: bool(self.acceptor.frozen or (buffer is not None and buffer.size_bytes)),
-            self.progress,
-            env,
-        )
+        self.wal = None if self.acceptor.wal is None else WalFlusher(parts, wal_files, self.acceptor.wal)
+        self.pressure = Pressure(parts)
         sst_options = _sst_options(options, wal_files.transformer)
         waiting = WaitingCheckpoints()
-        self.flusher = MemtableFlusher(
-            parts,
-            L0Uploader(
-                store,
-                sst_options,
-                self._counting(operator),
-                env,
-                on_refused=self.instruments.operands_refused,
-            ),
-            sst_key=partial(sst_key, root),
-            last_flushed_wal_id=self.last_flushed_wal_id,
+        self.flusher = self._new_flusher(store, sst_options, operator, waiting)
+        self.checkpointing = Checkpointing(parts, waiting, start_flush=self._start_memtable_flush)
+        self.views = LiveViews(parts, self._new_reader(store, sst_options, metrics), operator)
+        self._connect()
+        self._export(metrics)
+
+    def _new_flusher(
+        self, store: ObjectStore, sst_options: SstOptions, operator: MergeOperator | None, waiting: WaitingCheckpoints
+    ) -> MemtableFlusher:
+        counting = self.instruments.counting(operator, "flush")
+        refused = self.instruments.operands_refused
+        return MemtableFlusher(
+            self.parts,
+            L0Uploader(store, sst_options, counting, self.env, on_refused=refused),
+            sst_key=partial(sst_key, self.root),
             want_durable=self._want_durable,
             checkpoints=waiting,
-            require_alive=partial(require_not_destroyed, store, root),
+            require_alive=partial(require_not_destroyed, store, self.root),
         )
-        self.checkpointing = Checkpointing(
-            parts, waiting, start_flush=self._start_memtable_flush, last_flushed_wal_id=self.last_flushed_wal_id
-        )
-        self.reader = SstReader(
+
+    def _new_reader(self, store: ObjectStore, sst_options: SstOptions, metrics: Metrics) -> SstReader:
+        options = self.options
+        return SstReader(
             store,
-            SstPaths.of(root, state),
+            SstPaths.of(self.root, self.manifest.current),
             PROCESS_CACHE.memory(options.block_cache_bytes, options.cache),
-            env,
+            self.env,
             metrics,
             filter_policies=sst_options.filter_policies,
-            disk=PROCESS_CACHE.disk(options.disk_cache, env.clock),
-            transformer=wal_files.transformer,
+            disk=PROCESS_CACHE.disk(options.disk_cache, self.env.clock),
+            transformer=sst_options.transformer,
         )
-        self._read_ahead: ReadAhead | None = None
-        self._read_options = ReadOptions(merge_operator=operator)
-        self._old_views = OldViews()
-        self.view = self._new_view(None)
-        self.point = ReadPoint(self.view, None, self)
-        self.points: dict[int, ReadPoint] = {}
-        """Where snapshots and transactions look in this view, by the number of their claim.
-
-        They do not keep it themselves: one that rests would keep the memtables of an old view in memory.
-        """
-        self.open_point = self._open_point()
-        self._connect(metrics)
 
     @property
     def last_seq(self) -> int:
         """The newest sequence number that was given out."""
         return self.acceptor.last_seq
-
-    @property
-    def merge_operator(self) -> MergeOperator | None:
-        """What folds operands; its errors name the operator and the key."""
-        return self._read_options.merge_operator
 
     def check_readable(self) -> None:
         """Raise if reads must not happen any more.
@@ -196,26 +154,15 @@ class Writer:
             tracker.record(seq, second)
         return tracker
 
-    def last_flushed_wal_id(self) -> int:
-        """The last WAL id that is durable; with the WAL disabled that is the fence."""
-        return self.fence_id if self.wal is None else self.wal.last_flushed_wal_id
-
     async def start(self) -> None:
         """Start the tasks, then replay the WAL."""
         group = await self.host.start(self._host_failed)
-        self._read_ahead = ReadAhead(group)
-        self.reader.write_behind(group)
-        self._read_options = ReadOptions(
-            merge_operator=self._read_options.merge_operator,
-            read_ahead=self._read_ahead,
-            hot_path=self._read_options.hot_path,
-        )
-        self.publish()
+        run_hot_path = self.views.start(group)
         tasks: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("flush", partial(self.flusher.run, self.fail)),
             ("sort", self.flusher.sort),
             ("poll", self.flusher.poll),
-            ("hot path", partial(self._read_options.hot_path.run, self.env)),
+            ("hot path", run_hot_path),
         ]
         if self.wal is not None:
             tasks.append(("wal", self.wal.run))
@@ -281,7 +228,7 @@ class Writer:
             ShaleError: the writer had failed, or failed now; rows that were not durable are in doubt.
         """
         self.is_closed = True
-        self.open_point = None
+        self.views.shut()
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
         self.flusher.closing = True
@@ -291,24 +238,22 @@ class Writer:
             await self._flush_at_close(kind)
             await self.flusher.write_final()
         finally:
-            if self._read_ahead is not None:
-                self._read_ahead.close()
-            self.reader.write_behind(None)
+            self.views.end_tasks()
             await self.host.stop()
             self.progress.end(closed)
-            self.reader.close()
+            self.views.reader.close()
         log.info(Event.DB_CLOSED, flush_type=str(kind))
 
     async def abort(self) -> None:
         """End all tasks and write nothing more."""
         self.is_closed = True
-        self.open_point = None
+        self.views.shut()
         self.pressure.closed = closed = ClosedError("the database is closed")
         self.acceptor.expect_change()
-        self.reader.write_behind(None)
+        self.views.end_tasks()
         await self.host.stop()
         self.progress.end(closed)
-        self.reader.close()
+        self.views.reader.close()
 
     def fail(self, error: ShaleError) -> None:
         """Never acknowledge anything again; every waiter and every later call gets this error."""
@@ -318,81 +263,30 @@ class Writer:
             self.instruments.fenced()
             log.warning(Event.WRITER_FENCED, epoch=self.manifest.epoch, error=str(error))
         self.progress.fail(error)
-        self.reader.write_behind(None)
-        self.open_point = None
+        self.views.reader.write_behind(None)
+        self.views.shut()
         self.acceptor.expect_change()
 
-    def publish(self) -> None:
-        """Let reads see the manifest and the memtables as they are now."""
-        self._old_views.add(self.view)
-        self.view = self._new_view(self.view)
-        self._old_views.shrink(self._room_for_scans(), self.view.tables)
-        self.point = ReadPoint(self.view, None, self)
-        self.points.clear()
-        self.open_point = self._open_point()
-
-    def _room_for_scans(self) -> int:
-        """What flushed memtables may take for scans: what writes leave of the budget, an eighth of it at least."""
-        left = self.options.max_unflushed_bytes - self.acceptor.unflushed_bytes - self.options.l0_sst_size_bytes
-        return max(left, self.options.max_unflushed_bytes // 8)
-
-    def _open_point(self) -> ReadPoint | None:
-        """Where lookups may look without asking: nowhere if each of them has to be judged."""
-        must_ask = self.is_closed or self.progress.problem is not None
-        return None if must_ask or self.options.enforce_visible_range is not None else self.point
-
-    def hold(self, seq: int) -> Held:
-        """Keep what is visible at ``seq``; see ``Keeper``."""
-        return self.active.hold(seq)
-
-    def newest(self) -> ReadView:
-        """What reads see now; see ``Keeper``."""
-        return self.view
-
-    async def renew(self, gone: SstMissing) -> None:
-        """Do without an SST that is gone; see ``Keeper``.
-
-        Whoever holds a sequence number goes on at it: flushes and compactions keep what it needs.
-        """
-        if names_sst(self.manifest.current, gone.id):
-            await self.manifest.refresh()
-            if names_sst(self.manifest.current, gone.id):
-                self.reader.count_loss()
-                raise gone
-
-    def _counting(self, operator: MergeOperator | None) -> MergeOperator | None:
-        if operator is None:
-            return None
-        folded = partial(self.instruments.operands_folded, "flush")
-
-        def counting(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-            folded(len(operands))
-            return operator(key, existing, operands)
-
-        return counting
-
-    def _new_view(self, previous: ReadView | None) -> ReadView:
-        tables = [self.acceptor.table, *(frozen.table for frozen in reversed(self.acceptor.frozen))]
-        return ReadView(self.manifest.current, tables, self.reader, self._read_options, previous=previous)
-
-    def _connect(self, metrics: Metrics) -> None:
+    def _connect(self) -> None:
         acceptor = self.acceptor
         acceptor.check = self.pressure.check
         acceptor.room = self.pressure.relieved
         if self.options.segment_extractor is not None:
             acceptor.route = SegmentRouter(self.options.segment_extractor, self._older_segments)
-        acceptor.on_tables = self.publish
+        acceptor.on_tables = self.views.publish
         acceptor.on_freeze = self._table_frozen
         if self.wal is not None:
             acceptor.on_rows = self.wal.expect_rows
             acceptor.on_full_wal = self.wal.look
-            self.wal.on_written = self._read_options.hot_path.note_plain_rows
+            self.wal.on_written = self.views.note_plain_rows
         self.manifest.on_change = self._manifest_changed
+
+    def _export(self, metrics: Metrics) -> None:
         self.instruments.describe(self.manifest.current)
         metrics.gauge("slatedb_manifest_writer_epoch").set(self.manifest.epoch)
         metrics.gauge("slatedb_db_unflushed_limit_bytes").set(self.options.max_unflushed_bytes)
         metrics.gauge("slatedb_db_l0_limit_ssts").set(self.options.l0_max_ssts)
-        buffer = acceptor.wal
+        acceptor, buffer, progress = self.acceptor, self.acceptor.wal, self.progress
         self.instruments.export(
             {
                 "slatedb_db_write_ops_total": lambda: acceptor.write_ops,
@@ -404,7 +298,7 @@ class Writer:
                 "slatedb_db_unflushed_bytes": lambda: acceptor.unflushed_bytes,
                 "slatedb_db_transaction_history_bytes": lambda: acceptor.history.size_bytes,
                 "slatedb_wal_buffer_bytes": lambda: 0 if buffer is None else buffer.size_bytes,
-                "slatedb_wal_last_id": self.last_flushed_wal_id,
+                "slatedb_wal_last_id": lambda: progress.durable_wal_id,
             },
         )
 
@@ -418,7 +312,7 @@ class Writer:
         self.flusher.look()
 
     def _manifest_changed(self) -> None:
-        self.publish()
+        self.views.publish()
         self.instruments.describe(self.manifest.current)
 
     async def _watch(self, task: Callable[[], Awaitable[None]]) -> None:

@@ -1,7 +1,8 @@
 """Metrics of a writer, bound once (docs/operations.md 1.5 and 1.6)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from shale.iter.merge_operator import MergeOperator
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
@@ -61,6 +62,17 @@ class WriterInstruments:
     def operands_folded(self, path: str, count: int) -> None:
         """The merge operator got operands."""
         self._operands[path](count)
+
+    def counting(self, operator: MergeOperator | None, path: str) -> MergeOperator | None:
+        """An operator that counts the operands that it gets."""
+        if operator is None:
+            return None
+
+        def counting(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+            self.operands_folded(path, len(operands))
+            return operator(key, existing, operands)
+
+        return counting
 
     def describe(self, manifest: Manifest) -> None:
         """Set the gauges that follow from a manifest."""

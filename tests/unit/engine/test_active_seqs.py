@@ -52,5 +52,5 @@ def test_a_flush_keeps_what_is_visible_at_a_held_seq(wal_enabled: bool) -> None:
 
 
 async def value_at(db: shale.Db, seq: int) -> bytes | None:
-    entry = await db._writer.view.get(b"k", seq)
+    entry = await db._writer.views.view.get(b"k", seq)
     return None if entry is None else entry.value

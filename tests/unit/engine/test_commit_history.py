@@ -126,7 +126,7 @@ def test_who_rests_keeps_no_memtable(kind: str) -> None:
             await db.put(b"k", b"1")
             resting = await (db.snapshot() if kind == "snapshot" else db.transaction())
             assert await resting.get(b"k") == b"1"
-            view = weakref.ref(db._writer.view.tables[0].log.seqs)
+            view = weakref.ref(db._writer.views.view.tables[0].log.seqs)
             await db.put(b"k", b"2")
             await db.flush("memtable")
             gc.collect()

@@ -110,7 +110,7 @@ async def stored(db: shale.Db) -> list[Any]:
     from shale.sst.source import SstSource
     from shale.types import EVERYTHING
 
-    view = db._writer.view
+    view = db._writer.views.view
     (sst,) = db.manifest.tree.l0
     return [entry for rows in await drain(SstSource(view.reader, sst, EVERYTHING)) for entry in entries_from_rows(rows)]
 
