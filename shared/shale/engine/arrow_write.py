@@ -6,6 +6,7 @@ from typing import Any
 
 from shale.engine.accept import Acceptor
 from shale.engine.arrow_rows import ColumnPair, commits_of, rows_of
+from shale.engine.column_parts import are_scattered, gather_parts
 from shale.engine.lifetime import Lifetime
 from shale.engine.memtable import ROW_OVERHEAD_BYTES
 from shale.engine.options import DbOptions
@@ -36,8 +37,8 @@ async def write_arrow(
         segments: Sequence[bytes] = ()
         if acceptor.route is not None:
             segments = await env.cpu.run(partial(acceptor.route.segments_of_columns, SortedPart(rows)))
-        if acceptor.table.is_scattered:
-            await acceptor.table.gather_columns(env.cpu)
+        if are_scattered(acceptor.table.columns):
+            await gather_parts(acceptor.table.columns, env.cpu)
         handle = await acceptor.write_columns(rows, lifetime, segments)
     if handle is None:
         raise InvalidRequestError("there are no rows to write")

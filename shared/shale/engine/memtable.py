@@ -7,8 +7,6 @@ beside the log.  Once frozen it keeps nothing but sorted columns.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import accumulate
 from operator import attrgetter
 
 import numpy as np
@@ -16,8 +14,8 @@ import numpy as np
 from shale.engine.batch import CommitRows
 from shale.engine.row_log import RowLog
 from shale.engine.row_order import merged_parts
+from shale.engine.sorted_log import SortedLog
 from shale.engine.sorted_part import SortedPart
-from shale.env import Cpu
 from shale.kernels.rows import Rows, concat_rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange
 
@@ -25,11 +23,6 @@ ROW_OVERHEAD_BYTES = 28
 """What a row costs in an SST beside key and value: seq, flags, times, lengths and its share of the metadata."""
 
 _NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
-_COLUMN_PARTS_MAX = 24
-"""More parts make lookups slow: they are merged."""
-
-_INLINE_ROWS_MAX = 4096
-"""Sorting more than this takes long enough to be done elsewhere."""
 
 
 class Memtable:
@@ -38,18 +31,18 @@ class Memtable:
     Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
     """
 
-    __slots__ = ("_base", "_below", "_columns", "_indexed", "_parts", "_sorted_count", "index", "log", "size_bytes")
+    __slots__ = ("_base", "_below", "_indexed", "columns", "index", "log", "size_bytes", "sorted_log")
 
     def __init__(self) -> None:
         self.log = RowLog()
+        self.sorted_log = SortedLog(self.log)
         self.index: dict[bytes, int] = {}
         self.size_bytes = 0
         self._base: list[SortedPart] = []
         self._below: dict[int, int] = {}
         """From the place of an operand to the place of the row of its key before it."""
-        self._columns: list[SortedPart] = []
-        self._parts: list[SortedPart] = []
-        self._sorted_count = 0
+        self.columns: list[SortedPart] = []
+        """What came as columns, in the order in which it came."""
         self._indexed = True
 
     @classmethod
@@ -154,38 +147,15 @@ class Memtable:
     def append_columns(self, rows: Rows) -> None:
         """Append sorted rows as they are: a commit, or what was replayed."""
         assert self._indexed, "a frozen table takes no writes"
-        self._columns.append(SortedPart(rows))
+        self.columns.append(SortedPart(rows))
         self.size_bytes += rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
-
-    @property
-    def is_scattered(self) -> bool:
-        """Whether so many commits came as columns that ``gather_columns`` is due."""
-        return len(self._columns) >= _COLUMN_PARTS_MAX
-
-    async def gather_columns(self, cpu: Cpu) -> None:
-        """Merge what came as columns into few parts, without blocking the loop.
-
-        A part that is more than twice as large as all behind it stays what it is, so many small commits cost a row
-        O(log n) merges and not one for each of them.
-        """
-        start, count = len(self._columns), 0
-        while start and (not count or len(self._columns[start - 1]) <= 2 * count):
-            start -= 1
-            count += len(self._columns[start])
-        parts = tuple(self._columns[start:])
-        if len(parts) < 2:
-            return
-        rows = await cpu.run(lambda: merged_parts([part.rows for part in parts]))
-        end = start + len(parts)
-        if tuple(self._columns[start:end]) == parts:
-            self._columns[start:end] = [SortedPart(rows)]
 
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
         """Versions of a key up to ``max_seq``, newest first, at least down to the first that is no merge operand."""
-        if not self._columns:
+        if not self.columns:
             return self._logged(key, max_seq)
         found = [*self._logged(key, max_seq)]
-        for part in self._columns:
+        for part in self.columns:
             found += part.versions(key, max_seq)
         found.sort(key=_seq_of, reverse=True)
         return found
@@ -193,7 +163,7 @@ class Memtable:
     @property
     def is_only_log(self) -> bool:
         """Whether every row is in the log, so that ``index`` has every key."""
-        return not self._columns and not self._base
+        return not self.columns and not self._base
 
     def newest_value(self, key: bytes) -> bytes | None:
         """The value of a key as a lookup of the newest state sees it: ``None`` if there is no row.
@@ -201,7 +171,7 @@ class Memtable:
         Raises:
             LookupError: the newest row is no plain value.
         """
-        if self._columns or self._base:
+        if self.columns or self._base:
             versions = self.get(key)
             if versions and versions[0].flags & _NOT_A_VALUE:
                 raise LookupError
@@ -256,7 +226,7 @@ class Memtable:
         """The sequence number of the newest row of a key; 0 without one."""
         place = self.index.get(key)
         logged = 0 if place is None else self.log.seqs[place]
-        if place is not None and not self._columns:
+        if place is not None and not self.columns:
             return logged
         return max([logged, *(entry.seq for part in self._sealed for entry in part.versions(key, None)[:1])])
 
@@ -302,64 +272,21 @@ class Memtable:
     def adopt(self, rows: Rows) -> None:
         """Keep only the result of ``freeze``: a third of the memory, and no objects for the collector to visit."""
         assert len(rows) == len(self), "rows were added after the freeze"
-        self._base, self._columns = ([SortedPart(rows)] if len(rows) else []), []
-        self._parts, self._sorted_count = [], 0
+        self._base, self.columns = ([SortedPart(rows)] if len(rows) else []), []
         self.log, self.index, self._below = RowLog(), {}, {}
+        self.sorted_log = SortedLog(self.log)
         self._indexed = False
 
     @property
     def _sealed(self) -> list[SortedPart]:
         """What is not in the log."""
-        return [*self._base, *self._columns]
+        return [*self._base, *self.columns]
 
     def _all_parts(self) -> list[SortedPart]:
-        return [*self._logged_parts(), *self._columns]
+        return [*self._logged_parts(), *self.columns]
 
     def _logged_parts(self) -> list[SortedPart]:
-        if self._sorted_count < len(self.log):
-            self._sort_tail()
-        return [*self._base, *self._parts]
-
-    @property
-    def has_long_tail(self) -> bool:
-        """Whether so much is unsorted that a scan had better wait for ``prepare``."""
-        return len(self.log) - self._sorted_count > _INLINE_ROWS_MAX
-
-    async def prepare(self, cpu: Cpu) -> None:
-        """Sort most of what is unsorted without blocking the loop; ``parts`` does the rest."""
-        log, count = self.log, len(self.log)
-        start = self._merge_from(count)
-        if count - start <= _INLINE_ROWS_MAX:
-            return
-        rows = await cpu.run(partial(log.sorted_rows, start, count))
-        if self.log is log and self._sorted_count < count and start in self._part_ends():
-            self._replace_from(start, count, rows)
-
-    def _sort_tail(self) -> None:
-        count = len(self.log)
-        start = self._merge_from(count)
-        self._replace_from(start, count, self.log.sorted_rows(start, count))
-
-    def _merge_from(self, count: int) -> int:
-        """Where the last sorted part begins once rows up to ``count`` are sorted too.
-
-        Parts halve in size, like the runs of an LSM tree, so a row is sorted O(log n) times and a scan after a single
-        write sorts a single row.
-        """
-        start = self._sorted_count
-        for part in reversed(self._parts):
-            if len(part) > 2 * (count - start):
-                break
-            start -= len(part)
-        return start
-
-    def _part_ends(self) -> list[int]:
-        return list(accumulate(map(len, self._parts), initial=0))
-
-    def _replace_from(self, start: int, count: int, rows: Rows) -> None:
-        del self._parts[self._part_ends().index(start) :]
-        self._parts.append(SortedPart(rows))
-        self._sorted_count = count
+        return [*self._base, *self.sorted_log.parts()]
 
 
 _seq_of = attrgetter("seq")

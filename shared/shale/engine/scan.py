@@ -342,8 +342,8 @@ class Scan:
         self._use = use = view.pin.use()
         use.view = view
         for table in view.tables:
-            if isinstance(table, Memtable) and table.has_long_tail:
-                await table.prepare(view.reader.env.cpu)
+            if isinstance(table, Memtable) and table.sorted_log.has_long_tail:
+                await table.sorted_log.prepare(view.reader.env.cpu)
         plan = replace(self._plan, key_range=self._rest, max_seq=self._max_seq)
         await prepare_kernels(view, plan)
         use.view, use.source = view, visible_source(view, plan)

@@ -11,6 +11,7 @@ from shale.engine.accept import Acceptor
 from shale.engine.active_seqs import ActiveSeqs
 from shale.engine.checkpointing import Checkpointing, WaitingCheckpoints
 from shale.engine.clock import DbClock
+from shale.engine.column_parts import gather_parts
 from shale.engine.l0_upload import L0Uploader
 from shale.engine.lifetime import Lifetime
 from shale.engine.live_views import LiveViews
@@ -175,7 +176,7 @@ class Writer:
     async def _gather(self, table: Memtable) -> None:
         """Put what was replayed together, for faster lookups, unless it was flushed at once."""
         await anyio.sleep(_GATHER_AFTER_S)
-        await table.gather_columns(self.env.cpu)
+        await gather_parts(table.columns, self.env.cpu)
 
     async def write_arrow(
         self, rows: Any, *, key: str, value: str, lifetime: Lifetime, rows_per_commit: int | None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shale.engine.column_parts import are_scattered, gather_parts
 from shale.engine.memtable import Memtable
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, excluded, included
@@ -156,7 +157,7 @@ def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
         filled(1, 3000, table)
         table.parts()
         filled(3001, 6000, table)
-        assert table.has_long_tail
+        assert table.sorted_log.has_long_tail
 
         def happens() -> None:
             if meanwhile == "writes":
@@ -167,7 +168,7 @@ def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
                 table.adopt(table.freeze())
 
         cpu = SlowCpu(happens)
-        await table.prepare(cpu)
+        await table.sorted_log.prepare(cpu)
         assert cpu.runs == 1
         rows = entries_from_rows(table.rows())
         assert rows == in_order(rows)
@@ -193,8 +194,8 @@ def test_many_small_commits_of_columns_are_merged_few_times() -> None:
     async def story() -> None:
         table = Memtable()
         for seq in range(1, 8001):
-            if table.is_scattered:
-                await table.gather_columns(Counting())  # type: ignore[arg-type]
+            if are_scattered(table.columns):
+                await gather_parts(table.columns, Counting())  # type: ignore[arg-type]
             table.append_columns(rows_from_entries([Entry(b"%04d" % (seq * 7919 % 1000), b"%d" % seq, seq, 1, 0, 0)]))
         assert len(table) == 8000
         newest_first = [seq for seq in range(8000, 0, -1) if seq * 7919 % 1000 == 7]

@@ -70,7 +70,7 @@ def test_many_operands_of_one_key_are_read_without_sorting_the_table() -> None:
                     value = await db.get(b"sum")
                     assert int.from_bytes(value, "little") == number * (number + 1) // 2
             table = db._accept.table
-            assert table.has_long_tail or not table._parts
+            assert table.sorted_log.has_long_tail or not table.sorted_log._parts
 
     run(story)
 
