@@ -85,7 +85,7 @@ def test_we_ask_slatedbs_filters(tmp_path: Path) -> None:
             if path.is_file():
                 await store.put(str(path.relative_to(tmp_path)), path.read_bytes())
         async with shale.DbReader.open("db", store=store, follow_latest=True, filter_policies=OURS) as reader:
-            await reader.warm(targets=["filters"])
+            await reader.cache.warm(targets=["filters"])
             store.reads.clear()
             assert [row async for row in reader.scan(prefix=b"77/")] == []
             assert await reader.get(b"77/00077") is None

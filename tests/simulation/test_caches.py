@@ -53,9 +53,9 @@ async def reader(process: SimProcess, cache: MemoryBudget, disk: DiskCacheOption
                             one, other = await db.get_many(PAIR)
                             assert one == other, "half a batch"
                         case 2:
-                            await db.warm(start=b"key-%d" % rng.randrange(12))
+                            await db.cache.warm(start=b"key-%d" % rng.randrange(12))
                         case 3:
-                            await db.evict(stop=b"key-%d" % rng.randrange(12), disk=rng.random() < 0.5)
+                            await db.cache.evict(stop=b"key-%d" % rng.randrange(12), disk=rng.random() < 0.5)
                     await anyio.sleep(rng.uniform(0, 20))
         except ShaleError:
             await anyio.sleep(20)  # no database yet, or a lease that is lost

@@ -13,17 +13,17 @@ from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.engine.batch import BytesLike, WriteBatch
 from shale.engine.checkpointing import CheckpointScope
+from shale.engine.db_cache import DbCache
 from shale.engine.lifetime import Moment, Ttl, lifetime_of
 from shale.engine.mapping import KeySpace, WriteMapping
 from shale.engine.opening import Opening
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read_point import Durability, ReadPoint
-from shale.engine.reads import checked_durability
+from shale.engine.reads import Reads, checked_durability
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.settings_values import Duration, checkpoint_id_of, parse_lifetime_ms
 from shale.engine.snapshot import Snapshot
 from shale.engine.transaction import Beginning
-from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
 from shale.engine.write_handle import WriteHandle
 from shale.engine.writer import Writer
@@ -41,7 +41,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Db(Warmable):
+class Db(Reads):
     """The one writer of a database.  Made by ``open``; used from one event loop.
 
     A write returns when it is in memory and readable; its handle says when it is durable.  After another writer has
@@ -182,6 +182,11 @@ class Db(Warmable):
     def is_full(self) -> bool:
         """Whether writes wait, because ``unflushed_bytes`` is at its limit."""
         return self._writer.pressure.is_full
+
+    @property
+    def cache(self) -> DbCache:
+        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
+        return DbCache(self._settled_point)
 
     @property
     def problem(self) -> ShaleError | None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import anyio
 
+from shale.engine.db_cache import DbCache
 from shale.engine.hot_path import HotPath
 from shale.engine.lifetime import Moment
 from shale.engine.opening import Opening
@@ -18,10 +19,9 @@ from shale.engine.reader_follow import Follower
 from shale.engine.reader_options import ReaderMode, ReaderOptions
 from shale.engine.reader_snapshot import ReaderSnapshot
 from shale.engine.reader_state import ReaderState, StateBuilder
-from shale.engine.reads import checked_durability
+from shale.engine.reads import Reads, checked_durability
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.task_host import TaskHost, first_error
-from shale.engine.warmable import Warmable
 from shale.engine.where import Stores, Where, resolve
 from shale.env import Env
 from shale.errors import (
@@ -59,7 +59,7 @@ _TRAVELLED = (
 log = get_logger("reader")
 
 
-class DbReader(Warmable):
+class DbReader(Reads):
     """Reads one database, as ``open`` says: following it under a checkpoint of its own, pinned, or unprotected."""
 
     def __init__(self, where: Where, options: ReaderOptions, env: Env, metrics: Metrics, stores: Stores) -> None:
@@ -218,6 +218,11 @@ class DbReader(Warmable):
     def memtable_count(self) -> int:
         """Tables of rows that are in the WAL only."""
         return len(self._state.tables.replayed)
+
+    @property
+    def cache(self) -> DbCache:
+        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
+        return DbCache(self._settled_point)
 
     @property
     def problem(self) -> ShaleError | None:

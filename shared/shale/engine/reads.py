@@ -54,7 +54,7 @@ class Reads(ABC):
             ShaleError: the handle is closed or has failed.
         """
 
-    async def _settled_point(self, durability: Durability) -> ReadPoint:
+    async def _settled_point(self, durability: Durability = "memory") -> ReadPoint:
         """Where lookups look that have to read from the store."""
         return self._read_point(durability)
 

@@ -21,10 +21,11 @@ from shale.errors import ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.sync.background import Background, background
+from shale.sync.db_cache import DbCache
 from shale.sync.mapping import WriteMapping
+from shale.sync.reads import BlockingReads
 from shale.sync.snapshot import Snapshot
 from shale.sync.transaction import Transaction
-from shale.sync.warmable import BlockingWarmable
 from shale.sync.write_handle import WriteHandle
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint, Manifest
@@ -33,7 +34,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Db(BlockingWarmable[db.Db]):
+class Db(BlockingReads[db.Db]):
     """The one writer of a database; see ``shale.Db``.  Made by ``open``, and open until ``close``."""
 
     @classmethod
@@ -101,6 +102,11 @@ class Db(BlockingWarmable[db.Db]):
     def unflushed_bytes(self) -> int:
         """Estimated bytes in memtables and WAL buffer."""
         return self._background.at_once(lambda: self._inner.unflushed_bytes)
+
+    @property
+    def cache(self) -> DbCache:
+        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
+        return DbCache(self._inner.cache, self._background)
 
     @property
     def problem(self) -> ShaleError | None:

@@ -11,12 +11,13 @@ from shale.errors import ShaleError
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.sync.background import Background, background
-from shale.sync.warmable import BlockingWarmable
+from shale.sync.db_cache import DbCache
+from shale.sync.reads import BlockingReads
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
 
-class DbReader(BlockingWarmable[db_reader.DbReader]):
+class DbReader(BlockingReads[db_reader.DbReader]):
     """Reads one database; see ``shale.DbReader``.  Made by ``open``, and open until ``close``.
 
     It pickles as the asynchronous one does, and is opened where it is unpickled.
@@ -81,6 +82,11 @@ class DbReader(BlockingWarmable[db_reader.DbReader]):
     def visible_seq(self) -> int:
         """The newest sequence number that reads can see."""
         return self._inner.visible_seq
+
+    @property
+    def cache(self) -> DbCache:
+        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
+        return DbCache(self._inner.cache, self._background)
 
     @property
     def problem(self) -> ShaleError | None:

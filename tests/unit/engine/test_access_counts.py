@@ -62,7 +62,7 @@ def test_lookups_by_kernels(many: bool) -> None:
         await world.fill()
         async with world.reader() as reader:
             reader._hot_path.load()
-            await reader.warm()
+            await reader.cache.warm()
             before = world.shown()
             keys = [b"a%02d" % number for number in range(20)]
             if many:
@@ -102,7 +102,7 @@ def test_lookups_that_read(kernels: bool) -> None:
                 "cache_accesses data_block miss": 1,
                 "sst_filter_positives point": 1,
             }
-            await reader.evict(start=b"a", stop=b"a2")
+            await reader.cache.evict(start=b"a", stop=b"a2")
             before = world.shown()
             assert await reader.get_many([b"a10", b"b10"]) == [b"v", b"v"]
             assert grown(before, world.shown())["sst_filter_positives point"] == 2

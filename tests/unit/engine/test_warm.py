@@ -49,14 +49,14 @@ def run(test: Callable[[World], Awaitable[None]]) -> None:
 def test_everything_is_warm() -> None:
     async def test(world: World) -> None:
         async with world.reader() as reader:
-            warmed = await reader.warm()
+            warmed = await reader.cache.warm()
             assert warmed.ssts == 2
             assert warmed.blocks > 40
             assert warmed.size_bytes > 400 * 100
             world.store.reads.clear()
             assert len([row async for row in reader.scan()]) == 400
             assert await reader.get(b"a100") == b"v" * 100
-            assert await reader.warm() == warmed
+            assert await reader.cache.warm() == warmed
             assert world.store.reads == []
 
     run(test)
@@ -65,20 +65,20 @@ def test_everything_is_warm() -> None:
 def test_only_these_keys_and_targets() -> None:
     async def test(world: World) -> None:
         async with world.reader() as reader:
-            assert await reader.warm(targets=()) == Warmed()
+            assert await reader.cache.warm(targets=()) == Warmed()
             assert world.store.reads == []
-            meta = await reader.warm(targets=("index", CacheTarget.FILTERS))
+            meta = await reader.cache.warm(targets=("index", CacheTarget.FILTERS))
             assert (meta.ssts, meta.blocks) == (2, 0)
             assert len(world.store.reads) == 2
-            part = await reader.warm(start=b"a100", stop=b"a120")
+            part = await reader.cache.warm(start=b"a100", stop=b"a120")
             assert part.ssts == 1
             assert 2 <= part.blocks <= 5
             assert len(world.store.reads) == 3
             assert await reader.get(b"a110")
             assert len(world.store.reads) == 3
-            assert (await reader.warm(prefix=b"c")).ssts == 0
+            assert (await reader.cache.warm(prefix=b"c")).ssts == 0
             with pytest.raises(InvalidRequestError, match="choose of filters"):
-                await reader.warm(targets=("everything",))
+                await reader.cache.warm(targets=("everything",))
 
     run(test)
 
@@ -86,7 +86,7 @@ def test_only_these_keys_and_targets() -> None:
 def test_the_writer_can_be_warmed_too() -> None:
     async def test(world: World) -> None:
         async with world.db() as db:
-            assert (await db.warm()).ssts == 2
+            assert (await db.cache.warm()).ssts == 2
             world.store.reads.clear()
             assert len(await db.get_many([b"a%03d" % number for number in range(200)])) == 200
             assert world.store.reads == []
@@ -97,15 +97,15 @@ def test_the_writer_can_be_warmed_too() -> None:
 def test_evicted_keys_are_read_again() -> None:
     async def test(world: World) -> None:
         async with world.reader(block_cache_bytes="1MiB") as reader:
-            await reader.warm()
-            await reader.evict(start=b"a100", stop=b"a120")
+            await reader.cache.warm()
+            await reader.cache.evict(start=b"a100", stop=b"a120")
             world.store.reads.clear()
             await reader.get(b"a010")
             await reader.get(b"b010")
             assert world.store.reads == []
             await reader.get(b"a110")
             assert len(world.store.reads) == 1
-            await reader.evict()
+            await reader.cache.evict()
             world.store.reads.clear()
             await reader.get(b"a010")
             assert len(world.store.reads) == 2, "index and block"
@@ -117,12 +117,12 @@ def test_one_sst() -> None:
     async def test(world: World) -> None:
         async with world.reader() as reader:
             newest, oldest = (str(view.sst.id) for view in reader.manifest.tree.l0)
-            assert (await reader.warm_sst(newest, targets=["data"], start=b"b150")).blocks < 20
-            assert (await reader.warm_sst(oldest)).ssts == 1
-            assert await reader.warm_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV") == Warmed()
+            assert (await reader.cache.warm_sst(newest, targets=["data"], start=b"b150")).blocks < 20
+            assert (await reader.cache.warm_sst(oldest)).ssts == 1
+            assert await reader.cache.warm_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV") == Warmed()
             world.store.reads.clear()
-            await reader.evict_sst(oldest)
-            await reader.evict_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV")
+            await reader.cache.evict_sst(oldest)
+            await reader.cache.evict_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV")
             await reader.get(b"b190")
             assert world.store.reads == []
             await reader.get(b"a190")
@@ -134,12 +134,12 @@ def test_one_sst() -> None:
 def test_on_disk_it_stays_unless_that_is_asked_for(tmp_path: Path) -> None:
     async def test(world: World) -> None:
         async with world.reader(disk_cache=tmp_path) as reader:
-            await reader.warm()
-            await reader.evict()
+            await reader.cache.warm()
+            await reader.cache.evict()
             world.store.reads.clear()
             await reader.get(b"a010")
             assert world.store.reads == []
-            await reader.evict(disk=True)
+            await reader.cache.evict(disk=True)
             await reader.get(b"a010")
             assert world.store.reads
 
@@ -152,6 +152,6 @@ def test_an_sst_that_is_lost() -> None:
             for meta in await world.store.list("db/compacted/"):
                 await world.store.delete(meta.key)
             with pytest.raises(SstMissing):
-                await reader.warm()
+                await reader.cache.warm()
 
     run(test)

@@ -1,4 +1,4 @@
-"""``shale.sync.Admin`` has what ``shale.Admin`` has, and does it."""
+"""``shale.sync.Admin`` has what ``shale.Admin`` has, and does it; so has the cache of a database."""
 
 import inspect
 from typing import Any
@@ -7,11 +7,13 @@ import pytest
 
 from shale import sync
 from shale.admin import admin, checkpoints, clones, garbage, states
+from shale.engine import db_cache
 from shale.errors import ClosedError, UnknownCheckpoint
 from shale.store.memory import MemoryStore
 from shale.sync import admin as sync_admin
 from shale.sync import admin_parts
 from shale.sync import clones as sync_clones
+from shale.sync import db_cache as sync_db_cache
 
 TWINS = [
     (admin.Admin, sync_admin.Admin),
@@ -19,6 +21,7 @@ TWINS = [
     (states.StateAdmin, admin_parts.StateAdmin),
     (clones.CloneAdmin, sync_clones.Clones),
     (garbage.GarbageAdmin, admin_parts.GarbageAdmin),
+    (db_cache.DbCache, sync_db_cache.DbCache),
 ]
 
 

@@ -139,14 +139,14 @@ class Db(ReadCalls):
     @translates
     async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
         """Bring parts of an SST into the cache; nothing happens if the manifest does not name it."""
-        await warm(self._db, sst_id, targets)
+        await warm(self._db.cache, sst_id, targets)
 
     @translates
     async def evict_cached_sst(self, sst_id: SsTableId) -> None:
         """Let go of what the cache holds of an SST."""
         wanted = sst_id_of(sst_id)
         if self.status().close_reason is None:
-            await self._db.evict_sst(wanted)
+            await self._db.cache.evict_sst(wanted)
 
     @translates
     async def flush_cache_to_disk(self) -> None:

@@ -38,14 +38,14 @@ class DbReader(ReadCalls):
     @translates
     async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
         """Bring parts of an SST into the cache; nothing happens if the manifest does not name it."""
-        await warm(self._reader, sst_id, targets)
+        await warm(self._reader.cache, sst_id, targets)
 
     @translates
     async def evict_cached_sst(self, sst_id: SsTableId) -> None:
         """Let go of what the cache holds of an SST."""
         wanted = sst_id_of(sst_id)
         if self._reader.problem is None:
-            await self._reader.evict_sst(wanted)
+            await self._reader.cache.evict_sst(wanted)
 
     @translates
     async def flush_cache_to_disk(self) -> None:

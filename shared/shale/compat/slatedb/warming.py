@@ -4,8 +4,8 @@ from shale.compat.slatedb.arguments import bounds_of
 from shale.compat.slatedb.choices import CacheTarget
 from shale.compat.slatedb.errors import invalid
 from shale.compat.slatedb.state_values import SsTableId
+from shale.engine.db_cache import DbCache
 from shale.engine.warm import CacheTarget as EngineTarget
-from shale.engine.warmable import Warmable
 from shale.types import Ulid
 
 
@@ -20,7 +20,7 @@ def sst_id_of(sst_id: SsTableId) -> str:
     return sst_id.value.upper()
 
 
-async def warm(handle: Warmable, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
+async def warm(cache: DbCache, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
     """Bring in one target after the other.
 
     Raises:
@@ -31,10 +31,10 @@ async def warm(handle: Warmable, sst_id: SsTableId, targets: list[CacheTarget]) 
         match target:
             case CacheTarget.DATA():
                 start, stop = bounds_of(target.range)
-                await handle.warm_sst(wanted, start=start, stop=stop, targets=[EngineTarget.DATA])
+                await cache.warm_sst(wanted, start=start, stop=stop, targets=[EngineTarget.DATA])
             case CacheTarget.FILTERS():
-                await handle.warm_sst(wanted, targets=[EngineTarget.FILTERS])
+                await cache.warm_sst(wanted, targets=[EngineTarget.FILTERS])
             case CacheTarget.INDEX():
-                await handle.warm_sst(wanted, targets=[EngineTarget.INDEX])
+                await cache.warm_sst(wanted, targets=[EngineTarget.INDEX])
             case _:
-                await handle.warm_sst(wanted, targets=[EngineTarget.STATS])
+                await cache.warm_sst(wanted, targets=[EngineTarget.STATS])

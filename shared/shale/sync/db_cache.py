@@ -1,18 +1,19 @@
-"""Blocking handles with a cache."""
+"""The cache of an open database, whose calls block."""
 
 from collections.abc import Collection
-from typing import TypeVar
 
+from shale.engine import db_cache
 from shale.engine.batch import BytesLike
 from shale.engine.warm import CacheTarget, Warmed
-from shale.engine.warmable import Warmable
-from shale.sync.reads import BlockingReads
-
-W = TypeVar("W", bound=Warmable)
+from shale.sync.background import Background
 
 
-class BlockingWarmable(BlockingReads[W]):
-    """The methods of ``shale.engine.warmable.Warmable``, blocking."""
+class DbCache:
+    """The methods of ``shale.engine.db_cache.DbCache``, blocking."""
+
+    def __init__(self, inner: db_cache.DbCache, background: Background) -> None:
+        self._inner = inner
+        self._background = background
 
     def warm(
         self,
@@ -22,7 +23,7 @@ class BlockingWarmable(BlockingReads[W]):
         stop: BytesLike | None = None,
         targets: Collection[CacheTarget | str] | None = None,
     ) -> Warmed:
-        """Bring SSTs into the cache, so that reads of these keys find them there; see ``shale.Db.warm``."""
+        """Bring SSTs into the cache, so that reads of these keys find them there."""
         return self._background.call(self._inner.warm(prefix=prefix, start=start, stop=stop, targets=targets))
 
     def warm_sst(
@@ -44,7 +45,7 @@ class BlockingWarmable(BlockingReads[W]):
         stop: BytesLike | None = None,
         disk: bool = False,
     ) -> None:
-        """Let go of what the cache holds for these keys; see ``shale.Db.evict``."""
+        """Let go of what the cache holds for these keys."""
         self._background.call(self._inner.evict(prefix=prefix, start=start, stop=stop, disk=disk))
 
     def evict_sst(self, sst_id: str, *, disk: bool = False) -> None:

@@ -1,19 +1,26 @@
-"""Handles with a cache: what can be read can be brought into memory before, and let go."""
+"""The cache of an open database: what can be read can be brought into memory before, and let go."""
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from shale.engine.batch import BytesLike
-from shale.engine.reads import Reads
+from shale.engine.read_point import ReadPoint
 from shale.engine.scan_range import scan_range
 from shale.engine.warm import CacheTarget, Warmed, checked_targets, evict_views, views_of, warm_views
 from shale.errors import SstMissing
 from shale.types import KeyRange
 
 
-class Warmable(Reads):
-    """``Reads`` of a handle that has SSTs of its own to keep in memory."""
+class DbCache:
+    """What ``Db.cache`` and ``DbReader.cache`` are.
 
-    __slots__ = ()
+    Args:
+        newest: the newest state; raises if the handle is closed or has failed, and so does every call.
+    """
+
+    __slots__ = ("_newest",)
+
+    def __init__(self, newest: Callable[[], Awaitable[ReadPoint]]) -> None:
+        self._newest = newest
 
     async def warm(
         self,
@@ -62,19 +69,19 @@ class Warmable(Reads):
             prefix, start, stop: which keys, as for ``scan``.
             disk: also from the disk cache, as far as whole SSTs are meant.
         """
-        view = (await self._settled_point("memory")).view
+        view = (await self._newest()).view
         evict_views(view.reader, views_of(view, scan_range(prefix=prefix, start=start, stop=stop)), disk=disk)
 
     async def evict_sst(self, sst_id: str, *, disk: bool = False) -> None:
         """``evict`` of one SST; nothing happens if nothing of it is held."""
-        view = (await self._settled_point("memory")).view
+        view = (await self._newest()).view
         for slot in view.reader.slots():
             if str(slot.sst.id) == str(sst_id):
                 view.reader.evict(slot, disk=disk)
 
     async def _warm(self, key_range: KeyRange, sst_id: str | None, targets: frozenset[CacheTarget]) -> Warmed:
         while True:
-            point = await self._settled_point("memory")
+            point = await self._newest()
             try:
                 return await warm_views(point.view.reader, views_of(point.view, key_range, sst_id), targets)
             except SstMissing as gone:
