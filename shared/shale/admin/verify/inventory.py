@@ -4,16 +4,26 @@ Objects are listed before metadata are read, so that nothing committed meanwhile
 forgotten as soon as their SSTs are noted: memory grows with the SSTs and the checkpoints, not with their product.
 """
 
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
 from shale.admin.verify.borrowing import check_borrowing
 from shale.admin.verify.compaction_rules import outputs_of
-from shale.admin.verify.listing import Listing, hangs_slatedb, list_database
-from shale.admin.verify.orphans import Orphan, Orphans, OrphanTotal, sst_orphans, stray_orphans, wal_orphans
-from shale.admin.verify.versions import check_compactions, check_manifests, without_trees
+from shale.admin.verify.findings import Findings
+from shale.admin.verify.listing import Listing, list_database
+from shale.admin.verify.orphans import (
+    Orphan,
+    Orphans,
+    OrphanTotal,
+    sst_orphans,
+    stray_orphans,
+    stray_reason,
+    wal_orphans,
+)
+from shale.admin.verify.versions import HOLES_MAX, check_compactions, check_manifests, without_trees
 from shale.admin.verify.wal_rules import all_missing
 from shale.env import Env
 from shale.format.names import sst_key, wal_prefix
@@ -59,8 +69,9 @@ class Inventory:
     checkpoint: UUID | None
     manifests: Mapping[int, Manifest]
     ssts: tuple[NeededSst, ...]
-    wal_files: tuple[WalFile, ...]
+    wal_files: Sequence[WalFile]
     findings: tuple[Finding, ...]
+    findings_left_out: int
     orphans: tuple[Orphan, ...]
     orphan_totals: Mapping[str, OrphanTotal]
     versions: int
@@ -83,7 +94,7 @@ class _Database:
     manifests: ManifestStore
     compactions: CompactionsStore
     listing: Listing
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     counted: dict[int, Manifest] = field(default_factory=dict)
     needed: dict[str, NeededSst] = field(default_factory=dict)
 
@@ -163,6 +174,7 @@ async def read_inventory(
     if checkpoint is None:
         findings += _epoch_findings(database, latest, compactions)
         entries = compactions.value if compactions is not None else Compactions()
+        is_all_known = {int(entry.manifest_id) for entry in live} <= database.counted.keys()
         await _check_outputs(database, entries)
         orphans.add(
             sst_orphans(
@@ -171,18 +183,23 @@ async def read_inventory(
                 referenced={needed.sst.id for needed in database.needed.values()},
                 latest=latest.value,
                 compactions=entries,
+                is_all_known=is_all_known,
             )
         )
-        orphans.add(_unused_wal_files(database, replace(latest.value, checkpoints=tuple(live))))
+        kept = replace(latest.value, checkpoints=tuple(live))
+        orphans.add(_unused_wal_files(database, kept, is_all_known=is_all_known))
         orphans.add(stray_orphans(listing.strays))
+        for is_staged, (count, size) in listing.strays_left_out.items():
+            orphans.count(stray_reason(is_staged=is_staged), count, size)
     return Inventory(
         latest_id=latest.id,
         latest=without_trees(latest.value),
         checkpoint=None if only is None else only.id,
         manifests=database.counted,
         ssts=tuple(database.needed[path] for path in sorted(database.needed)),
-        wal_files=tuple(listing.wal),
-        findings=tuple(findings),
+        wal_files=listing.wal,
+        findings=tuple(findings.listed),
+        findings_left_out=findings.left_out,
         orphans=tuple(orphans.listed),
         orphan_totals=orphans.totals,
         versions=versions,
@@ -192,7 +209,7 @@ async def read_inventory(
 
 def _foreign_names(listing: Listing) -> list[Finding]:
     what = "SlateDB takes this for a version and then looks for another name: its readers hang"
-    return [Finding(each.key, what, None, Code.FOREIGN_NAME) for each in listing.strays if hangs_slatedb(each)]
+    return [Finding(each.key, what, None, Code.FOREIGN_NAME) for each in listing.hanging]
 
 
 def _epoch_findings(
@@ -212,7 +229,9 @@ async def _check_wal(database: _Database, latest_id: int | None) -> None:
         latest_id: the log goes on behind what this version knows of it.
     """
     counted = [(each, key == latest_id) for key, each in database.counted.items() if each.initialized]
-    missing = all_missing(counted, [int(file.id) for file in database.listing.wal])
+    missing = all_missing(counted, array("Q", (file.id for file in database.listing.wal)))
+    database.findings.left_out += max(0, len(missing) - HOLES_MAX)
+    missing = missing[:HOLES_MAX]
     # One may have been written after the listing.
     there = await gather([partial(database.wal.exists, each.first) for each in missing]) if missing else []
     for each, is_there in zip(missing, there, strict=True):
@@ -220,27 +239,26 @@ async def _check_wal(database: _Database, latest_id: int | None) -> None:
             database.findings.append(Finding(database.wal.key(each.first), each.what, None, each.code))
 
 
-def _unused_wal_files(database: _Database, latest: Manifest) -> Iterable[Orphan]:
+def _unused_wal_files(database: _Database, latest: Manifest, *, is_all_known: bool) -> Iterable[Orphan]:
     """What nobody replays, if the checkpoints of ``latest`` are those that count."""
     named = {int(entry.manifest_id) for entry in latest.checkpoints}
     pinned = {key: manifest for key, manifest in database.counted.items() if key in named}
-    if named - pinned.keys():
-        return ()  # what a version that cannot be read keeps is not known
     return wal_orphans(
         database.listing.wal,
         latest=latest,
         pinned=pinned.values(),
-        followed_after=followed_after(latest, pinned),
+        followed_after=followed_after(latest, pinned) if is_all_known else None,
+        is_all_known=is_all_known,
         prefix=wal_prefix(database.root),
     )
 
 
 async def _check_outputs(database: _Database, compactions: Compactions) -> None:
     """A compaction that is under way goes on behind what it has written."""
-    listed = {sst.id for sst in database.listing.ssts}
-    for entry in compactions.entries:
-        for sst_id in outputs_of(entry) if entry.is_active else ():
-            path = sst_key(database.root, sst_id)
-            if sst_id not in listed and await database.store.head(path) is None:
-                what = f"compaction {entry.id} relies on this output, and it is gone"
-                database.findings.append(Finding(path, what, None, Code.COMPACTION_OUTPUT))
+    outputs = {sst_id: entry for entry in compactions.entries if entry.is_active for sst_id in outputs_of(entry)}
+    listed = {sst.id for sst in database.listing.ssts if sst.id in outputs} if outputs else set()
+    for sst_id, entry in outputs.items():
+        path = sst_key(database.root, sst_id)
+        if sst_id not in listed and await database.store.head(path) is None:
+            what = f"compaction {entry.id} relies on this output, and it is gone"
+            database.findings.append(Finding(path, what, None, Code.COMPACTION_OUTPUT))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from shale.admin.verify.packed import Packed
 from shale.format.names import (
     COMPACTIONS_SUFFIX,
     MANIFEST_SUFFIX,
@@ -20,7 +21,7 @@ from shale.format.names import (
 )
 from shale.protocol.wal_store import WalFile
 from shale.store.port import ObjectMeta, ObjectStore
-from shale.types import Ulid
+from shale.types import Ulid, WalId
 
 STRAYS_MAX = 1000
 
@@ -51,18 +52,36 @@ class Stray:
     is_staged: bool = False
 
 
+def _packed_ssts() -> Packed[ListedSst]:
+    return Packed(
+        lambda sst: (sst.id >> 64, sst.id & 2**64 - 1, sst.size),
+        lambda high, low, size: ListedSst(Ulid(high << 64 | low), size),
+    )
+
+
+def _packed_wal() -> Packed[WalFile]:
+    return Packed(
+        lambda file: (file.id, file.size, max(0, file.last_modified_ms)),
+        lambda wal_id, size, last_modified_ms: WalFile(WalId(wal_id), size, last_modified_ms),
+    )
+
+
 @dataclass(slots=True)
 class Listing:
-    """Ascending by id.  Of strays at most ``STRAYS_MAX`` are kept; ``stray_count`` and ``stray_bytes`` are of all."""
+    """Ascending by id.
+
+    Of strays at most ``STRAYS_MAX`` are kept; ``strays_left_out`` has how many others there are and their bytes, by
+    whether they are staged.  ``hanging`` are those that SlateDB takes for versions, no more than ``STRAYS_MAX`` either.
+    """
 
     root: str
     manifests: list[ListedVersion] = field(default_factory=list)
     compactions: list[ListedVersion] = field(default_factory=list)
-    ssts: list[ListedSst] = field(default_factory=list)
-    wal: list[WalFile] = field(default_factory=list)
+    ssts: Packed[ListedSst] = field(default_factory=_packed_ssts)
+    wal: Packed[WalFile] = field(default_factory=_packed_wal)
     strays: list[Stray] = field(default_factory=list)
-    stray_count: int = 0
-    stray_bytes: int = 0
+    strays_left_out: dict[bool, tuple[int, int]] = field(default_factory=dict)
+    hanging: list[Stray] = field(default_factory=list)
     objects: int = 0
 
     def add(self, page: Sequence[ObjectMeta], *, only_wal: bool = False) -> None:
@@ -93,17 +112,21 @@ class Listing:
         return True
 
     def _take_stray(self, meta: ObjectMeta) -> None:
-        self.stray_count += 1
-        self.stray_bytes += meta.size
+        places = {
+            "manifest": manifest_prefix(self.root),
+            "compactions": compactions_prefix(self.root),
+            "compacted": compacted_prefix(self.root),
+            "wal": wal_prefix(self.root),
+        }
+        resource = next((name for name, prefix in places.items() if meta.key.startswith(prefix)), None)
+        stray = Stray(meta.key, meta.size, resource, is_staged="#" in meta.key)
+        if hangs_slatedb(stray) and len(self.hanging) < STRAYS_MAX:
+            self.hanging.append(stray)
         if len(self.strays) < STRAYS_MAX:
-            places = {
-                "manifest": manifest_prefix(self.root),
-                "compactions": compactions_prefix(self.root),
-                "compacted": compacted_prefix(self.root),
-                "wal": wal_prefix(self.root),
-            }
-            resource = next((name for name, prefix in places.items() if meta.key.startswith(prefix)), None)
-            self.strays.append(Stray(meta.key, meta.size, resource, is_staged="#" in meta.key))
+            self.strays.append(stray)
+        else:
+            count, size = self.strays_left_out.get(stray.is_staged, (0, 0))
+            self.strays_left_out[stray.is_staged] = (count + 1, size + stray.size)
 
 
 async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root: str) -> Listing:
@@ -115,8 +138,10 @@ async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root:
         listing.wal.clear()
         async for page in wal_store.list_pages(wal_prefix(root)):
             listing.add(page, only_wal=True)
-    for each in (listing.manifests, listing.compactions, listing.ssts, listing.wal):
-        each.sort(key=lambda item: item.id)
+    for versions in (listing.manifests, listing.compactions):
+        versions.sort(key=lambda version: version.id)
+    listing.ssts.sort()
+    listing.wal.sort()
     return listing
 
 

@@ -14,6 +14,7 @@ from shale.protocol.wal_store import WalFile
 from shale.types import Compactions, Manifest
 
 ORPHANS_MAX = 10_000
+_NOT_KNOWN = "a version that a checkpoint keeps cannot be read: it may be what that needs, and no collector takes it"
 _NOBODYS = "nobody needs it: the collector takes it once it is old enough"
 
 
@@ -50,12 +51,16 @@ class Orphans:
     def add(self, orphans: Iterable[Orphan]) -> None:
         """Count some more."""
         for orphan in orphans:
-            # Reasons name what they are about; totals must stay few.
-            total = self.totals.setdefault(orphan.reason, OrphanTotal())
-            total.objects += 1
-            total.bytes += orphan.size
+            self.count(orphan.reason, 1, orphan.size)
             if len(self.listed) < ORPHANS_MAX:
                 self.listed.append(orphan)
+
+    def count(self, reason: str, objects: int, size: int) -> None:
+        """Count some that are not listed one by one."""
+        # Reasons name what they are about; totals must stay few.
+        total = self.totals.setdefault(reason, OrphanTotal())
+        total.objects += objects
+        total.bytes += size
 
 
 def sst_orphans(
@@ -65,6 +70,7 @@ def sst_orphans(
     referenced: Collection[int],
     latest: Manifest,
     compactions: Compactions,
+    is_all_known: bool = True,
 ) -> Iterator[Orphan]:
     """SSTs that no manifest shows.
 
@@ -73,6 +79,7 @@ def sst_orphans(
         referenced: ids that the latest manifest or one that a checkpoint keeps shows.
         latest: the newest manifest.
         compactions: the newest compactions file, an empty one if there is none.
+        is_all_known: whether every version that a checkpoint keeps could be read.
     """
     entries = compactions.entries
     outputs = {sst_id: entry for entry in entries if entry.is_active for sst_id in outputs_of(entry)}
@@ -82,7 +89,9 @@ def sst_orphans(
         if sst.id in referenced:
             continue
         made_ms, kept_by = None, None
-        if sst.id in outputs:
+        if not is_all_known:
+            reason, kept_by = _NOT_KNOWN, "a checkpoint whose version cannot be read"
+        elif sst.id in outputs:
             kept_by = f"compaction {outputs[sst.id].id}"
             reason = f"it is an output of {kept_by}, which is under way"
         elif oldest is None:
@@ -99,7 +108,13 @@ def sst_orphans(
 
 
 def wal_orphans(
-    files: Iterable[WalFile], *, latest: Manifest, pinned: Iterable[Manifest], followed_after: int | None, prefix: str
+    files: Iterable[WalFile],
+    *,
+    latest: Manifest,
+    pinned: Iterable[Manifest],
+    followed_after: int | None,
+    prefix: str,
+    is_all_known: bool = True,
 ) -> Iterator[Orphan]:
     """WAL files with rows that no replay and no follower needs; fences are kept for ever.
 
@@ -107,6 +122,7 @@ def wal_orphans(
         pinned: the manifests of checkpoints.
         followed_after: see ``shale.protocol.followers``.
         prefix: the folder of the files, with its slash.
+        is_all_known: see ``sst_orphans``.
     """
     kept = [(each.replay_after_wal_id + 1, each.next_wal_sst_id) for each in pinned]
     for file in files:
@@ -116,15 +132,24 @@ def wal_orphans(
             or any(first <= file.id < end for first, end in kept)
             or (followed_after is not None and file.id > followed_after)
         )
-        if not is_kept:
+        if is_kept:
+            continue
+        key = f"{prefix}{file.id:020}.sst"
+        if not is_all_known:
+            yield Orphan(key, file.size, _NOT_KNOWN, None, "a checkpoint whose version cannot be read")
+        else:
             reason = "its rows are in L0: the collector takes it once it is old enough"
-            yield Orphan(f"{prefix}{file.id:020}.sst", file.size, reason, file.last_modified_ms)
+            yield Orphan(key, file.size, reason, file.last_modified_ms)
 
 
 def stray_orphans(strays: Iterable[Stray]) -> Iterator[Orphan]:
     """Objects with names that nobody here writes; no collector takes them."""
     for stray in strays:
-        reason = "its name is none of a database's: nobody reads or deletes it"
-        if stray.is_staged:
-            reason = "it was left by a writer to a directory that died: nobody reads or deletes it"
-        yield Orphan(stray.key, stray.size, reason)
+        yield Orphan(stray.key, stray.size, stray_reason(is_staged=stray.is_staged))
+
+
+def stray_reason(*, is_staged: bool) -> str:
+    """Why nobody needs such an object."""
+    if is_staged:
+        return "it was left by a writer to a directory that died: nobody reads or deletes it"
+    return "its name is none of a database's: nobody reads or deletes it"

@@ -54,10 +54,10 @@ class PartResult:
 
 def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iterator[VerifyPart]:
     """Parts of about ``part_bytes``, with at most ``items_max`` objects each.  Fences hold nothing to check."""
-    sized = [(needed.sst.estimated_size_bytes, needed) for needed in inventory.ssts]
+    sized = ((needed.sst.estimated_size_bytes, needed) for needed in inventory.ssts)
     for ssts in _packed(sized, part_bytes, items_max):
         yield VerifyPart(ssts=ssts)
-    files = [(file.size, int(file.id)) for file in inventory.wal_files if not file.is_fence]
+    files = ((file.size, int(file.id)) for file in inventory.wal_files if not file.is_fence)
     for ids in _packed(files, part_bytes, items_max):
         yield VerifyPart(wal=ids)
 

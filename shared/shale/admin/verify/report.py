@@ -60,7 +60,7 @@ class VerifyReport:
     @property
     def is_sound(self) -> bool:
         """Nothing was found."""
-        return not self.findings
+        return not self.findings and not self.findings_left_out
 
 
 COUNTS = ("checkpoints", "objects", "versions", "ssts", "wal_files", "rows", "read_bytes")

@@ -1,11 +1,12 @@
 """Every version of manifest and compactions file: whether it can be read, and keeps the rules."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from shale.admin.verify.compaction_rules import compactions_problems
+from shale.admin.verify.findings import Findings
 from shale.admin.verify.listing import ListedVersion
 from shale.admin.verify.manifest_rules import manifest_problems, step_problems
 from shale.errors import CorruptionError
@@ -20,6 +21,8 @@ from shale.store.gather import gather
 from shale.store.port import ObjectStore
 from shale.types import Compactions, Manifest, Tree
 
+HOLES_MAX = 1000
+"""As many holes are looked at one by one; who has lost more needs no longer list."""
 _VERSIONS_AT_ONCE = 8
 _BYTES_AT_ONCE = 2 * 1024 * 1024
 """Decoded, a manifest takes some ten times what it takes in the store."""
@@ -38,7 +41,7 @@ async def check_manifests(
     listed: Sequence[ListedVersion],
     latest_id: int,
     wanted: Collection[int],
-    findings: list[Finding],
+    findings: Findings,
     use: Callable[[int, Manifest], None],
 ) -> int:
     """Read every version; how many there are.
@@ -75,7 +78,7 @@ async def check_manifests(
 
 
 async def check_compactions(
-    objects: ObjectStore, store: CompactionsStore, listed: Sequence[ListedVersion], findings: list[Finding]
+    objects: ObjectStore, store: CompactionsStore, listed: Sequence[ListedVersion], findings: Findings
 ) -> tuple[int, Versioned[Compactions] | None]:
     """Read every version of the compactions file; how many there are, and the newest that can be read."""
     boundary = await read_boundary(objects, store, listed, findings)
@@ -93,11 +96,22 @@ async def check_compactions(
                 findings.append(Finding(path, what, None, Code.VERSION_STEP))
             epoch = value.compactor_epoch
         newest = Versioned(version_id, value)
+    if listed and (newest is None or newest.id < listed[-1].id):
+        newest = await _later(store, newest)
     return len(listed), newest
 
 
+async def _later(store: CompactionsStore, known: Versioned[Compactions] | None) -> Versioned[Compactions] | None:
+    """The newest version where the newest that was listed is damaged, which was said, or was collected meanwhile."""
+    try:
+        latest = await store.try_read_latest()
+    except CorruptionError:
+        return known
+    return latest if latest is not None else known
+
+
 async def read_boundary(
-    objects: ObjectStore, store: VersionedStore[T], listed: Sequence[ListedVersion], findings: list[Finding]
+    objects: ObjectStore, store: VersionedStore[T], listed: Sequence[ListedVersion], findings: Findings
 ) -> int | None:
     """The boundary, if there is one that can be read; it stays below the newest version, or nobody can find that."""
     path = store.namespace.boundary_key
@@ -126,19 +140,22 @@ async def _gaps(
     """Versions that nobody may have deleted.  Without a boundary file a collector was told to do without."""
     if boundary is None:
         return []
-    found = []
+    found: list[Finding] = []
     for first, last in holes(ids, boundary + 1):
         path = store.namespace.key(first)
-        if await objects.head(path) is None:
+        if len(found) < HOLES_MAX and await objects.head(path) is None:
             what = f"it is gone{up_to(first, last)}, and the boundary stands at {boundary}"
             found.append(Finding(path, what, None, Code.VERSION_GAP))
     return found
 
 
-def holes(ids: Sequence[int], start: int) -> Iterator[tuple[int, int]]:
-    """Ids from ``start`` on that are missing below the last one: pairs of the first and the last of each hole."""
-    above = [start - 1, *(each for each in ids if each >= start)]
-    for left, right in pairwise(above):
+def holes(ids: Iterable[int], start: int) -> Iterator[tuple[int, int]]:
+    """Ids from ``start`` on that are missing below the last one: pairs of the first and the last of each hole.
+
+    Args:
+        ids: ascending.
+    """
+    for left, right in pairwise(chain((start - 1,), (each for each in ids if each >= start))):
         if right > left + 1:
             yield left + 1, right - 1
 
@@ -149,7 +166,7 @@ def up_to(first: int, last: int) -> str:
 
 
 async def _read_all(
-    store: VersionedStore[T], versions: Sequence[tuple[int, int]], findings: list[Finding]
+    store: VersionedStore[T], versions: Sequence[tuple[int, int]], findings: Findings
 ) -> AsyncIterator[tuple[int, T | None]]:
     """Each version that can be read, ``None`` for those that are gone; the others are findings.
 

@@ -3,8 +3,10 @@
 Source: docs/protocol.md 4.3, 8.5.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from shale.admin.verify.versions import holes
 from shale.sst.verify.codes import Code
@@ -42,7 +44,8 @@ def missing_wal(manifest: Manifest, listed: Sequence[int], *, is_latest: bool) -
     start, end = int(manifest.replay_after_wal_id) + 1, int(manifest.next_wal_sst_id)
     if is_latest and listed:
         end = max(end, listed[-1] + 1)
-    for first, last in holes([*(each for each in listed if each < end), end], start):
+    known = (listed[place] for place in range(bisect_left(listed, start), bisect_left(listed, end)))
+    for first, last in holes(chain(known, (end,)), start):
         code = Code.WAL_ENDS_EARLY if listed and listed[-1] < first else Code.WAL_MISSING
         yield MissingWal(first, last, code)
 

@@ -7,10 +7,13 @@ it really is.
 Source: docs/protocol.md 8.2, Appendix B.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from uuid import UUID
 
+from shale.admin.verify.findings import FINDINGS_MAX, Findings, worst_first
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.admin.verify.listing import list_database
 from shale.admin.verify.parts import PartResult, VerifyPart, WalSeqs, plan_parts, verify_part, wal_disorder
@@ -28,7 +31,6 @@ from shale.sst.verify.finding import Finding
 from shale.store.gather import gather
 from shale.store.port import ObjectStore
 
-FINDINGS_MAX = 10_000
 _AT_ONCE = 8
 _AT_ONCE_DEEP = 2
 _BYTES_AT_ONCE = 64 * 1024 * 1024
@@ -84,8 +86,7 @@ class Checked:
 class _Sums:
     """What all objects together came to."""
 
-    findings: list[Finding] = field(default_factory=list)
-    left_out: int = 0
+    findings: Findings = field(default_factory=Findings)
     seqs: list[WalSeqs] = field(default_factory=list)
     rows: int = 0
     read_bytes: int = 0
@@ -93,9 +94,7 @@ class _Sums:
     opened: int = 0
 
     def add(self, result: PartResult) -> None:
-        room = max(0, FINDINGS_MAX - len(self.findings))
-        self.findings += result.findings[:room]
-        self.left_out += max(0, len(result.findings) - room)
+        self.findings += result.findings
         self.seqs += result.wal
         self.rows += result.rows
         self.read_bytes += result.read_bytes
@@ -127,19 +126,18 @@ async def verify_database(
         return await _without_inventory(database, options, state, error)
     sums = await _check_objects(database, inventory, options, tell)
     encrypted = _encrypted(database, sums)
-    if encrypted is not None:
-        sums.findings = [each for each in sums.findings if each.code is not Code.UNDECODABLE]
-    findings = [*inventory.findings, *sums.findings, *wal_disorder(sums.seqs, database.wal)]
+    of_objects = [each for each in sums.findings.listed if encrypted is None or each.code is not Code.UNDECODABLE]
+    findings = [*inventory.findings, *of_objects, *wal_disorder(sums.seqs, database.wal)]
     if findings:
         tell(VerifyProgress("again", 0, len(findings), sums.read_bytes))
         # The same one again, whatever a name means by then.
         options = replace(options, checkpoint=inventory.checkpoint)
         findings = await _confirmed(database, options, findings, sums.seqs)
-    findings = [*dict.fromkeys([*([encrypted] if encrypted is not None else []), *findings])]
+    findings = worst_first(dict.fromkeys([*([encrypted] if encrypted is not None else []), *findings]))
     return replace(
         _report(database, inventory, options, state),
         findings=tuple(findings[:FINDINGS_MAX]),
-        findings_left_out=sums.left_out + max(0, len(findings) - FINDINGS_MAX),
+        findings_left_out=inventory.findings_left_out + sums.findings.left_out + max(0, len(findings) - FINDINGS_MAX),
         rows=sums.rows,
         read_bytes=sums.read_bytes,
     )
@@ -163,9 +161,9 @@ async def _read(database: Checked, options: VerifyOptions) -> Inventory:
 
 async def _check_objects(database: Checked, inventory: Inventory, options: VerifyOptions, tell: OnProgress) -> _Sums:
     """Every object that has to be there, several at once."""
-    files = inventory.wal_files
+    files, after = inventory.wal_files, inventory.replay_after
     if not options.deep:
-        files = tuple(file for file in files if file.id > inventory.replay_after)
+        files = tuple(file for file in files if file.id > after)
     wanted = replace(inventory, wal_files=files)
     total = len(wanted.ssts) + sum(not file.is_fence for file in files)
     parts = plan_parts(wanted, part_bytes=0, items_max=1)
@@ -188,7 +186,7 @@ def _workers(inventory: Inventory, options: VerifyOptions) -> int:
     """As many as are asked for, and fewer if what they hold at once would be too much."""
     asked = options.concurrency or (_AT_ONCE_DEEP if options.deep else _AT_ONCE)
     tails = (each.sst.info.sections_end - each.sst.info.data_len for each in inventory.ssts)
-    largest = max((*tails, *(file.size for file in inventory.wal_files)), default=0)
+    largest = max(chain(tails, (file.size for file in inventory.wal_files)), default=0)
     return max(1, min(asked, _BYTES_AT_ONCE // max(1, largest * _TAIL_FACTOR)))
 
 
@@ -210,7 +208,7 @@ async def _confirmed(
     """Those that are found a second time, with what that time said of them."""
     again = await _read(database, options)
     suspects = {finding.object for finding in findings}
-    listed = {int(file.id) for file in again.wal_files}
+    listed = frozenset(array("Q", (file.id for file in again.wal_files)))
     wal_ids = {wal_id for each in suspects if (wal_id := parse_wal_key(database.root, each)) is not None}
     parts: Iterator[VerifyPart] = iter(
         [
@@ -222,7 +220,7 @@ async def _confirmed(
     for part in parts:
         sums.add(await verify_part(part, database.store, database.wal, database.env, deep=options.deep))
     still = [each for each in seqs if each.wal_id in listed]
-    found = [*again.findings, *sums.findings, *wal_disorder(still, database.wal)]
+    found = [*again.findings, *sums.findings.listed, *wal_disorder(still, database.wal)]
     known = {(finding.object, finding.code) for finding in findings}
     return [finding for finding in found if (finding.object, finding.code) in known]
 
@@ -236,7 +234,8 @@ async def _without_inventory(
     listing = await list_database(database.store, database.wal_store, database.root)
     if not listing.manifests:
         raise LatestRecordMissing(f"no manifest below {database.root or '/'}") from error
-    found = [Finding.of(error, manifests.namespace.key(listing.manifests[-1].id))]
+    found = Findings()
+    found.append(Finding.of(error, manifests.namespace.key(listing.manifests[-1].id)))
     versions, _ = await check_compactions(database.store, compactions, listing.compactions, found)
     versions += await check_manifests(
         database.store,
@@ -249,7 +248,7 @@ async def _without_inventory(
         use=lambda _, __: None,
     )
     seen: dict[tuple[str, Code], Finding] = {}
-    for finding in found:
+    for finding in found.listed:
         seen.setdefault((finding.object, finding.code), finding)
     return VerifyReport(
         path=database.root,
@@ -258,6 +257,7 @@ async def _without_inventory(
         is_complete=False,
         remarks=("without the newest manifest nobody knows what else has to be there: SSTs and WAL were not checked",),
         findings=tuple(seen.values()),
+        findings_left_out=found.left_out,
         objects=listing.objects,
         versions=versions,
     )
