@@ -29,6 +29,9 @@ class BlockInput:
         words[cursors.HAS_CHECKSUMS] = blocks.has_checksums
         words[cursors.KEY] = address_of(self._keys[0])
         words[cursors.BASE_KEY] = address_of(self._keys[0 if blocks.version == 2 else 1])
+        if blocks.visible.end_key is not None:
+            ends = np.frombuffer(blocks.visible.end_key[:16].ljust(16, b"\0"), ">u8")
+            words.view(np.uint64)[[cursors.END_HIGH, cursors.END_LOW]] = ends
         self._edges = [
             self._set_edge(key, *where)
             for key, where in (

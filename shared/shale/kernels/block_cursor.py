@@ -11,6 +11,7 @@ from shale.kernels.compare import compare_bytes, word_of
 from shale.kernels.crc32 import crc32
 from shale.kernels.jit import helper, kernel, part
 from shale.kernels.memory import (
+    LINE_BYTES,
     copy_loose,
     load_i64,
     load_u8,
@@ -18,6 +19,7 @@ from shale.kernels.memory import (
     load_u32be,
     load_u64,
     load_u64be,
+    prefetch,
     set_word,
     store_u64,
     word,
@@ -73,6 +75,11 @@ END_LEN = 25
 IS_PAST_END = 26
 BLOCK_ROWS = 27
 """In version 1: whether the open block has given its first key."""
+END_HIGH = 28
+"""The first eight bytes of ``END``, as those of keys, and the next eight."""
+END_LOW = 29
+AHEAD = 30
+"""Bytes of the open block: rows of the next one are about so far from those that are read."""
 CURSOR_WORDS = 32
 CURSOR_BYTES = 8 * CURSOR_WORDS
 _ALL_ONES = np.uint64(2**64 - 1)
@@ -90,6 +97,7 @@ def _open_block(cursor: int) -> int:
     stop = base + load_i64(bounds + 8 * block + 8)
     set_word(cursor, ROW_AT, start)
     set_word(cursor, ROWS_END, start)
+    set_word(cursor, AHEAD, stop - start)
     if word(cursor, HAS_CHECKSUMS) != 0:
         stop -= 4
         if stop < start or crc32(start, stop - start) != load_u32be(stop):
@@ -226,6 +234,18 @@ def _read_v1(cursor: int) -> int:
     return ROW
 
 
+@part
+def _reaches_end(cursor: int) -> bool:
+    """By words while they differ: loads of a key that was just joined piecemeal would wait for its stores."""
+    one, other = load_u64(cursor + 8 * HIGH), load_u64(cursor + 8 * END_HIGH)
+    if one != other:
+        return one > other
+    one, other = load_u64(cursor + 8 * LOW), load_u64(cursor + 8 * END_LOW)
+    if one != other:
+        return one > other
+    return compare_bytes(word(cursor, KEY), word(cursor, KEY_LEN), word(cursor, END), word(cursor, END_LEN)) >= 0
+
+
 @helper
 def next_row(cursor: int) -> int:
     """Go to the next row in the range."""
@@ -234,19 +254,21 @@ def next_row(cursor: int) -> int:
             status = _open_block(cursor)
             if status != ROW:
                 return status
+        # The checksum of the next block goes over all of it at once and would wait for memory.
+        ahead = word(cursor, ROW_AT) + word(cursor, AHEAD)
+        prefetch(ahead)
+        prefetch(ahead + LINE_BYTES)
         status = _read_v2(cursor) if word(cursor, VERSION) == 2 else _read_v1(cursor)
         if status != ROW:
             return status
-        key, key_len = word(cursor, KEY), word(cursor, KEY_LEN)
         start = word(cursor, START)
         if start != 0:
-            if compare_bytes(key, key_len, start, word(cursor, START_LEN)) < 0:
+            if compare_bytes(word(cursor, KEY), word(cursor, KEY_LEN), start, word(cursor, START_LEN)) < 0:
                 continue
             set_word(cursor, START, 0)
-        end = word(cursor, END)
-        if end != 0:
+        if word(cursor, END) != 0:
             # The rest is read too: what is not sorted must not end in silence here.
-            if compare_bytes(key, key_len, end, word(cursor, END_LEN)) >= 0:
+            if _reaches_end(cursor):
                 set_word(cursor, IS_PAST_END, 1)
                 continue
             if word(cursor, IS_PAST_END) != 0:

@@ -14,6 +14,9 @@ from numba.np.arrayobj import make_array
 
 from shale.kernels.jit import part
 
+LINE_BYTES = 64
+"""What a cache moves at once, or half of it."""
+
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _LOOSE = ir.VectorType(_I8, 16)
 
@@ -105,6 +108,20 @@ def copy_loose(_: Any, target: Any, source: Any, size: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), build
+
+
+@intrinsic
+def prefetch(_: Any, address: Any) -> Any:
+    """Bring the line of the cache with this address near, without waiting for it; any address will do."""
+
+    def build(context: Any, builder: Any, __: Any, args: Any) -> Any:
+        pointer, flag = _I8.as_pointer(), ir.IntType(32)
+        signature = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        touch = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        builder.call(touch, [_at(builder, args[0], _I8), flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), build
 
 
 @intrinsic

@@ -64,7 +64,7 @@ BAD_BLOCK = 16
 COLUMNS_VERSION = 0
 """Of a cursor on columns, in place of the version of blocks: ``DATA`` is the address of the table of columns,
 ``ROW_AT`` the next row, ``ROWS_END`` their number, and ``DATA_END`` the end of the values."""
-MAX_SEQ_HERE = 28
+MAX_SEQ_HERE = 31
 """A word of a cursor behind those of ``block_cursor``: rows of this source above it are invisible."""
 
 # The words of the state.

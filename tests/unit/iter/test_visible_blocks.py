@@ -17,7 +17,17 @@ from shale.iter.source import drain
 from shale.kernels.choice import load_kernels
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.kernels.rules import Rules
-from shale.types import EVERYTHING, FLAG_CREATE_TS, FLAG_TOMBSTONE, U64_MAX, Compression, Entry, KeyRange
+from shale.types import (
+    EVERYTHING,
+    FLAG_CREATE_TS,
+    FLAG_TOMBSTONE,
+    U64_MAX,
+    Compression,
+    Entry,
+    KeyRange,
+    excluded,
+    included,
+)
 from tests.unit.iter.test_fused import FEW_KEYS, SEQS, SOURCES
 from tests.unit.kernels.blocks_v1 import as_v1_reads
 from tests.unit.kernels.strategies import KEYS, entries, in_order
@@ -150,6 +160,18 @@ def test_blocks_and_columns_show_what_merged_entries_show(
         is_whole=is_whole,
     )
     assert entries_from_rows(concat_rows(chunks)) == list(fuse_plain([*tables, *shown], rules))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_range_ends_at_its_key_wherever_keys_differ_from_it(version: int) -> None:
+    """Keys are compared eight bytes at a time, and zeros stand for what short ones lack."""
+    keys = sorted({b"a" * size + tail for size in (1, 7, 8, 15, 16, 17, 30) for tail in (b"", b"\0", b"\0\0", b"b")})
+    rows = [Entry(key, b"v", 1, 0, 0, 0) for key in keys]
+    for place, end in enumerate(keys):
+        visible = KeyRange(included(keys[0]), excluded(end))
+        if place:
+            chunks = seen([], [Spans(stored(rows, version=version, visible=visible))])
+            assert entries_from_rows(concat_rows(chunks)) == rows[:place]
 
 
 def many(count: int, step: int, seq: int, *, size: int = 100, flags: int = 0) -> list[Entry]:
