@@ -115,7 +115,7 @@ class TreeLookup:
         count = len(keys)
         arena = np.frombuffer(b"".join((*keys, b"\0")), np.uint8)
         offsets = np.zeros(count + 1, np.int64)
-        np.cumsum([len(key) for key in keys], out=offsets[1:])
+        np.cumsum(np.fromiter(map(len, keys), np.int64, count), out=offsets[1:])
         out = np.zeros((count, layout.OUT_WORDS), np.int64)
         statuses = np.zeros(count, np.int64)
         lookup_many(

@@ -18,20 +18,24 @@ def may_contain(bits: int, size: int, probes: int, hash64: Any) -> bool:
         return False
     position = (hash64 & np.uint64(0xFFFFFFFF)) % modulus
     delta = (hash64 >> np.uint64(32)) % modulus
+    # Sums stay below twice the modulus (when it exceeds the number of probes), so one subtraction replaces a division.
     for probe in range(probes):
-        delta = (delta + np.uint64(probe)) % modulus
+        delta += np.uint64(probe)
+        if delta >= modulus:
+            delta %= modulus
         byte = load_u8(bits + np.int64(position >> np.uint64(3)))
         if not byte >> np.int64(position & np.uint64(7)) & 1:
             return False
-        position = (position + delta) % modulus
+        position += delta
+        if position >= modulus:
+            position -= modulus
     return True
 
 
 @kernel("void(int64, int64, int64, int64, int64)")
 def _build(hashes: int, count: int, probes: int, bits: int, size: int) -> None:
     modulus = np.uint64(8 * size)
-    # Sums stay below twice the modulus (when it exceeds the number of probes), so one subtraction replaces a division.
-    for number in range(count):
+    for number in range(count):  # divisions are avoided as above
         hash64 = load_u64(hashes + 8 * number)
         position = (hash64 & np.uint64(0xFFFFFFFF)) % modulus
         delta = (hash64 >> np.uint64(32)) % modulus

@@ -15,7 +15,7 @@ from shale.kernels.lookup_layout import (
     OUT_VALUE,
     OUT_VALUE_LEN,
 )
-from shale.kernels.memory import load_u8, load_u16be, load_u32be, load_u64be, store_i64
+from shale.kernels.memory import LINE_BYTES, load_u8, load_u16be, load_u32be, load_u64be, prefetch, store_i64
 
 NOT_IN_BLOCK = 0
 """The block ends before the key, or inside its versions."""
@@ -23,6 +23,9 @@ IN_BLOCK = 1
 PAST_BLOCK = 2
 """The block goes on behind the key, so no later block has it."""
 assert CORRUPT not in (NOT_IN_BLOCK, IN_BLOCK, PAST_BLOCK)
+
+_AHEAD_BYTES = 8 * LINE_BYTES
+"""How far a walk over rows asks for memory: each row says where the next one is, so it would wait for every line."""
 
 _LESS = -1
 _EQUAL = 0
@@ -111,6 +114,8 @@ def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
     low, high = 0, count
     while low < high:  # the last restart below the key: versions of the key may begin before an equal one
         middle = (low + high) // 2
+        prefetch(image + load_u16be(end + 2 * ((low + middle) // 2)))
+        prefetch(image + load_u16be(end + 2 * ((middle + 1 + high) // 2)))
         at = image + load_u16be(end + 2 * middle)
         if at >= end:
             return CORRUPT
@@ -123,10 +128,14 @@ def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
         else:
             high = middle
     at = image + load_u16be(end + 2 * max(low - 1, 0))
+    for ahead in range(LINE_BYTES, _AHEAD_BYTES, LINE_BYTES):
+        prefetch(at + ahead)
     matched = 0
     previous_len = 0
     equal = False
     while at < end:
+        prefetch(at + _AHEAD_BYTES)
+        prefetch(at + _AHEAD_BYTES + LINE_BYTES)
         shared, suffix, value_len, head = _read_head(at, end)
         if shared < 0 or shared > previous_len:
             return CORRUPT
