@@ -31,13 +31,15 @@ class Memtable:
     Rows must come in ascending seq, and rows of one seq in ascending key order, one per key.
     """
 
-    __slots__ = ("_base", "_below", "_indexed", "columns", "index", "log", "size_bytes", "sorted_log")
+    __slots__ = ("_base", "_below", "_indexed", "columns", "index", "is_only_log", "log", "size_bytes", "sorted_log")
 
     def __init__(self) -> None:
         self.log = RowLog()
         self.sorted_log = SortedLog(self.log)
         self.index: dict[bytes, int] = {}
         self.size_bytes = 0
+        self.is_only_log = True
+        """Whether every row is in the log, so that ``index`` has every key."""
         self._base: list[SortedPart] = []
         self._below: dict[int, int] = {}
         """From the place of an operand to the place of the row of its key before it."""
@@ -57,6 +59,7 @@ class Memtable:
         rows = merged_parts(parts)
         if len(rows):
             table._base = [SortedPart(rows)]
+            table.is_only_log = False
             table.size_bytes = rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
         table._indexed = writable
         return table
@@ -148,6 +151,7 @@ class Memtable:
         """Append sorted rows as they are: a commit, or what was replayed."""
         assert self._indexed, "a frozen table takes no writes"
         self.columns.append(SortedPart(rows))
+        self.is_only_log = False
         self.size_bytes += rows.size_bytes + ROW_OVERHEAD_BYTES * len(rows)
 
     def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:
@@ -160,18 +164,13 @@ class Memtable:
         found.sort(key=_seq_of, reverse=True)
         return found
 
-    @property
-    def is_only_log(self) -> bool:
-        """Whether every row is in the log, so that ``index`` has every key."""
-        return not self.columns and not self._base
-
     def newest_value(self, key: bytes) -> bytes | None:
         """The value of a key as a lookup of the newest state sees it: ``None`` if there is no row.
 
         Raises:
             LookupError: the newest row is no plain value.
         """
-        if self.columns or self._base:
+        if not self.is_only_log:
             versions = self.get(key)
             if versions and versions[0].flags & _NOT_A_VALUE:
                 raise LookupError
@@ -273,6 +272,7 @@ class Memtable:
         """Keep only the result of ``freeze``: a third of the memory, and no objects for the collector to visit."""
         assert len(rows) == len(self), "rows were added after the freeze"
         self._base, self.columns = ([SortedPart(rows)] if len(rows) else []), []
+        self.is_only_log = not len(rows)
         self.log, self.index, self._below = RowLog(), {}, {}
         self.sorted_log = SortedLog(self.log)
         self._indexed = False

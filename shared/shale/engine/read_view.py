@@ -151,6 +151,12 @@ class ReadView:
         """The value of ``try_get``, at less cost where it is the newest one."""
         for table in self.tables:
             if max_seq is None and type(table) is Memtable:
+                if table.is_only_log:  # what ``newest_value`` does, whose call would cost as much as that
+                    place = table.index.get(key)
+                    if place is None:
+                        continue
+                    log = table.log
+                    return self._try_value(key, max_seq) if log.flags[place] & _NOT_A_VALUE else log.values[place]
                 try:
                     value = table.newest_value(key)
                 except LookupError:
