@@ -74,18 +74,24 @@ class WriteBatch:
         Raises:
             InvalidRequestError: an impossible key, value or lifetime.
         """
-        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
-            key = checked_key(key, self._max_key_bytes)
-        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
-            value = checked_value(value)
-        is_default = ttl is None and expire_at is None
-        if not (is_default and self._is_plain):
-            lifetime = lifetime_of(ttl, expire_at, None)
-            self._operands.pop(key, None)
-            self._lifetimes.pop(key, None)
-            if not is_default:
-                self._lifetimes[key] = lifetime
-                self._is_plain = False
+        if (
+            type(key) is bytes
+            and type(value) is bytes
+            and 0 < len(key) <= self._max_key_bytes
+            and len(value) <= MAX_VALUE_BYTES
+            and ttl is None
+            and expire_at is None
+            and self._is_plain
+        ):
+            self._values[key] = value
+            return
+        key, value = checked_key(key, self._max_key_bytes), checked_value(value)
+        lifetime = lifetime_of(ttl, expire_at, None)
+        self._operands.pop(key, None)
+        self._lifetimes.pop(key, None)
+        if ttl is not None or expire_at is not None:
+            self._lifetimes[key] = lifetime
+            self._is_plain = False
         self._values[key] = value
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -200,7 +206,8 @@ class WriteBatch:
         if self._operands:
             return self._folded_rows(default_ttl_ms, operator)
         keys = sorted(self._values)
-        kept = list(map(self._values.__getitem__, keys))
+        is_in_order = keys == list(self._values)
+        kept = list(self._values.values() if is_in_order else map(self._values.__getitem__, keys))
         flags = bytearray((FLAG_CREATE_TS,)) * len(keys)
         if self.has_deletes:
             flags = bytearray(_DELETED if value is None else FLAG_CREATE_TS for value in kept)
