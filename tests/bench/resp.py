@@ -81,7 +81,8 @@ def resp_lines() -> Iterator[BenchLine]:
     with tempfile.TemporaryDirectory() as directory, reference() as other:
         url = f"file://{directory}/store/db"
         settings = ["--set", "resp.enabled=true", "--set", "resp.port=0"]
-        with running("shale_writer", "--url", url, "--port", "0", *settings, log=Path(directory) / "log") as daemon:
+        log = Path(directory) / "log"
+        with running("shale_writer", "--url", url, "--port", "0", *settings, log=log, is_fresh=True) as daemon:
             port = daemon.port("resp_port")
             rate(port, 16, 50_000, "SET", "key:__rand_int__", "x")
             for name, depth, count, command, target in CASES:

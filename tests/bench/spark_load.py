@@ -73,5 +73,6 @@ def _write_s(df: "DataFrame", folder: Path) -> float:
 @contextmanager
 def _writer(folder: Path) -> "Iterator[str]":
     folder.mkdir()
-    with running("shale_writer", "--url", f"file://{folder}/db", "--port", "0", log=folder / "log") as daemon:
+    arguments = ("--url", f"file://{folder}/db", "--port", "0")
+    with running("shale_writer", *arguments, log=folder / "log", is_fresh=True) as daemon:
         yield f"http://127.0.0.1:{daemon.port('port')}"

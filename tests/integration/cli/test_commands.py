@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
+from tests.processes.forks import run
+
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
 
 
 def shale(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return run("shale_cli", *arguments, stdin=stdin, env={**ENVIRONMENT, **environment}, folder=Path.cwd())
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """The same with an interpreter of its own, as a user starts it."""
     command = [sys.executable, "-m", "shale_cli", *arguments]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, env={**ENVIRONMENT, **environment}, check=False, timeout=120
-    )
+    return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, timeout=120)
 
 
 def answer(*arguments: str, **environment: str) -> Any:
@@ -84,7 +89,7 @@ def test_a_database_from_the_command_line(url: str, tmp_path: Path) -> None:
 
 
 def test_the_version_is_told() -> None:
-    told = shale("--version")
+    told = program("--version")
     assert (told.returncode, told.stderr) == (0, b"")
     assert told.stdout.startswith(b"shale ")
 
@@ -128,7 +133,7 @@ def test_the_doctor_is_content(tmp_path: Path) -> None:
 
 
 def test_help_is_there() -> None:
-    assert b"kv" in shale("--help").stdout
+    assert b"kv" in program("--help").stdout
     assert b"fenced" in shale("kv", "put", "--help").stdout
     assert [each["code"] for each in answer("help", "exit-codes")["exit_codes"]][:5] == [0, 1, 2, 3, 4]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_commands import ENVIRONMENT, shale
+from tests.integration.cli.test_commands import ENVIRONMENT, program, shale
 
 WAIT_S = 60
 
@@ -88,7 +88,7 @@ def test_a_healthcheck_of_nobody() -> None:
 
 @pytest.mark.parametrize("process", ["writer", "compactor", "gc", "reader"])
 def test_processes_are_commands(process: str) -> None:
-    refused = shale(process, "--url", "nonsense")
+    refused = program(process, "--url", "nonsense")
     assert (refused.returncode, refused.stdout) == (78, b"")
     assert refused.stderr.count(b"\n") == 1
 

@@ -14,26 +14,41 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.processes.forks import Fork
+
 ROOT = Path(__file__).parents[3]
 READY_S = 120.0
 REQUEST_S = 120.0
+ENDED_S = 120.0
 """A fresh machine compiles kernels during the first large request; a busy one takes its time for everything."""
+ARE_FRESH = False
+"""Whether every daemon gets an interpreter of its own, as in the long runs (``tests/integration/conftest.py``)."""
 
 
 class Daemon:
-    """One process, whose log is collected in a file."""
+    """One process, whose log is collected in a file.
 
-    def __init__(self, module: str, *args: str, log: Path, env: dict[str, str] | None = None) -> None:
+    ``is_fresh``: with an interpreter of its own, as in production; otherwise a fork, which starts much faster.
+    """
+
+    process: "Fork | subprocess.Popen[bytes]"
+
+    def __init__(
+        self, module: str, *args: str, log: Path, env: dict[str, str] | None = None, is_fresh: bool = False
+    ) -> None:
         self.log = log
         path = os.pathsep.join([str(ROOT), str(ROOT / "shared"), str(ROOT / "services")])
-        with log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", module, *args, "--admin-port", "0"],
-                stderr=stderr,
-                stdout=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path, **(env or {})},
-                cwd=log.parent,
-            )
+        environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
+        arguments = [module, *args, "--admin-port", "0"]
+        with log.open("ab") as stderr, Path(os.devnull).open("r+b") as null:
+            if is_fresh or ARE_FRESH:
+                command = [sys.executable, "-W", "error", "-m", *arguments]
+                self.process = subprocess.Popen(
+                    command, stdin=null, stdout=null, stderr=stderr, env=environment, cwd=log.parent
+                )
+            else:
+                stdio = (null, null, stderr)
+                self.process = Fork(*arguments, env=environment, folder=log.parent, stdio=stdio, is_strict=True)
 
     def lines(self, event: str | None = None) -> list[dict[str, Any]]:
         """The log lines so far."""
@@ -83,9 +98,11 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def running(module: str, *args: str, log: Path, env: dict[str, str] | None = None) -> Iterator[Daemon]:
+def running(
+    module: str, *args: str, log: Path, env: dict[str, str] | None = None, is_fresh: bool = False
+) -> Iterator[Daemon]:
     """A daemon that does not outlive the block."""
-    daemon = Daemon(module, *args, log=log, env=env)
+    daemon = Daemon(module, *args, log=log, env=env, is_fresh=is_fresh)
     try:
         yield daemon
     finally:

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,9 +16,10 @@ import pytest
 import shale
 from tests.integration.daemons.running import ROOT
 from tests.interop.sections import open_sst
+from tests.processes.forks import run
 
 DATA, CONFIG, USAGE = 65, 78, 2
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 DAEMONS = ("shale_writer", "shale_reader", "shale_compactor", "shale_compactor.worker", "shale_gc")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}/shared:{ROOT}/services"}
 
@@ -57,7 +57,7 @@ def newer_sst(data: bytes) -> bytes:
 
 def daemon(module: str, *args: str) -> Argv:
     own = ("--set", "http.port=0") if module in ("shale_writer", "shale_reader") else ()
-    return (module, "--admin-port", "0", "--set", "store.start_timeout=2s", *own, *args)
+    return (module, "--admin-port", "0", "--set", "store.start_timeout=60s", *own, *args)
 
 
 def command(*args: str) -> Argv:
@@ -115,14 +115,8 @@ def ends(store: Path, *argvs: Argv) -> list[tuple[int, str, Argv]]:
 
 
 def finished(store: Path, argv: Argv) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", *argv, "--url", f"file://{store}/db"],
-        env=ENVIRONMENT,
-        cwd=store.parent,
-        capture_output=True,
-        check=False,
-        timeout=TIMEOUT_S,
-    )
+    place = ("--url", f"file://{store}/db")
+    return run(*argv, *place, env=ENVIRONMENT, folder=store.parent, is_strict=True, timeout_s=TIMEOUT_S)
 
 
 def _is_harmless(line: str) -> bool:

@@ -1,13 +1,12 @@
 """An encrypted database with every daemon at work on it: nothing readable in the store, on disk or in a log."""
 
 import asyncio
-import subprocess
-import sys
 from base64 import b64encode
 from pathlib import Path
 
 import shale
 from tests.integration.daemons.running import ROOT, metric, running
+from tests.processes.forks import run
 
 KEY = bytes(range(32)).hex()
 SECRET = b"nobody else may read this"
@@ -54,13 +53,11 @@ def test_writer_compactor_reader_and_command(tmp_path: Path) -> None:
             assert metric(page, "slatedb_object_store_cache_part_accesses_total") > 0
             assert reader.stop() == 0
         assert writer.stop() == 0
-    command = [sys.executable, "-m", "shale_cli", "kv", "get", "key0-0", "--url", url]
+    command = ("shale_cli", "kv", "get", "key0-0", "--url", url)
     env = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": "", "HOME": str(tmp_path)}
-    told = subprocess.run(
-        command, env={**env, "SHALE_ENCRYPTION__KEY_FILE": str(keys)}, capture_output=True, check=False, cwd=tmp_path
-    )
+    told = run(*command, env={**env, "SHALE_ENCRYPTION__KEY_FILE": str(keys)}, folder=tmp_path)
     assert b64encode(SECRET[:24]) in told.stdout, told.stderr
-    untold = subprocess.run(command, env=env, capture_output=True, check=False, cwd=tmp_path)
+    untold = run(*command, env=env, folder=tmp_path)
     assert untold.returncode != 0
     assert b".sst" in untold.stderr
     assert list((tmp_path / "disk").rglob("*-0"))

@@ -57,7 +57,7 @@ def test_all_daemons_end_with_0(kind: str, turns: int, tmp_path: Path) -> None:
                 daemons = {}
                 for module, options in args.items():
                     log = tmp_path / f"{module}{turn}"
-                    daemon = running(module, "--url", url, *options, log=log, env=env)
+                    daemon = running(module, "--url", url, *options, log=log, env=env, is_fresh=kind == "directory")
                     daemons[module] = stack.enter_context(daemon)
                 for daemon in daemons.values():
                     daemon.wait_for("daemon.ready")

@@ -12,6 +12,6 @@ def test_a_worker_that_compiles_its_kernels_stops_at_once(tmp_path: Path) -> Non
         writer.wait_for("daemon.ready")
         assert writer.stop() == 0
     env = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "SHALE_SHUTDOWN__DEADLINE": "6s"}
-    with running("shale_compactor.worker", "--url", url, log=tmp_path / "worker", env=env) as worker:
+    with running("shale_compactor.worker", "--url", url, log=tmp_path / "worker", env=env, is_fresh=True) as worker:
         worker.wait_for("daemon.ready")
-        assert worker.stop(signal.SIGTERM, timeout_s=10.0) == 0
+        assert worker.stop(signal.SIGTERM, timeout_s=30.0) == 0

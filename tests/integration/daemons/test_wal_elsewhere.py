@@ -2,16 +2,19 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from base64 import b64encode
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import slatedb.uniffi as wheel
 
 from tests.integration.daemons.running import ROOT, running
 from tests.interop.slatedb_writes import FirstBytes, open_folder
+from tests.processes.forks import run
+
+if TYPE_CHECKING:
+    import subprocess
 
 ROWS = {f"{shop}-{number}": f"{shop} {number}" for shop in ("aa", "bb") for number in range(5)}
 
@@ -31,8 +34,7 @@ async def read_with_the_wheel(main: Path, wal: Path) -> dict[str, str]:
 
 def command(*args: str, home: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
     path = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": "", "HOME": str(home)}
-    line = [sys.executable, "-m", "shale_cli", *args]
-    return subprocess.run(line, env={**path, **env}, capture_output=True, check=False, cwd=home)
+    return run("shale_cli", *args, env={**path, **env}, folder=home)
 
 
 def test_rows_of_the_writer_are_read_by_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

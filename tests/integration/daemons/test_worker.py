@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import shale
-from tests.integration.daemons.running import Daemon, running
+from tests.integration.daemons.running import ENDED_S, Daemon, running
 
 WORKER = "shale_compactor.worker"
 QUICK = (
@@ -80,7 +80,7 @@ def test_a_stopped_worker_gives_its_job_back_at_once(tmp_path: Path) -> None:
         first.process.send_signal(signal.SIGTERM)
         first.wait_for("shutdown.started")
         go.touch()
-        assert first.process.wait(30) == 0, first.log.read_text()
+        assert first.process.wait(ENDED_S) == 0, first.log.read_text()
         assert [line["compaction_id"] for line in first.lines("compaction.released")] == [job]
         assert first.lines("compaction.finished") == []
         with running(WORKER, "--url", url, *QUICK, log=tmp_path / "second") as second:
@@ -127,13 +127,13 @@ def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: 
         assert worker.get("/readyz", port=worker.port("admin_port")) == (200, "ok\n")
         (tmp_path / "store" / "orders" / ".destroyed").touch()
         worker.wait_for("daemon.failed")
-        assert worker.process.wait(20) == 78
+        assert worker.process.wait(ENDED_S) == 78
         assert "destroyed" in worker.lines("daemon.failed")[0]["error"]
 
 
 def test_without_a_database_a_worker_gives_up_in_the_end(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store/orders"
     with running(WORKER, "--url", url, "--set", "store.start_timeout=1s", log=tmp_path / "worker") as worker:
-        assert worker.process.wait(60) == 69
+        assert worker.process.wait(ENDED_S) == 69
         (line,) = worker.lines("daemon.failed")
         assert "manifest" in line["error"]

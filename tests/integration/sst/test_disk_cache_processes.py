@@ -1,11 +1,10 @@
 """Processes that share a directory and are killed in the middle of writes never see a wrong byte."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.integration.sst.disk_reader import MAX_BYTES
+from tests.processes.forks import Fork
 
 ROOT = Path(__file__).parents[3]
 READS = 600
@@ -16,17 +15,20 @@ class Reader:
 
     def __init__(self, directory: Path, seed: int, *, limit: int = 0) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.sst.disk_reader", str(directory), str(seed), str(limit)],
-            env={**os.environ, "PYTHONPATH": path},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        said, says = os.pipe()
+        self._said = os.fdopen(said)
+        with os.fdopen(says, "w") as out, Path(os.devnull).open("rb") as null:
+            self.process = Fork(
+                "tests.integration.sst.disk_reader",
+                *(str(directory), str(seed), str(limit)),
+                env={**os.environ, "PYTHONPATH": path},
+                folder=ROOT,
+                stdio=(null, out, 2),
+            )
 
     def until(self, reads: int) -> tuple[int, int, int]:
         """Reads, hits and errors once there were so many reads; the process must not have stopped before."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._said:
             done, hits, errors = map(int, line.split())
             if done >= reads:
                 return done, hits, errors
@@ -35,8 +37,7 @@ class Reader:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        self._said.close()
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -4,14 +4,16 @@ import base64
 import datetime
 import hashlib
 import hmac
+import os
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.processes.forks import ROOT, Fork
 
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The published key of the emulator's only account: not a secret."""
@@ -20,11 +22,18 @@ AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1
 @contextmanager
 def s3_server(bucket: str, *options: str) -> Iterator[str]:
     """Run the S3 server of ``shale.testing`` on a free port; yields its URL."""
-    with _child([sys.executable, "-m", "shale.testing.s3_server", "0", "--bucket", bucket, *options]) as child:
-        assert child.stdout is not None
-        url = child.stdout.readline().decode().strip()
-        assert url.startswith("http://"), "the server did not start"
-        yield url
+    said, says = os.pipe()
+    with os.fdopen(said) as lines:
+        with os.fdopen(says, "w") as out, Path(os.devnull).open("rb") as null:
+            arguments = ("0", "--bucket", bucket, *options)
+            child = Fork("shale.testing.s3_server", *arguments, env=os.environ, folder=ROOT, stdio=(null, out, 2))
+        try:
+            url = lines.readline().strip()
+            assert url.startswith("http://"), "the server did not start"
+            yield url
+        finally:
+            child.terminate()
+            child.wait(10)
 
 
 @contextmanager
@@ -42,6 +51,14 @@ def azurite(container: str) -> Iterator[dict[str, str]]:
         }
 
 
+@contextmanager
+def nobody_listening() -> Iterator[int]:
+    """A port at which connections are refused: it is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 def free_port() -> int:
     """A port that nobody listens on right now."""
     with socket.socket() as probe:
@@ -51,22 +68,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def _child(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    shared = Path(__file__).parents[3] / "shared"
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env={"PYTHONPATH": str(shared), "PATH": _path()})
+def _child(command: list[str]) -> Iterator[None]:
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        yield child
+        yield
     finally:
         child.terminate()
         child.wait(10)
-        assert child.stdout is not None
-        child.stdout.close()
-
-
-def _path() -> str:
-    import os
-
-    return os.environ.get("PATH", "")
 
 
 def _wait_for(port: int) -> None:

@@ -13,7 +13,7 @@ from shale.store.failures import NotSupported, RequestFailed
 from shale.store.options import StoreOptions
 from shale.store.port import CREATE, OVERWRITE, PutMode, Update
 from shale.telemetry.error_types import ErrorType
-from tests.integration.store.servers import free_port, s3_server
+from tests.integration.store.servers import nobody_listening, s3_server
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +51,8 @@ async def failure(store: CloudStore, op: str) -> ShaleError:
 
 @pytest.mark.parametrize("op", OPS)
 async def test_nobody_listens(op: str) -> None:
-    error = await failure(bucket(f"http://127.0.0.1:{free_port()}"), op)
+    with nobody_listening() as port:
+        error = await failure(bucket(f"http://127.0.0.1:{port}"), op)
     assert isinstance(error, UnavailableError)
     assert "Connection refused" in str(error)
 
