@@ -4,7 +4,6 @@ from typing import Any
 from uuid import UUID
 
 import anyio
-import pytest
 
 from shale.clones.request import CloneRequest, CloneSource
 from shale.errors import (
@@ -37,6 +36,7 @@ from tests.simulation.clone_house import (
     rows_of,
     start,
 )
+from tests.simulation.conftest import FEW_SEEDS, simulated_slowly
 from tests.simulation.reached import Reached, row
 
 ROWS: Rows = {b"key-%02d" % number: b"value %d" % number for number in range(24)}
@@ -213,7 +213,11 @@ def test_f6_4_the_parents_log_is_collected_during_the_copy(seed: int, reached: R
             assert done(sim, rows_of, "c", role="writer") == ROWS
 
 
-@row("detached", "died behind the parent's write", "died behind its own write", "an old version still reads the parent")
+@row(
+    *("detached", "died behind the parent's write", "died behind its own write"),
+    "an old version still reads the parent",
+    default=FEW_SEEDS,
+)
 def test_f6_5_detaching(seed: int, reached: Reached) -> None:
     with Simulation(seed) as sim:
         pins = ClonePins("p", "c")
@@ -391,7 +395,7 @@ async def foreign_writer(process: SimProcess, path: str) -> None:
     await wal.try_put_fence(owner.value.replay_after_wal_id + 1)
 
 
-@row("the grandparent's pin went", "it stayed", "the source only seemed to need it")
+@row("the grandparent's pin went", "it stayed", "the source only seemed to need it", default=FEW_SEEDS)
 def test_f6_15_the_source_is_detached_while_it_is_cloned(seed: int, reached: Reached) -> None:
     with Simulation(seed) as sim:
         pins = ClonePins("g", "p", "c")
@@ -448,7 +452,7 @@ def test_f6_16_rows_behind_what_the_manifest_knows(seed: int, reached: Reached) 
         assert found.items() <= ROWS.items()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@simulated_slowly
 def test_a_swarm_of_faults(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:
         pins = ClonePins("p", "c", "d")
