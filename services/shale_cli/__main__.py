@@ -5,6 +5,7 @@ a typer application, loaded only then; global options may stand anywhere before 
 every container runs every few seconds, does without that application: it would cost more than an idle daemon.
 """
 
+import atexit
 import importlib
 import os
 import sys
@@ -41,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return probe()
     from shale.errors import InvalidRequestError
+    from shale.service.leaving import end_soon
 
+    atexit.register(end_soon)
     try:
         given = with_environment(given)
     except InvalidRequestError as error:

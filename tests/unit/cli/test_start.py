@@ -58,3 +58,14 @@ def test_completion_loads_nothing_heavy() -> None:
         "from shale_cli.__main__ import main; assert main([]) == 0"
     )
     assert loaded(program) == []
+
+
+def test_a_command_ends_without_a_look_for_cycles() -> None:
+    """Among all that it has imported, that would take longer than many a command."""
+    program = (
+        "import atexit, gc, sys; from shale_cli.__main__ import main; "
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0)); main(['--version'])"
+    )
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment).stdout
+    assert said.splitlines()[-1] == b"True"
