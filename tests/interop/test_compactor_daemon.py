@@ -13,7 +13,7 @@ from shale.engine.options import FlushType
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import connect
-from tests.integration.daemons.running import Daemon, metric, running
+from tests.integration.daemons.running import ENDED_S, Daemon, metric, running
 
 QUICK = (
     "--set", "compactor_options.poll_interval=200ms",
@@ -96,11 +96,11 @@ def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
     with compactor(tmp_path, "first", "--set", "compactor_options.poll_interval=5s") as first:
         first.wait_for("daemon.ready")
         with compactor(tmp_path, "shy", "--set", "compactor_options.poll_interval=5s") as shy:
-            assert shy.process.wait(30) == 75
+            assert shy.process.wait(ENDED_S) == 75
             assert "--take-over" in shy.log.read_text()
         with compactor(tmp_path, "bold", "--take-over") as bold:
             bold.wait_for("daemon.ready")
-            assert first.process.wait(30) == 80
+            assert first.process.wait(ENDED_S) == 80
             assert [line["level"] for line in first.lines("compactor.fenced")] == ["warning"]
             assert bold.stop() == 0
         with compactor(tmp_path, "next", "--set", "compactor_options.poll_interval=5s") as heir:
@@ -110,7 +110,7 @@ def test_a_live_coordinator_is_left_alone_or_taken_over(tmp_path: Path) -> None:
 
 def test_without_a_database_it_waits_and_gives_up(tmp_path: Path) -> None:
     with compactor(tmp_path, "a", "--set", "store.start_timeout=1s") as daemon:
-        assert daemon.process.wait(30) == 69
+        assert daemon.process.wait(ENDED_S) == 69
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -12,7 +12,7 @@ from shale_compactor.coordinator.takeover import LiveCoordinator
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.worker.worker import Worker
-from tests.integration.daemons.running import running
+from tests.integration.daemons.running import ENDED_S, running
 from tests.interop.compaction_house import ROOT, RUST_COMPACTS, WORKS, House, executor_options, run, status_of, submit
 from tests.interop.slatedb_writes import Shape, flush, opened, put_all, scanned, until
 
@@ -193,7 +193,7 @@ def test_our_daemon_beside_a_writer_with_its_own_coordinator(tmp_path):
             await until(house.settled)
             url = f"file://{tmp_path}/{ROOT}"
             with running("shale_compactor", "--url", url, log=tmp_path / "shy") as shy:
-                assert shy.process.wait(60) == 75
+                assert shy.process.wait(ENDED_S) == 75
                 assert "--take-over" in shy.log.read_text()
             assert {row[0]: row[1] for row in await scanned(db)} == house.model
             with running("shale_compactor", "--url", url, "--take-over", log=tmp_path / "bold") as bold:

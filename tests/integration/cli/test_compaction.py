@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from tests.integration.daemons.running import Daemon, running
 TOKEN = {"Authorization": "Bearer t0ken"}
 PATH = "/v1/admin/compactions"
 QUIET = (
-    "--set", "compactor_options.poll_interval=60s",
+    "--set", "compactor_options.poll_interval=10m",
     "--set", "compactor_options.commit_compacted_interval=100ms",
     "--set", "compactor_options.worker.compactions_poll_interval=200ms",
     "--set", "compactor_options.scheduler_options.min_compaction_sources=50",
@@ -78,15 +77,13 @@ def test_by_http_by_command_and_from_python(url: str, compactor: Daemon) -> None
     assert asyncio.run(_refused(url, newest)) == "V7"
     assert call(compactor, "GET", PATH)[1]["compactions"] == []
 
-    # The coordinator looks by itself once a minute, and at once when it is asked on its own port.
-    started = time.monotonic()
+    # The coordinator looks by itself every ten minutes, and at once when it is asked on its own port.
     all_l0 = {"Spec": {"sources": [{"SstView": view} for view in views], "destination": 0}}
     status, told = call(compactor, "POST", PATH, all_l0)
     assert status == 202
     (job,) = told["compactions"]
-    result = shale("compaction", "wait", job["id"], "-u", url, "--timeout", "50s")
+    result = shale("compaction", "wait", job["id"], "-u", url, "--timeout", "100s")
     assert result.returncode == 0, result.stderr
-    assert time.monotonic() - started < 45
     (done,) = json.loads(result.stdout)["compactions"]
     assert (done["phase"], done["attempts"], done["progress"]["total_input_ssts"]) == ("completed", 1, 4)
     assert result.stderr.decode().splitlines()[-1].startswith(f"{job['id']} completed  100.0 %")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import shale
-from tests.integration.daemons.running import Daemon, metric, running
+from tests.integration.daemons.running import ENDED_S, REQUEST_S, Daemon, metric, running
 
 QUICK = tuple(
     text
@@ -39,11 +40,17 @@ def write(folder: Path, rounds: int = 4) -> None:
     asyncio.run(main())
 
 
+def make_older(folder: Path) -> None:
+    """Let every manifest be older than any ``min_age``."""
+    for path in (folder / "store").rglob("*.manifest"):
+        os.utime(path, (0, 0))
+
+
 def tasks_of(daemon: Daemon, port: int) -> list[dict[str, Any]]:
     return list(json.loads(daemon.get("/statusz", port=port)[1])["tasks"].values())
 
 
-def wait_until(condition: Callable[[], bool], daemon: Daemon, seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], daemon: Daemon, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, daemon.log.read_text()
@@ -87,7 +94,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 def test_it_waits_for_a_database_and_gives_up_in_time(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with gc(tmp_path, "--set", "store.start_timeout=1s") as daemon:
-        assert daemon.process.wait(30) == 69
+        assert daemon.process.wait(ENDED_S) == 69
         assert "no manifest" in daemon.log.read_text()
 
 
@@ -96,7 +103,7 @@ def test_it_ends_when_the_database_is_gone(tmp_path: Path) -> None:
     with gc(tmp_path) as daemon:
         wait_until(lambda: len(manifests(tmp_path)) == 1, daemon)
         shutil.rmtree(tmp_path / "store" / "db" / "manifest")
-        assert daemon.process.wait(30) == 0
+        assert daemon.process.wait(ENDED_S) == 0
         assert daemon.lines("gc.database.gone")
 
 
@@ -131,7 +138,7 @@ def test_a_broken_manifest_ends_passes_and_not_the_process(tmp_path: Path) -> No
 def test_settings_that_cannot_be_used(tmp_path: Path, argv: tuple[str, ...], message: str) -> None:
     (tmp_path / "store").mkdir()
     with gc(tmp_path, *argv) as daemon:
-        assert daemon.process.wait(30) == 78
+        assert daemon.process.wait(ENDED_S) == 78
         assert message in daemon.log.read_text()
     assert not list((tmp_path / "store").iterdir())
 
@@ -183,7 +190,7 @@ def test_passes_are_started_and_planned_over_http(tmp_path: Path) -> None:
         port = daemon.port("admin_port")
         wait_until(lambda: all(task["last_success_ms"] for task in tasks_of(daemon, port)), daemon)
         write(tmp_path)
-        time.sleep(0.4)
+        make_older(tmp_path)
         before = manifests(tmp_path)
         wanted = {"resources": ["manifest"], "min_age": "300ms", "database": "db"}
         status, body = call(port, "/v1/admin/gc/plan", wanted)
@@ -206,7 +213,7 @@ def call(port: int, path: str, fields: dict[str, Any]) -> tuple[int, str]:
         f"http://127.0.0.1:{port}{path}", body.encode(), {"Content-Type": "application/json"}, method="POST"
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=REQUEST_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

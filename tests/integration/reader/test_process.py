@@ -11,10 +11,10 @@ import pytest
 import redis
 
 import shale
-from tests.integration.daemons.running import Daemon, metric, running
+from tests.integration.daemons.running import ENDED_S, Daemon, metric, running
 from tests.integration.writer.test_api import Client, kv, problem, writer
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @contextlib.contextmanager
@@ -128,7 +128,7 @@ def test_what_keeps_a_reader_from_starting(tmp_path: Path, setting: str, code: i
     (tmp_path / "store").mkdir()
     args = ("--url", f"file://{tmp_path}/store/orders", "--port", "0", "--set", setting)
     with running("shale_reader", *args, log=tmp_path / "log") as daemon:
-        assert daemon.process.wait(60) == code
+        assert daemon.process.wait(ENDED_S) == code
         assert words in daemon.log.read_text()
 
 
@@ -143,7 +143,7 @@ def test_a_lost_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def _code(daemon: Daemon) -> int:
-    return daemon.process.wait(30)
+    return daemon.process.wait(ENDED_S)
 
 
 def test_a_snapshot_of_a_reader_outlives_what_the_reader_moves_on_to(tmp_path: Path) -> None:

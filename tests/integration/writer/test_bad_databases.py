@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import running
+from tests.integration.daemons.running import ENDED_S, running
 from tests.integration.writer.test_api import writer
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_database_is_refused(
     damage(victim)
     before = {path: path.read_bytes() for path in database.rglob("*") if path.is_file()}
     with running("shale_writer", "--url", f"file://{database}", "--port", "0", log=tmp_path / "second") as daemon:
-        assert daemon.process.wait(60) == 65, daemon.log.read_text()
+        assert daemon.process.wait(ENDED_S) == 65, daemon.log.read_text()
         last = daemon.lines()[-1]
     assert (last["event"], last["level"], last["exit_code"]) == ("daemon.failed", "error", 65)
     assert victim.name in json.dumps(last)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import running
+from tests.integration.daemons.running import ENDED_S, running
 from tests.integration.store.servers import s3_server
 from tests.integration.writer.test_api import Client
 
@@ -32,5 +32,5 @@ def writer(endpoint: str, log: Path, *args: str) -> Iterator[Client]:
 def test_the_replaced_writer_is_fenced(endpoint: str, tmp_path: Path) -> None:
     with writer(endpoint, tmp_path / "old") as old, writer(endpoint, tmp_path / "new") as new:
         assert old.put(b"a", b"stale")[0] == 421
-        assert old.daemon.process.wait(30) == 80
+        assert old.daemon.process.wait(ENDED_S) == 80
         assert new.put(b"a", b"1")[0] == 204

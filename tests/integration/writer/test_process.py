@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.integration.daemons.running import running
+from tests.integration.daemons.running import ENDED_S, running
 from tests.integration.writer.test_api import kv, writer
 
 
@@ -31,7 +31,7 @@ def test_the_replaced_writer_is_fenced_and_says_so(tmp_path: Path) -> None:
             assert new.get(b"a")[1] == b"old"
             status = old.put(b"a", b"stale")[0]
             assert status == 421
-            assert old.daemon.process.wait(30) == 80
+            assert old.daemon.process.wait(ENDED_S) == 80
             assert [line["level"] for line in old.daemon.lines("writer.fenced")] == ["warning"]
             assert not [line for line in old.daemon.lines() if line["level"] == "error"]
             assert new.get(b"a")[1] == b"old"
@@ -41,7 +41,7 @@ def test_the_replaced_writer_is_fenced_and_says_so(tmp_path: Path) -> None:
 
 def test_an_idle_writer_that_was_replaced_ends_as_well(tmp_path: Path) -> None:
     with writer(tmp_path, log="old") as old, writer(tmp_path, log="new") as new:
-        assert old.daemon.process.wait(30) == 80
+        assert old.daemon.process.wait(ENDED_S) == 80
         assert new.put(b"a", b"1")[0] == 204
 
 
@@ -111,6 +111,6 @@ def test_a_scan_that_runs_does_not_stop_the_stop(tmp_path: Path) -> None:
 def test_bad_engine_settings_are_one_line(tmp_path: Path) -> None:
     args = ("--url", f"file://{tmp_path}/store/orders", "--set", "l0_sst_size_bytes=2GiB")
     with running("shale_writer", *args, log=tmp_path / "log") as daemon:
-        assert daemon.process.wait(30) == 78
+        assert daemon.process.wait(ENDED_S) == 78
         (line,) = daemon.log.read_text().splitlines()
         assert "max_unflushed_bytes must be greater than l0_sst_size_bytes" in line

@@ -161,6 +161,6 @@ class House:
 
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     """Ask until it is true; give up after five seconds."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while not await condition():  # noqa: ASYNC110 - what is waited for stands in a store
             await anyio.sleep(0.005)

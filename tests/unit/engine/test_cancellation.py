@@ -169,7 +169,7 @@ async def story(store: MemoryStore, steps: list[tuple[Step, int]], interval: flo
     db = await shale.Db.open("db", store=store, env=env, **{**SMALL, "flush_interval": interval})
     cancelled = []
     for step, number in steps:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             cancelled.append(await step(db, books, number))
         assert await contents(db) == books.rows
     await db.flush("wal")

@@ -114,7 +114,7 @@ def test_a_full_l0_is_waited_for_so_long_and_then_what_is_durable_is_kept() -> N
         async with open_db(store, l0_max_ssts=2, checkpoint_flush_timeout=0.05) as db:
             await fill_l0(db)
             await db.put(b"new", b"2")
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 made = await db.checkpoint()
             assert len(db.manifest.tree.l0) == 2
             async with DbReader.open("db", store=store, checkpoint=made.id) as reader:
@@ -136,7 +136,7 @@ def test_without_a_timeout_a_full_l0_is_waited_for_until_the_writer_ends() -> No
                 await db.checkpoint()
             told.append(caught.type)
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask)
                 await anyio.wait_all_tasks_blocked()

@@ -15,6 +15,7 @@ from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultPlan, FaultyStore, Rule
+from tests.unit.engine.waiting import until
 
 Story = Callable[[MemoryStore], Awaitable[None]]
 
@@ -231,7 +232,7 @@ def test_who_waits_for_rows_that_a_close_gives_up_is_told() -> None:
                 await handle.durable()
             told.append("closed")
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as waiters:
                 waiters.start_soon(wait)
                 await anyio.wait_all_tasks_blocked()
@@ -253,7 +254,7 @@ def test_a_commit_beyond_the_memory_limit_does_not_stop_the_next_writer() -> Non
                 batch.put(b"%02d" % number, bytes(10_000))
         await db.close("wal")
         async with open_db(store, **sizes) as db:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await db.put(b"next", b"")
             assert len(await contents(db)) == 31
 
@@ -265,7 +266,7 @@ def test_an_interrupted_scan_does_not_go_on_without_the_rows_it_was_reading() ->
         async with open_db(store) as db:
             await db.put(b"a", b"1")
         slow = FaultyStore(store, random.Random(1))
-        slow.add(Rule(op="get_range", delay_before_s=0.2, times=1))
+        slow.add(Rule(op="get_range", delay_before_s=60, times=1))
         async with open_db(slow) as db:
             rows = db.scan()
             with anyio.move_on_after(0.02) as limit:
@@ -285,7 +286,7 @@ def test_a_close_gives_up_flushing_where_uploads_fail_and_leaves_the_rows_in_the
         faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains="compacted/", times=1_000_000))
         db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
         await db.put(b"a", b"1")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await db.close()
         async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
@@ -298,10 +299,11 @@ def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_commit
         faulty = FaultyStore(store, random.Random(1))
         async with open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0))) as db:
             await db.put(b"a", b"1")
-            faulty.add(Rule(fault=Fault.AFTER, op="put", key_contains="manifest/"))
+            lost = Rule(fault=Fault.AFTER, op="put", key_contains="manifest/")
+            faulty.add(lost)
             async with anyio.create_task_group() as flushing:
                 flushing.start_soon(db.flush, "memtable")
-                await anyio.sleep(0.1)
+                await until(lambda: not lost.times)
                 checkpoint = await db.checkpoint(scope="durable")
             assert db.manifest.last_l0_seq == 1
             assert db.manifest.checkpoint(checkpoint.id) is not None
@@ -316,7 +318,7 @@ def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
         db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
         await db.put(b"a", b"1")
         faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains="manifest/", times=1_000_000))
-        with anyio.fail_after(10), pytest.raises(UnavailableError):
+        with anyio.fail_after(60), pytest.raises(UnavailableError):
             await db.close()
         async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
@@ -384,14 +386,13 @@ def test_a_fenced_flush_ends_everything_although_another_upload_cannot_be_cancel
         held = Held(store)
         old = await open_db(held, manifest_poll_interval="1h")
         async with anyio.create_task_group() as tasks:
-            for key in (b"a", b"b"):
+            for count, key in enumerate((b"a", b"b"), start=1):
                 await old.put(key, b"1")
                 tasks.start_soon(_fenced_flush, old)
-                await anyio.sleep(0.1)
-            assert len(held.gates) == 2
+                await until(lambda count=count: len(held.gates) == count)
             new = await open_db(store)
             held.gates[0].set()
-            await anyio.sleep(0.1)
+            await until(lambda: old.problem is not None)
             problem = old.problem
             held.gates[1].set()
         await new.close()

@@ -270,7 +270,7 @@ def test_a_batch_that_was_emptied_meanwhile_is_no_commit() -> None:
                 tasks.start_soon(write)
                 await anyio.lowlevel.checkpoint()
                 batch.clear()
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await db.flush("memtable")
             assert await contents(db) == {}
 

@@ -275,7 +275,7 @@ async def test_what_no_attempt_can_avoid_ends_the_job_at_once(tmp_path: Path) ->
     async with anyio.create_task_group() as tasks:
         house = await make_house(tmp_path, tasks, operands=True)
         tasks.start_soon(house.attempt, 0, 1, TransformNames(merge_passthrough=False))
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await house.channel.failed.wait()
         assert isinstance(house.channel.failure, MergeOperatorMissing)
         tasks.cancel_scope.cancel()

@@ -71,7 +71,7 @@ async def test_a_job_with_damaged_inputs_ends_the_command_and_is_given_back(tmp_
     await compactions.create_new(Compactions(entries=(job,)))
     settings = SparkSettings(master="sc://nowhere", ranges=2, event_host="127.0.0.1")
     working = replace(DEFAULTS, settings=settings)
-    with anyio.fail_after(30), pytest.raises(CorruptionError, match="has no checksum"):
+    with anyio.fail_after(60), pytest.raises(CorruptionError, match="has no checksum"):
         await _work(cast("Any", object()), where, ENV, working, until=anyio.sleep_forever, only=frozenset({job.id}))
     left = (await compactions.read_latest()).value.get(job.id)
     assert left is not None

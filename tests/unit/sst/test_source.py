@@ -84,7 +84,7 @@ def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
             source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=ReadAhead(tasks))
             assert await source.next() is not None
             before = len(shelf.store.reads)
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             assert len(shelf.store.reads) == before + 1
             rows = await drain(source)
             assert len(rows) > 10
@@ -124,7 +124,7 @@ def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
             read_ahead = ReadAhead(tasks)
             source = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
             await source.next()
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
             await shelf.store.delete(shelf.reader.slot(view.sst).path)
             await source.next()
             with pytest.raises(CorruptionError, match="gone"):

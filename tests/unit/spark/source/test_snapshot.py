@@ -339,7 +339,7 @@ def test_a_frame_of_ones_own_is_held_while_nothing_reads_it() -> None:
         planned = await plan_read(options, KeySet(), database.env, is_shared=False)
         database.clock.shift_ms = 500_000
         async with holding(planned, database.where, Stores(database.store, None, ()), database.env):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while (await stored_in(database)).value.checkpoints[0].expire_s <= planned.lease.expire_s:
                     await anyio.lowlevel.checkpoint()
         assert (await stored_in(database)).value.checkpoints == ()
