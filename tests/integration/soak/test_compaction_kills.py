@@ -87,7 +87,7 @@ SHORT = Plan(
     pause=(0.1, 0.5),
     kills=3,
     repeated_max=0.15,
-    limit_s=120.0,
+    limit_s=240.0,
     worker_settings={"compactor_options.worker.compaction_filters": '["tests.integration.soak.slow_filter:Slowly"]'},
 )
 
