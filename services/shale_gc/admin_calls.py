@@ -45,7 +45,11 @@ class GcCalls:
         no_query(request)
         given = await json_fields(request, self._budget, {"database", "resources"})
         tasks = _tasks(given)
-        for _, collector in self._chosen(given):
+        chosen = tuple(self._chosen(given))
+        for task in tasks or ():
+            if not any(task in collector.states for _, collector in chosen):
+                raise bad_request(f"{task} is off here")
+        for _, collector in chosen:
             collector.hurry(tasks)
         return self._told(HTTPStatus.ACCEPTED)
 
@@ -55,8 +59,10 @@ class GcCalls:
         chosen = tuple(self._chosen(given))
         if len(chosen) != 1:
             raise bad_request('a plan is of one database: name it, {"database": "path"}')
-        process, ((root, _),) = self._fleet.process, chosen
-        place = AdminPlace.of(Stores(process.store, None, ()), root, process.env, Metrics(), component="gc")
+        ((root, collector),) = chosen
+        database = collector.database
+        stores = Stores(database.store, database.wal_store if database.has_own_wal_store else None, ())
+        place = AdminPlace.of(stores, root, database.env, Metrics(), component="gc")
         plan = await GarbageAdmin(place).plan(_tasks(given), min_age=given.get("min_age"))
         return json_response(plan.as_json())
 
@@ -70,7 +76,8 @@ class GcCalls:
 
     def _told(self, status: HTTPStatus) -> Response:
         databases = [{"database": root, "tasks": tasks_json(collector)} for root, collector in self._fleet]
-        return json_response({"schema_version": SCHEMA_VERSION, "databases": databases}, status=status.value)
+        told = {"schema_version": SCHEMA_VERSION, "databases": databases, "waiting": self._fleet.waiting}
+        return json_response(told, status=status.value)
 
 
 def tasks_json(collector: Collector) -> dict[str, Any]:

@@ -66,4 +66,4 @@ def _passes(fleet: Fleet) -> Verdict:
 def _status(fleet: Fleet) -> Mapping[str, Any]:
     """The tasks of the database that the process is named after, and those of all of them by path."""
     tasks = {root: tasks_json(collector) for root, collector in fleet}
-    return {"tasks": tasks.get(fleet.process.root, {}), "databases": tasks}
+    return {"tasks": tasks.get(fleet.process.root, {}), "databases": tasks, "waiting": fleet.waiting}

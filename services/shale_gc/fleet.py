@@ -1,30 +1,42 @@
 """The databases of one process: a collector for each, and an end of its own for each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
 import structlog
 
+from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError, UnavailableError
 from shale.garbage.collector import Collector
-from shale.garbage.database import Database
 from shale.garbage.discovery import databases_below
+from shale.garbage.undertaker import RESOURCE
+from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.service.process import Process
-from shale.telemetry.metrics import Metrics
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Manifest
 from shale_gc.settings import GcSettings
+from shale_gc.wal_stores import WalStores
 
-DISCOVERY_S = 60.0
-"""How often new databases are looked for."""
+log = get_logger("gc")
 
 
-@dataclass(slots=True)
 class Fleet:
-    """Collectors by the path of their database; those whose database is gone have left."""
+    """Collectors by the path of their database; those whose database is gone have left.
 
-    process: Process[GcSettings]
-    collectors: dict[str, Collector] = field(default_factory=dict)
+    Attributes:
+        collectors: at work now.
+        waiting: databases that are not there yet or could not be looked at, with the reason.
+    """
+
+    def __init__(self, process: Process[GcSettings]) -> None:
+        self.process = process
+        self.collectors: dict[str, Collector] = {}
+        self.waiting: dict[str, str] = {}
+        self._settings = process.settings
+        self._wal_stores = WalStores(process)
 
     def __iter__(self) -> Iterator[tuple[str, Collector]]:
         return iter(tuple(self.collectors.items()))
@@ -38,61 +50,87 @@ class Fleet:
         """
         settings, process = self.process.settings, self.process
         roots = settings.roots()
-        if roots == (process.root,):
-            collector = self._made(process.root)
-            await process.wait_for(partial(_require_database, collector.database))
-        process.ready(tasks=[task.value for task in settings.options().enabled], databases=len(roots))
-        async with anyio.create_task_group() as tasks:
-            for root in roots:
-                tasks.start_soon(self._collect, root, name=f"gc {root}")
-            if settings.databases_below is not None:
-                tasks.start_soon(self._look_for_more, settings.databases_below, name="discovery")
+        async with self._wal_stores:
+            if roots == (process.root,):
+                self._make(process.root, await process.wait_for(partial(self._wal_store_of, process.root)))
+            process.ready(tasks=[task.value for task in settings.options().enabled], databases=len(roots))
+            async with anyio.create_task_group() as tasks:
+                for root in roots:
+                    self._start(tasks, root, is_named=True)
+                if settings.databases_below is not None:
+                    tasks.start_soon(self._look_for_more, settings.databases_below, name="discovery")
 
     def take_over(self, settings: GcSettings) -> None:
-        """Intervals, ages and concurrency change while running; which tasks are on does not."""
+        """Intervals, ages and concurrency change while running; a task that was off at the start stays off."""
+        self._settings = settings
         for _, collector in self:
-            collector.options = settings.options()
+            before, collector.options = collector.options, settings.options()
+            # What was turned off rests, for as long as a day perhaps.
+            collector.hurry(set(collector.options.enabled) - set(before.enabled))
 
     async def _look_for_more(self, below: str) -> None:
         async with anyio.create_task_group() as tasks:
             while True:
-                async for root in databases_below(self.process.store, below):
-                    if root not in self.collectors:
-                        self._made(root)
-                        tasks.start_soon(self._collect, root, name=f"gc {root}")
-                await anyio.sleep(DISCOVERY_S)
+                try:
+                    async for root in databases_below(self.process.store, below):
+                        if root not in self.collectors and root not in self.waiting:
+                            self._start(tasks, root, is_named=False)
+                except ProtocolPanic:
+                    raise
+                except ShaleError as error:
+                    log.error(Event.GC_TASK_FAILED, resource="discovery", error=error)
+                await anyio.sleep(self._settings.databases_interval)
 
-    async def _collect(self, root: str) -> None:
+    def _start(self, tasks: anyio.abc.TaskGroup, root: str, *, is_named: bool) -> None:
+        if root not in self.collectors:
+            self.waiting[root] = "not looked at yet"
+        tasks.start_soon(partial(self._collect, root, is_named=is_named), name=f"gc {root}")
+
+    async def _collect(self, root: str, *, is_named: bool) -> None:
         if root != self.process.root:
             structlog.contextvars.bind_contextvars(db=root)
-        collector = self._made(root)
+        while root not in self.collectors:
+            try:
+                self._make(root, await self._wal_store_of(root))
+            except (LatestRecordMissing, UnavailableError) as error:
+                # Somebody may still be making it; what was only found is found again.
+                if not is_named:
+                    del self.waiting[root]
+                    return
+                self.waiting[root] = str(error)
+                log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
+                await anyio.sleep(self._settings.databases_interval)
         try:
-            await collector.run()
+            await self.collectors[root].run()
         finally:
             del self.collectors[root]
 
-    def _made(self, root: str) -> Collector:
-        if root not in self.collectors:
-            process = self.process
-            self.collectors[root] = Collector(
-                process.store,
-                root,
-                process.env,
-                process.settings.options(),
-                self._metrics(root),
-                wal_store=process.wal_store,
-            )
-        return self.collectors[root]
+    async def _wal_store_of(self, root: str) -> ObjectStore | None:
+        """Where the WAL of a database is; ``None``: with the rest.
 
-    def _metrics(self, root: str) -> Metrics:
-        return self.process.metrics if root == self.process.root else self.process.metrics.for_database(root)
+        Raises:
+            LatestRecordMissing: there is neither a database, nor what is left of one that was destroyed.
+            UnavailableError: the store did not answer.
+        """
+        try:
+            return self._wal_stores.of(root, await self._manifest_of(root))
+        except (LatestRecordMissing, UnavailableError, ProtocolPanic):
+            raise
+        except ShaleError as error:
+            # Its collector will meet the same at every tick, and say so where it is looked for.
+            log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
+            return self.process.wal_store
 
+    async def _manifest_of(self, root: str) -> Manifest | None:
+        process = self.process
+        latest = await ManifestStore(process.store, root, process.env).try_read_latest()
+        if latest is None and not await is_destroyed(process.store, root):
+            raise LatestRecordMissing(f"no manifest below {root or '/'}")
+        return None if latest is None else latest.value
 
-async def _require_database(database: Database) -> None:
-    """Return if there is a database, or what is left of one that was destroyed and has to be finished.
-
-    Raises:
-        LatestRecordMissing: there is neither.
-    """
-    if not await is_destroyed(database.store, database.root):
-        await database.manifests.read_latest()
+    def _make(self, root: str, wal_store: ObjectStore | None) -> None:
+        process = self.process
+        metrics = process.metrics if root == process.root else process.metrics.for_database(root)
+        options = self._settings.options()
+        self.collectors[root] = Collector(process.store, root, process.env, options, metrics, wal_store=wal_store)
+        self.waiting.pop(root, None)

@@ -11,11 +11,20 @@ from pydantic import Field, field_validator, model_validator
 from shale.errors import InvalidRequestError
 from shale.garbage.options import DELETE_GRACE_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
 from shale.protocol.options import MissingBoundary
-from shale.service.sections import PositiveSeconds, Seconds, Section, Texts
+from shale.service.sections import PositiveSeconds, Seconds, Section, Texts, TextsByName
 from shale.service.settings import DaemonSettings
-from shale.store.location import normalize_path
+from shale.store.location import normalize_path, parse_store_url
 
 DEFAULT = TaskOptions()
+
+
+def _require_wal_store(path: str, url: str) -> None:
+    try:
+        if normalize_path(path) != path:
+            raise InvalidRequestError(f"write the path as {normalize_path(path)!r}")
+        parse_store_url(url)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"wal_stores: {path}: {error}") from error
 
 
 class TaskSection(Section):
@@ -73,6 +82,12 @@ class GcSettings(DaemonSettings):
     databases_below: str | None = Field(
         default=None, description="Every database directly below this path of the store too, also those to come."
     )
+    databases_interval: PositiveSeconds = Field(
+        default=60.0, description="How often databases that are not there yet, or are not known yet, are looked for."
+    )
+    wal_stores: TextsByName = Field(
+        default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
+    )
     dry_run: bool = Field(default=False, description="Write nothing at all, only say what would go.")
     delete_concurrency: int = Field(default=8, ge=1, le=256, description="Deletions at a time.")
     db_delete_grace: Seconds = Field(
@@ -97,6 +112,8 @@ class GcSettings(DaemonSettings):
             self.options()
             self.roots()
             normalize_path(self.databases_below or "")
+            for path, url in self.wal_stores.items():
+                _require_wal_store(path, url)
         except InvalidRequestError as error:
             raise ValueError(str(error)) from error
         return self

@@ -81,9 +81,10 @@ _TASK: Json = {
 }
 _COLLECTED: Json = {
     "type": "object",
-    "required": ["schema_version", "databases"],
+    "required": ["schema_version", "databases", "waiting"],
     "properties": {
         "schema_version": INT,
+        "waiting": {"type": "object", "additionalProperties": TEXT},
         "databases": {
             "type": "array",
             "items": {

@@ -16,7 +16,7 @@ from shale.errors import LatestRecordMissing, ProtocolPanic, ShaleError
 from shale.garbage.database import Database
 from shale.garbage.doomed import PlannedObject
 from shale.garbage.instruments import GcInstruments
-from shale.garbage.options import GcOptions, Task
+from shale.garbage.options import GcOptions, Task, TaskOptions
 from shale.garbage.passes import Pass, Progress
 from shale.garbage.plan import GcPlan, require_still_unneeded
 from shale.garbage.soft_destroy import Doom, DoomState
@@ -225,8 +225,8 @@ class Collector:
                     return
             except ShaleError as error:
                 log.error(Event.GC_TASK_FAILED, resource=task.value, error=error)
-            options = self.options.task(task)
-            interval_s = options.interval_s if options is not None else 0.0
+            options = self.options.task(task) or TaskOptions()  # one that was turned off meanwhile rests
+            interval_s = options.interval_s
             with anyio.move_on_after(max(0.0, started_s + interval_s - self._env.clock.monotonic_s())):
                 await self._hurries[task].wait()
             self._hurries[task] = anyio.Event()

@@ -68,6 +68,11 @@ class Database:
         """Where it is, for people and in saved plans."""
         return self.store.url + "/" * (not self.store.url.endswith("/")) + self.root
 
+    @property
+    def has_own_wal_store(self) -> bool:
+        """Whether its WAL lives elsewhere."""
+        return self.wal_store is not self.store
+
     async def checkpointed(
         self, latest: Versioned[Manifest], *, trees: bool = True
     ) -> AsyncIterator[tuple[int, Manifest]]:

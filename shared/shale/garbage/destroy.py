@@ -32,7 +32,7 @@ from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_place import require_wal_place
-from shale.store.port import LIST_PAGE, OVERWRITE, ObjectStore
+from shale.store.port import LIST_PAGE, OVERWRITE, ObjectMeta, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -249,5 +249,11 @@ async def _delete_batch(target: DestroyTarget, batch: Sequence[Condemned]) -> Ma
 async def _list(target: DestroyTarget) -> list[Condemned]:
     """Everything that goes, by stage."""
     inside = await target.store.list(below(target.root, ""))
-    wal = [] if target.wal_store is None else await target.wal_store.list(wal_prefix(target.root))
-    return condemned(target.root, inside, wal)
+    return condemned(target.root, inside, await _list_wal(target))
+
+
+async def _list_wal(target: DestroyTarget) -> list[ObjectMeta]:
+    """What a store that the WAL has of its own shows of it."""
+    if target.wal_store is None or target.wal_store.url == target.store.url:
+        return []
+    return await target.wal_store.list(wal_prefix(target.root))

@@ -8,6 +8,7 @@ from shale.garbage.options import Task
 from shale.garbage.passes import Pass
 from shale.garbage.planner import plan_wal_gc
 from shale.protocol.followers import followed_after
+from shale.protocol.wal_place import require_wal_place
 from shale.types import Manifest
 
 WHY = {Task.WAL: "replayed by nobody", Task.WAL_FENCE: "a fence that the log has passed"}
@@ -18,8 +19,10 @@ async def sweep_wal(database: Database, this: Pass) -> None:
 
     Raises:
         ManifestMissing: the manifest of a checkpoint is gone; nothing is deleted on incomplete knowledge.
+        InvalidRequestError: the WAL is in a store of its own that was not named, so none of it would be found.
     """
     latest = await database.manifests.read_latest()
+    require_wal_place(latest.value, database.name, is_named=database.has_own_wal_store)
     checkpointed = {id_: manifest async for id_, manifest in database.checkpointed(latest, trees=False)}
     followed = followed_after(latest.value, checkpointed)
     chunks = _doomed(database, this, latest.value, tuple(checkpointed.values()), followed)

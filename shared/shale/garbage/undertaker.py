@@ -47,7 +47,7 @@ class Undertaker:
             root=database.root,
             env=database.env,
             metrics=database.metrics,
-            wal_store=database.wal_store if database.wal_store is not database.store else None,
+            wal_store=database.wal_store if database.has_own_wal_store else None,
         )
 
     async def watch(self, everything: anyio.CancelScope) -> None:

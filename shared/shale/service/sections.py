@@ -41,6 +41,21 @@ def _texts(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+def _texts_by_name(value: Any) -> Any:
+    """A table from a variable: ``name=text`` between commas, or written as in a file."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("{"):
+        try:
+            return tomllib.loads(f"value = {value.strip()}")["value"]
+        except ValueError as error:
+            raise ValueError(f"is no table: {error}") from error
+    pairs = [part.partition("=") for part in _texts(value)]
+    if any(not equals for _, equals, _ in pairs):
+        raise ValueError("write name=value, with commas in between")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
 def _positive(value: float) -> float:
     if value <= 0:
         raise ValueError("must be greater than 0")
@@ -69,6 +84,9 @@ Bytes = Annotated[int, BeforeValidator(_bytes, json_schema_input_type=str | int)
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts, json_schema_input_type=str | list[str])]
 """A list of texts; from the environment ``a,b``."""
+
+TextsByName = Annotated[dict[str, str], BeforeValidator(_texts_by_name, json_schema_input_type=str | dict[str, str])]
+"""Texts by their names; from the environment ``name=a,other=b``."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

@@ -206,6 +206,48 @@ def test_passes_are_started_and_planned_over_http(tmp_path: Path) -> None:
         assert daemon.stop() == 0
 
 
+def test_each_database_may_have_a_wal_store_of_its_own(tmp_path: Path) -> None:
+    """Passes find it, plans name what is in it, and a database of which nothing is there yet is waited for."""
+    stores = {path: f"file://{tmp_path}/wal-{path}" for path in ("a", "b")}
+
+    async def make(path: str) -> None:
+        async with shale.Db.open(path, store=f"file://{tmp_path}/store", wal_store=stores[path]) as db:
+            for number in range(4):
+                await db.put(b"key", b"%d" % number)
+                await db.flush("memtable")
+
+    def rows_in(path: str) -> int:
+        return sum(1 for file in (tmp_path / f"wal-{path}" / path / "wal").glob("*.sst") if file.stat().st_size)
+
+    for name in ("store", "wal-a", "wal-b"):
+        (tmp_path / name).mkdir()
+    asyncio.run(make("a"))
+    named = ", ".join(f'{path} = "{url}"' for path, url in stores.items())
+    logs = ("--set", 'garbage_collector_options.wal_options={interval = "1h", min_age = "0s"}')
+    several = ("--set", "databases=a,b", "--set", f"wal_stores={{ {named} }}", "--set", "databases_interval=200ms")
+    with running("shale_gc", "--store", f"file://{tmp_path}/store", *logs, *several, log=tmp_path / "gc.log") as daemon:
+        port = daemon.port("admin_port")
+        wait_until(lambda: rows_in("a") == 1, daemon)
+        wait_until(lambda: "b" in json.loads(daemon.get("/v1/admin/gc", port=port)[1])["waiting"], daemon)
+        assert call(port, "/v1/admin/gc", {"resources": ["wal_fence"]})[0] == 400
+        asyncio.run(make("b"))
+        wait_until(lambda: set(databases(daemon, port)) == {"a", "b"}, daemon)
+        wait_until(lambda: bool(databases(daemon, port)["b"]["tasks"]["wal"]["last_success_ms"]), daemon)
+        asyncio.run(make("b"))
+        assert rows_in("b") > 1
+        wanted = {"resources": ["wal"], "database": "b"}
+        planned = json.loads(call(port, "/v1/admin/gc/plan", {**wanted, "min_age": "0s"})[1])["objects"]
+        assert len(planned) == rows_in("b") - 1
+        assert call(port, "/v1/admin/gc", wanted)[0] == 202
+        wait_until(lambda: rows_in("b") == 1, daemon)
+        assert daemon.stop() == 0
+
+
+def databases(daemon: Daemon, port: int) -> dict[str, Any]:
+    """By path, as the admin port tells."""
+    return {each["database"]: each for each in json.loads(daemon.get("/v1/admin/gc", port=port)[1])["databases"]}
+
+
 def call(port: int, path: str, fields: dict[str, Any]) -> tuple[int, str]:
     """POST a JSON table."""
     body = json.dumps(fields)
