@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
+GC_SOAK_S ?= 600
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 
@@ -16,7 +17,7 @@ SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 # all its imports anew: loading kernels takes 0.7 instead of 1.9 seconds, collecting the tests 8 instead of 20.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim soak compat lint fmt gen check lock archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim soak gc-soak compat lint fmt gen check lock archive image image-spark compose-check clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +64,9 @@ sim: install ## SEEDS= how many per row, SEED= to replay one
 
 soak: install ## the long runs: ROUNDS= of SIGKILL under load, 1 GiB compacted, start and stop, ten million rows
 	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop tests/model $(TESTS)
+
+gc-soak: install ## the collector against writers, readers and clones of both libraries for GC_SOAK_S= seconds
+	SHALE_GC_SOAK_S=$(GC_SOAK_S) $(BIN)/pytest -s --timeout=0 -m soak tests/interop/test_gc_soak.py $(TESTS)
 
 compat: install ## SlateDB's own tests of its Python binding against shale.compat.slatedb; SLATEDB_SOURCE= a checkout
 	test -n "$(SLATEDB_SOURCE)" -o -d .shale/slatedb/bindings || (git init -q .shale/slatedb && cd .shale/slatedb \
