@@ -1,12 +1,12 @@
 """The database that a collector works on: its namespaces, and which manifests of it somebody refers to."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from shale.env import Env
 from shale.errors import ManifestMissing, ShaleError
-from shale.format.names import compacted_prefix, parse_sst_key
+from shale.format.names import compacted_prefix, compactions_prefix, manifest_prefix, parse_sst_key, wal_prefix
 from shale.garbage.doomed import Doomed
 from shale.garbage.options import Task
 from shale.garbage.planner import SstFile
@@ -21,6 +21,13 @@ from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, Tree
 
+_PREFIXES: Mapping[Task, Callable[[str], str]] = {
+    Task.MANIFEST: manifest_prefix,
+    Task.WAL: wal_prefix,
+    Task.WAL_FENCE: wal_prefix,
+    Task.COMPACTED: compacted_prefix,
+    Task.COMPACTIONS: compactions_prefix,
+}
 log = get_logger("gc")
 
 
@@ -102,10 +109,13 @@ class Database:
                     log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
             yield files
 
-    async def is_there(self, task: Task, key: str) -> bool:
-        """Whether an object of a task still exists."""
+    async def existing(self, task: Task, keys: Collection[str]) -> AsyncIterator[str]:
+        """Those of many objects of a task that still exist, found by listing what the task is about."""
         store = self.wal_store if task in {Task.WAL, Task.WAL_FENCE} else self.store
-        return await store.head(key) is not None
+        async for page in store.list_pages(_PREFIXES[task](self.root)):
+            for meta in page:
+                if meta.key in keys:
+                    yield meta.key
 
     async def delete_ssts(self, doomed: Sequence[Doomed]) -> Mapping[str, ShaleError]:
         """Delete compacted SSTs; returns what went wrong, by key."""

@@ -124,12 +124,17 @@ class Pass:
         return allowed
 
     async def _delete_all(self, wave: Sequence[Doomed], delete_many: DeleteMany) -> None:
+        batches = iter([wave[first : first + DELETE_BATCH] for first in range(0, len(wave), DELETE_BATCH)])
+
+        async def work() -> None:
+            for batch in batches:
+                await self._delete_batch(batch, delete_many)
+
         self.instruments.pending(len(wave))
         try:
             async with anyio.create_task_group() as tasks:
-                for first in range(0, len(wave), DELETE_BATCH):
-                    batch = wave[first : first + DELETE_BATCH]
-                    tasks.start_soon(self._delete_batch, batch, delete_many, name=f"gc.{self.task}.delete")
+                for _ in range(min(self.delete_concurrency, len(wave))):
+                    tasks.start_soon(work, name=f"gc.{self.task}.delete")
         finally:
             self.instruments.pending(-len(wave))
 

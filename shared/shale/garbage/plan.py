@@ -99,8 +99,11 @@ async def require_still_unneeded(plan: GcPlan, fresh: GcPlan, database: Database
     if plan.database != fresh.database:
         raise InvalidDeletion(f"the plan is of {plan.database}, not of {fresh.database}")
     planned_now = {each.key for each in fresh.objects}
-    missing = (each for each in plan.objects if each.key not in planned_now and each.resource is not Task.DETACH)
-    needed = [each.key for each in missing if await database.is_there(each.resource, each.key)]
+    needed: list[str] = []
+    for task in plan.min_ages_s:
+        missing = plan.keys(task) - planned_now
+        if missing and task is not Task.DETACH:
+            needed += [key async for key in database.existing(task, missing)]
     if needed:
         named = ", ".join(needed[:_NAMED_MAX])
         more = f" and {len(needed) - _NAMED_MAX} more" if len(needed) > _NAMED_MAX else ""

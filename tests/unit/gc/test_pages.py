@@ -1,13 +1,14 @@
 """What keeps a collector small: ids and versions in columns, plans while a listing goes on, databases found by name."""
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 import anyio
 import pytest
 
 from shale.env import Env
-from shale.errors import InvalidDeletion, InvalidRequestError
+from shale.errors import InvalidDeletion, InvalidRequestError, ShaleError
 from shale.format.compactions import encode_compactions
 from shale.format.manifest import encode_manifest
 from shale.format.names import manifest_key, sst_key, wal_key
@@ -20,6 +21,7 @@ from shale.garbage.ulid_set import UlidSet
 from shale.protocol.version_list import VersionList
 from shale.protocol.versioned import VersionMeta
 from shale.store.memory import MemoryStore
+from shale.store.port import ObjectMeta
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, RunId, TieredSpec, Ulid, WalId
 from tests.unit.gc.values import tree
 
@@ -92,9 +94,12 @@ def test_options_of_a_plan_refuse_young_fences() -> None:
         options_for({Task.WAL_FENCE: 3600})
 
 
-async def planted(*, ssts: int = 5) -> tuple[MemoryStore, list[str]]:
+S = TypeVar("S", bound=MemoryStore)
+
+
+async def planted(*, ssts: int = 5, store: S | None = None) -> tuple[S, list[str]]:
     """A database with one referenced SST and so many that nobody needs; the keys of these."""
-    store = MemoryStore()
+    store = store if store is not None else cast("S", MemoryStore())
     latest = Manifest(tree=tree(l0=(10_000,)), replay_after_wal_id=WalId(3), next_wal_sst_id=WalId(4))
     await store.put(manifest_key("db", 1), encode_manifest(Manifest()))
     await store.put(manifest_key("db", 2), encode_manifest(latest))
@@ -162,6 +167,50 @@ async def test_a_saved_plan_is_refused_as_a_whole() -> None:
     await store.put(manifest_key("other", 1), encode_manifest(Manifest()))
     with pytest.raises(InvalidDeletion, match=r"not of memory:///other"):
         await elsewhere.carry_out(plan)
+
+
+class CountedStore(MemoryStore):
+    """Counts looks at single objects, and how many requests to delete are under way at a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+        self.deleting = 0
+        self.deleting_max = 0
+
+    async def head(self, key: str) -> ObjectMeta | None:
+        self.looks += 1
+        return await super().head(key)
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        self.deleting += 1
+        self.deleting_max = max(self.deleting, self.deleting_max)
+        await anyio.sleep(0.001)
+        self.deleting -= 1
+        return await super().delete_many(keys)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_no_more_requests_to_delete_than_allowed(concurrency: int) -> None:
+    """A page has as many objects as four of them take."""
+    store, garbage = await planted(ssts=2_000, store=CountedStore())
+    collector = Collector(store, "db", Env.system(), GcOptions(compacted=QUICK, delete_concurrency=concurrency))
+    await collector.run_once()
+    assert collector.states[Task.COMPACTED].progress.deleted == len(garbage)
+    assert store.deleting_max == concurrency
+
+
+async def test_what_is_gone_already_costs_a_saved_plan_no_request_each() -> None:
+    """An interrupted run, or another collector, has deleted most of it."""
+    store, garbage = await planted(ssts=1_500, store=CountedStore())
+    collector = Collector(store, "db", Env.system(), GcOptions(compacted=QUICK))
+    plan = await collector.plan()
+    for key in garbage[:-2]:
+        await store.delete(key)
+    store.looks = 0
+    done = await collector.carry_out(plan)
+    assert done[Task.COMPACTED].deleted == 2
+    assert store.looks < 10
 
 
 async def test_f5_14_a_filter_can_only_keep(caplog: pytest.LogCaptureFixture) -> None:
