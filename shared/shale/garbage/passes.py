@@ -89,13 +89,20 @@ class Pass:
 
     def plan(self, doomed: Iterable[Doomed], why: str, boundary: int | None = None) -> None:
         """Note what is to go."""
+        is_told = self.witness is not None or log.tells_decisions
         for each in doomed:
             self.progress.planned += 1
             self.progress.planned_bytes += each.size
-            if self.witness is not None:
+            if is_told:
                 age_ms = self.now_ms - each.made_ms
-                self.witness(PlannedObject(self.task, each.key, each.size, age_ms, why, boundary))
+                self._tell_object(PlannedObject(self.task, each.key, each.size, age_ms, why, boundary))
         self.instruments.planned(self.task, self.progress.planned)
+
+    def _tell_object(self, planned: PlannedObject) -> None:
+        event = Event.GC_PLAN if self.options.dry_run else Event.GC_DELETE
+        log.debug(event, resource=self.task.value, object=planned.key, bytes=planned.size, reason=planned.reason)
+        if self.witness is not None:
+            self.witness(planned)
 
     async def _carry_out(
         self, chunks: AsyncIterator[Sequence[Doomed]], delete_many: DeleteMany, why: str, boundary: int | None

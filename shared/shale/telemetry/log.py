@@ -51,6 +51,11 @@ class EventLog:
         """The same logger with more fields on every line."""
         return EventLog(self._logger, {**self._fields, **fields})
 
+    @property
+    def tells_decisions(self) -> bool:
+        """Whether ``debug`` writes anything, for lines whose fields are work to make."""
+        return self._logger.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: Event, **fields: Any) -> None:
         """A decision."""
         if self._logger.isEnabledFor(logging.DEBUG):

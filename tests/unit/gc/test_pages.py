@@ -1,5 +1,6 @@
 """What keeps a collector small: ids and versions in columns, plans while a listing goes on, databases found by name."""
 
+import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
@@ -167,6 +168,23 @@ async def test_a_saved_plan_is_refused_as_a_whole() -> None:
     await store.put(manifest_key("other", 1), encode_manifest(Manifest()))
     with pytest.raises(InvalidDeletion, match=r"not of memory:///other"):
         await elsewhere.carry_out(plan)
+
+
+@pytest.mark.parametrize(("dry_run", "event"), [(True, "gc.plan"), (False, "gc.delete")])
+async def test_every_object_is_told_to_whoever_asks(
+    caplog: pytest.LogCaptureFixture, dry_run: bool, event: str
+) -> None:
+    """One line a pass, and at level debug one for each object, with its size and the reason."""
+    store, garbage = await planted()
+    task = TaskOptions(min_age_s=0, dry_run=dry_run)
+    options = GcOptions(manifest=None, wal=None, compactions=None, detach=None, compacted=task)
+    with caplog.at_level(logging.DEBUG, "shale"):
+        await Collector(store, "db", Env.system(), options).run_once()
+    lines = [record.msg for record in caplog.records if isinstance(record.msg, dict) and record.msg["event"] == event]
+    told = {line["object"]: line for line in lines if "object" in line}
+    assert sorted(told) == sorted(garbage)
+    assert all(line["bytes"] == 7 and line["reason"].startswith("unreferenced, ") for line in told.values())
+    assert [line["count"] for line in lines if "object" not in line] == [len(garbage)]
 
 
 class CountedStore(MemoryStore):
