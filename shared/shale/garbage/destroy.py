@@ -19,7 +19,8 @@ from shale.garbage.destroy_plan import (
     Condemned,
     DestroyPlan,
     Stage,
-    condemned,
+    classified,
+    in_order,
     live_checkpoints,
     require_no_checkpoints,
     require_own_objects,
@@ -32,7 +33,7 @@ from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_place import require_wal_place
-from shale.store.port import LIST_PAGE, OVERWRITE, ObjectMeta, ObjectStore
+from shale.store.port import LIST_PAGE, OVERWRITE, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -144,6 +145,7 @@ async def _destroy(target: DestroyTarget, *, force: bool, on_deleted: OnDeleted 
             latest = await _seal(Stored(manifests, latest, target.env), target, force=force)
             await target.store.put(deleting_key(target.root), b"", mode=OVERWRITE)
         await _release_parents(target, latest.value)
+    plan = replace(plan, objects=())  # of a million objects one list is enough
     gone = await _delete_everything(target, force=force, on_deleted=on_deleted)
     await target.store.delete(deleting_key(target.root))
     log.info(Event.DB_DESTROYED, path=target.root, mode="hard", deleted=len(gone), bytes=sum(o.size for o in gone))
@@ -248,12 +250,11 @@ async def _delete_batch(target: DestroyTarget, batch: Sequence[Condemned]) -> Ma
 
 async def _list(target: DestroyTarget) -> list[Condemned]:
     """Everything that goes, by stage."""
-    inside = await target.store.list(below(target.root, ""))
-    return condemned(target.root, inside, await _list_wal(target))
-
-
-async def _list_wal(target: DestroyTarget) -> list[ObjectMeta]:
-    """What a store that the WAL has of its own shows of it."""
-    if target.wal_store is None or target.wal_store.url == target.store.url:
-        return []
-    return await target.wal_store.list(wal_prefix(target.root))
+    found: list[Condemned] = []
+    async for page in target.store.list_pages(below(target.root, "")):
+        found += classified(target.root, page)
+    wal_store = target.wal_store
+    if wal_store is not None and wal_store.url != target.store.url:
+        async for page in wal_store.list_pages(wal_prefix(target.root)):
+            found += classified(target.root, page, in_wal_store=True)
+    return in_order(target.root, found)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from shale.errors import InvalidDeletion
-from shale.format.names import below, manifest_key, parse_manifest_key
+from shale.format.names import below, parse_manifest_key
 from shale.store.port import ObjectMeta
 from shale.types import Checkpoint, Epoch, Manifest
 
@@ -129,15 +129,28 @@ def condemned(root: str, objects: Iterable[ObjectMeta], wal_objects: Iterable[Ob
     Raises:
         InvalidDeletion: a key below the root climbs out of it with ``..``, so what a store would delete is uncertain.
     """
-    found = [_condemned(meta, stage) for meta, stage in _staged(root, objects)]
-    latest = max((id_ for each in found if (id_ := parse_manifest_key(root, each.key)) is not None), default=None)
+    return in_order(root, [*classified(root, objects), *classified(root, wal_objects, in_wal_store=True)])
+
+
+def classified(root: str, objects: Iterable[ObjectMeta], *, in_wal_store: bool = False) -> Iterator[Condemned]:
+    """What of a page of a listing goes, in its order; the arguments and errors of ``condemned``."""
+    for meta, stage in _staged(root, objects):
+        if stage is Stage.WAL or not in_wal_store:
+            yield Condemned(meta.key, meta.size, stage, in_wal_store, meta.last_modified_ms)
+
+
+def in_order(root: str, found: list[Condemned]) -> list[Condemned]:
+    """The same list by stage and key, with the latest manifest in a stage of its own."""
+    numbered = (
+        (id_, place)
+        for place, each in enumerate(found)
+        if each.stage is Stage.MANIFEST and (id_ := parse_manifest_key(root, each.key)) is not None
+    )
+    _, latest = max(numbered, default=(0, None))
     if latest is not None:
-        last_key = manifest_key(root, latest)
-        found = [replace(each, stage=Stage.LATEST_MANIFEST) if each.key == last_key else each for each in found]
-    found += [
-        _condemned(meta, stage, in_wal_store=True) for meta, stage in _staged(root, wal_objects) if stage is Stage.WAL
-    ]
-    return sorted(found, key=lambda each: (each.stage, each.in_wal_store, each.key))
+        found[latest] = replace(found[latest], stage=Stage.LATEST_MANIFEST)
+    found.sort(key=lambda each: (each.stage, each.in_wal_store, each.key))
+    return found
 
 
 def live_checkpoints(manifest: Manifest, now_ms: int) -> tuple[Checkpoint, ...]:
@@ -178,10 +191,6 @@ def require_own_objects(plan: DestroyPlan) -> None:
     """
     if problem := _about_foreign(plan):
         raise InvalidDeletion(problem)
-
-
-def _condemned(meta: ObjectMeta, stage: Stage, *, in_wal_store: bool = False) -> Condemned:
-    return Condemned(meta.key, meta.size, stage, in_wal_store, meta.last_modified_ms)
 
 
 def _staged(root: str, objects: Iterable[ObjectMeta]) -> Iterator[tuple[ObjectMeta, Stage]]:
