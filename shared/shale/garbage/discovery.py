@@ -1,4 +1,4 @@
-"""Which databases lie directly below a path of a store.  One request each, however many objects they have."""
+"""Which databases lie directly below a path of a store.  Two requests each, however many objects they have."""
 
 from collections.abc import AsyncIterator
 
@@ -18,17 +18,18 @@ async def databases_below(store: ObjectStore, path: str) -> AsyncIterator[str]:
     """
     prefix = f"{path}/" if path else ""
     after = ""
-    while (key := await _first_key(store, prefix, after)) is not None:
-        name, slash, _ = key[len(prefix) :].partition("/")
-        if not slash:
-            after = key
+    while page := await next_page(store.list_pages(prefix, after=after)):
+        folder = next((name for meta in page if (name := _folder(meta.key, prefix)) is not None), None)
+        if folder is None:
+            after = page[-1].key
             continue
-        root = prefix + name
-        if await _first_key(store, manifest_prefix(root)) is not None or await is_destroyed(store, root):
+        root = prefix + folder
+        if await next_page(store.list_pages(manifest_prefix(root))) or await is_destroyed(store, root):
             yield root
         after = root + _BEHIND_A_SLASH
 
 
-async def _first_key(store: ObjectStore, prefix: str, after: str = "") -> str | None:
-    page = await next_page(store.list_pages(prefix, after=after))
-    return page[0].key if page else None
+def _folder(key: str, prefix: str) -> str | None:
+    """The first part of a name below the prefix; ``None`` for an object that lies there itself."""
+    name, slash, _ = key[len(prefix) :].partition("/")
+    return name if slash else None

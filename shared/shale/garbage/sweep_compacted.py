@@ -1,6 +1,7 @@
 """SSTs that no referenced manifest shows: leftovers of compactions, and of processes that died."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 
 from shale.format.names import sst_key
 from shale.garbage.database import Database
@@ -10,6 +11,7 @@ from shale.garbage.planner import Cutoff, cutoff_for_ssts, plan_compacted_gc
 from shale.garbage.ulid_set import UlidSet
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
+from shale.types import Manifest
 
 WHY = "unreferenced"
 log = get_logger("gc")
@@ -26,9 +28,10 @@ async def sweep_compacted(database: Database, this: Pass) -> None:
     """
     compactions = await database.compactions.try_read_latest()
     latest = await database.manifests.read_latest()
-    active = UlidSet(view.sst.id for view in latest.value.views())
+    active = UlidSet()
+    await database.env.cpu.run(partial(_add, active, latest.value))
     async for _, manifest in database.checkpointed(latest):
-        active.update(view.sst.id for view in manifest.views())
+        await database.env.cpu.run(partial(_add, active, manifest))
     cutoff = cutoff_for_ssts(
         latest.value,
         compactions.value if compactions is not None else None,
@@ -44,6 +47,11 @@ async def sweep_compacted(database: Database, this: Pass) -> None:
         final_ms=cutoff.final_ms,
     )
     await this.carry_out(_doomed(database, this, active, cutoff), database.delete_ssts, why=WHY)
+
+
+def _add(active: UlidSet, manifest: Manifest) -> None:
+    """Of a large manifest this takes a second or more, during which nothing else of the process would run."""
+    active.update(view.sst.id for view in manifest.views())
 
 
 async def _doomed(

@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 import pytest
@@ -248,7 +248,7 @@ async def test_f5_14_a_filter_can_only_keep(caplog: pytest.LogCaptureFixture) ->
     assert [meta.key for meta in await store.list("db/compacted/")] == [garbage[0], used]
 
 
-async def test_databases_are_found_without_listing_them() -> None:
+async def test_databases_are_found_without_listing_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with a manifest, directly below; a neighbour whose name begins alike is another one."""
     store = MemoryStore()
     for root in ("t/a", "t/a-b", "t/a0", "t/z", "other/x", "t/deep/er"):
@@ -256,6 +256,18 @@ async def test_databases_are_found_without_listing_them() -> None:
     await store.put(wal_key("t/nothing", 1), b"")
     await store.put("t/file", b"")
     await store.put("t/a.txt", b"")
-    assert sorted([root async for root in databases_below(store, "t")]) == ["t/a", "t/a-b", "t/a0", "t/z"]
+    for number in range(1_500):
+        await store.put(f"t/a-{number:04}.log", b"")
+    asked = 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return MemoryStore.list_pages(store, *args, **kwargs)
+
+    monkeypatch.setattr(store, "list_pages", counted)
+    found = [root async for root in databases_below(store, "t")]
+    assert asked < 20, "files that lie there cost a request for a thousand"
+    assert sorted(found) == ["t/a", "t/a-b", "t/a0", "t/z"]
     assert [root async for root in databases_below(store, "")] == []
     assert [root async for root in databases_below(store, "other")] == ["other/x"]
