@@ -31,6 +31,10 @@ Resources = Annotated[
         help="manifest, wal, wal_fence, compacted, compactions or detach; repeatable.  Default: all but wal_fence.",
     ),
 ]
+NoBoundaries = Annotated[
+    bool,
+    typer.Option("--disable-boundary-files", help="For stores without conditional updates, then in every collector."),
+]
 MinAge = Annotated[str | None, typer.Option("--min-age", "-m", help="Younger objects stay; 5min, for fences 7days.")]
 
 
@@ -62,6 +66,7 @@ def run_(
         str | None,
         typer.Option(help="A database that was destroyed longer ago than this goes as a whole, unless -r; 1day."),
     ] = None,
+    disable_boundary_files: NoBoundaries = False,
     yes: Annotated[bool, typer.Option("--yes", help="Delete.  Without it this is a dry run.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
 ) -> None:
@@ -77,6 +82,7 @@ def run_(
         if plan_file is not None and (resource is not None or min_age is not None):
             raise InvalidRequestError("a saved plan says which resources and ages: give either --plan or those")
         grace_s = _grace_s(delete_grace, is_whole=plan_file is None and resource is None)
+        boundaries = not disable_boundary_files
         async with _admin(session) as admin:
             saved = None if plan_file is None else _read_plan(plan_file)
             if dry_run or not yes:
@@ -90,9 +96,9 @@ def run_(
                 saved = shown
             with _progress(session, "deleted") as on_progress:
                 if saved is not None:
-                    done = await admin.garbage.run(saved, on_progress=on_progress)
+                    done = await admin.garbage.run(saved, boundary_files_enabled=boundaries, on_progress=on_progress)
                 else:
-                    options = _options(resource, min_age, grace_s=grace_s)
+                    options = _options(resource, min_age, boundaries=boundaries, grace_s=grace_s)
                     done = await admin.garbage.run_once(options, on_progress=on_progress)
         return _show_done(session, done)
 
@@ -104,7 +110,7 @@ def run_garbage_collection(
     *,
     resource: Annotated[str, typer.Option("--resource", "-r", help="What to collect.")],
     min_age: Annotated[str, typer.Option("--min-age", "-m", help="Younger objects stay.")],
-    disable_boundary_files: Annotated[bool, typer.Option("--disable-boundary-files", help="As in SlateDB.")] = False,
+    disable_boundary_files: NoBoundaries = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
 ) -> None:
     """`shale gc run --yes` of one resource."""

@@ -68,14 +68,20 @@ class GarbageAdmin:
         )
         return await look_at_doom(target, grace_s=grace_s, dry_run=True)
 
-    async def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[str, Progress]:
+    async def run(
+        self, plan: GcPlan, *, boundary_files_enabled: bool = True, on_progress: OnProgress | None = None
+    ) -> Mapping[str, Progress]:
         """Delete what a plan names and what may be deleted now as well; returns what each task did.
+
+        Args:
+            boundary_files_enabled: the same for all collectors of a database (docs/protocol.md 2.7).
 
         Raises:
             InvalidDeletion: something that the plan names is needed again, or it is of another database.
                 Nothing was deleted.
         """
-        return await self._collector(options_for(plan.min_ages_s), on_progress).carry_out(plan)
+        options = options_for(plan.min_ages_s, boundary_files_enabled=boundary_files_enabled)
+        return await self._collector(options, on_progress).carry_out(plan)
 
     def _collector(self, options: GcOptions, on_progress: OnProgress | None) -> Collector:
         place = self._place

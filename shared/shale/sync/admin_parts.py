@@ -127,6 +127,10 @@ class GarbageAdmin:
         """How far the database is on its way out.  Nothing is written."""
         return self._background.call(self._inner.doom(grace_s=grace_s))
 
-    def run(self, plan: GcPlan, *, on_progress: OnProgress | None = None) -> Mapping[str, Progress]:
+    def run(
+        self, plan: GcPlan, *, boundary_files_enabled: bool = True, on_progress: OnProgress | None = None
+    ) -> Mapping[str, Progress]:
         """Delete what a plan names and what may be deleted now as well."""
-        return self._background.call(self._inner.run(plan, on_progress=on_progress))
+        return self._background.call(
+            self._inner.run(plan, boundary_files_enabled=boundary_files_enabled, on_progress=on_progress)
+        )

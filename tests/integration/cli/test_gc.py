@@ -85,6 +85,18 @@ def test_a_saved_plan_is_refused_when_something_is_needed_again(
     assert names(versions) == before
 
 
+def test_a_store_without_conditional_updates(golden: Golden, url: str, versions: Path, tmp_path: Path) -> None:
+    """Boundary files can be switched off for a run, and for a saved plan."""
+    saved = tmp_path / "plan.json"
+    saved.write_text(golden.run("gc", "plan", "-r", "manifest", "-m", "0s", "-u", url, "-o", "json"))
+    golden.run("gc", "run", "--plan", str(saved), "--disable-boundary-files", "--yes", "-u", url)
+    assert len(names(versions)) == 1
+    golden.run("kv", "put", "c", "3", "-u", url)
+    golden.run("gc", "run", "-r", "manifest", "-m", "0s", "--disable-boundary-files", "--yes", "-u", url)
+    assert len(names(versions)) == 1
+    assert not (tmp_path / "db" / "gc").exists()
+
+
 def test_a_database_that_was_destroyed_softly_goes(golden: Golden, url: str, tmp_path: Path) -> None:
     """When its grace is over, and only in a run that is about everything."""
     folder = tmp_path / "db"
