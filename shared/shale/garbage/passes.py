@@ -20,7 +20,8 @@ DELETE_BATCH = 250
 _DELETE_S = 10.0
 """A deletion that has begun is finished even when the process stops, but nobody waits longer for it than this."""
 
-_PROGRESS_S = 10.0
+PROGRESS_S = 10.0
+"""Whoever deletes much tells how far it is this often."""
 log = get_logger("gc")
 
 DeleteMany: TypeAlias = Callable[[Sequence[Doomed]], Awaitable[Mapping[str, ShaleError]]]
@@ -166,7 +167,7 @@ class Pass:
         now_s, progress = self.clock.monotonic_s(), self.progress
         if self.on_progress is not None:
             self.on_progress(self.task, progress)
-        if now_s - progress.told_s >= _PROGRESS_S:
+        if now_s - progress.told_s >= PROGRESS_S:
             progress.told_s = now_s
             log.info(
                 Event.GC_PROGRESS,

@@ -14,7 +14,7 @@ from shale.garbage.destroy import DestroyTarget
 from shale.garbage.destroy_plan import Condemned, Stage
 from shale.garbage.instruments import GcInstruments
 from shale.garbage.options import GcOptions, Task, TaskOptions
-from shale.garbage.passes import Progress
+from shale.garbage.passes import PROGRESS_S, Progress
 from shale.garbage.soft_destroy import Doom, DoomState, finish_destroyed, look_at_doom
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_being_deleted, is_destroyed
@@ -121,7 +121,7 @@ class Undertaker:
         self._instruments.destroyed(self.state.mark)
 
     async def _delete(self) -> Doom:
-        self.progress = Progress()
+        self.progress = Progress(told_s=self._database.env.clock.monotonic_s())
         self.state = await finish_destroyed(self._target, self.state.mark, self._count)
         return self.state.doom
 
@@ -135,6 +135,10 @@ class Undertaker:
             task = Task.WAL_FENCE
         if task is not None:
             self._instruments.deleted(task, 1, gone.size)
+        now_s = self._database.env.clock.monotonic_s()
+        if now_s - self.progress.told_s >= PROGRESS_S:
+            self.progress.told_s = now_s
+            log.info(Event.GC_PROGRESS, resource=RESOURCE, deleted=self.progress.deleted)
 
     def _interval_s(self) -> float:
         """As often as the most frequent task runs."""

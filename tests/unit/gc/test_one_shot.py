@@ -1,5 +1,7 @@
 """A single run finishes what was destroyed softly, as the daemon does: docs/protocol.md 8.8."""
 
+import logging
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pytest
@@ -7,13 +9,14 @@ import pytest
 from shale.admin.garbage import GarbageAdmin
 from shale.admin.place import AdminPlace
 from shale.engine.where import Stores
-from shale.errors import CorruptionError, InvalidDbState, LatestRecordMissing
+from shale.errors import CorruptionError, InvalidDbState, LatestRecordMissing, ShaleError
 from shale.format.names import deleting_key, destroyed_key
 from shale.garbage.collector import Collector
 from shale.garbage.destroy import destroy
 from shale.garbage.options import DELETE_GRACE_S, GcOptions, Task
 from shale.garbage.soft_destroy import Doom, destroy_later
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
+from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from tests.unit.gc.destroy_house import House
 from tests.unit.protocol.conftest import run
@@ -150,6 +153,30 @@ def test_objects_of_a_database_are_counted_as_what_they_are() -> None:
         assert gone[Task.WAL_FENCE]
 
     run(main)
+
+
+def test_a_long_deletion_tells_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    class SlowStore(MemoryStore):
+        async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+            house.clock.sleep(11)
+            return await super().delete_many(keys)
+
+    house = House()
+    house.store = SlowStore(house.clock)
+
+    async def main() -> None:
+        await house.make()
+        await destroy_later(house.target())
+        house.clock.sleep(2 * DELETE_GRACE_S)
+        with caplog.at_level(logging.INFO, "shale"):
+            await admin(house).run_once()
+
+    run(main)
+    told = [
+        line for record in caplog.records if isinstance(line := record.msg, dict) and line["event"] == "gc.progress"
+    ]
+    assert len(told) > 2
+    assert {line["resource"] for line in told} == {"database"}
 
 
 def test_a_plan_of_one_that_is_due_tells_and_writes_nothing() -> None:
