@@ -7,7 +7,7 @@ from typing import TypeAlias
 import anyio
 
 from shale.env import Clock
-from shale.errors import ProtocolPanic, ShaleError, UnavailableError
+from shale.errors import ProtocolPanic, ShaleError
 from shale.garbage.doomed import Doomed, PlannedObject
 from shale.garbage.instruments import GcInstruments
 from shale.garbage.options import GcFilter, Task, TaskOptions
@@ -17,8 +17,8 @@ from shale.telemetry.log import get_logger
 DELETE_BATCH = 250
 """Objects in one request to delete many; a store that takes no such request gets as many small ones."""
 
-_DELETE_S = 10.0
-"""A deletion that has begun is finished even when the process stops, but nobody waits longer for it than this."""
+_STOP_S = 10.0
+"""A process that stops waits so long for a deletion that has begun."""
 
 PROGRESS_S = 10.0
 """Whoever deletes much tells how far it is this often."""
@@ -136,7 +136,7 @@ class Pass:
 
         async def work() -> None:
             for batch in batches:
-                await self._delete_batch(batch, delete_many)
+                await _to_its_end(self._delete_batch(batch, delete_many))
 
         self.instruments.pending(len(wave))
         try:
@@ -149,7 +149,7 @@ class Pass:
     async def _delete_batch(self, batch: Sequence[Doomed], delete_many: DeleteMany) -> None:
         problems: Mapping[str, ShaleError]
         try:
-            problems = await _in_time(delete_many(batch))
+            problems = await delete_many(batch)
         except ProtocolPanic:
             raise
         except ShaleError as error:
@@ -189,7 +189,18 @@ class Pass:
         log.info(told, resource=self.task.value, count=count, bytes=size, boundary=boundary)
 
 
-async def _in_time(deletion: Awaitable[Mapping[str, ShaleError]]) -> Mapping[str, ShaleError]:
-    with anyio.move_on_after(_DELETE_S, shield=True):
-        return await deletion
-    raise UnavailableError(f"no answer within {_DELETE_S:g} s")
+async def _to_its_end(work: Awaitable[None]) -> None:
+    """Finish what has begun even when the process stops, but then wait no longer than ``_STOP_S``."""
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope(shield=True) as scope:
+            tasks.start_soon(_hasten, scope)
+            await work
+        tasks.cancel_scope.cancel()
+
+
+async def _hasten(scope: anyio.CancelScope) -> None:
+    """Once cancelled, bound the time of others."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        scope.deadline = anyio.current_time() + _STOP_S

@@ -218,6 +218,43 @@ async def test_no_more_requests_to_delete_than_allowed(concurrency: int) -> None
     assert store.deleting_max == concurrency
 
 
+class SlowStore(MemoryStore):
+    """Takes its time to delete."""
+
+    seconds = 0.1
+
+    async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
+        await anyio.sleep(self.seconds)
+        return await super().delete_many(keys)
+
+
+async def test_a_slow_deletion_is_no_failed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shale.garbage.passes._STOP_S", 0.01)
+    store, garbage = await planted(store=SlowStore())
+    collector = Collector(store, "db", Env.system(), GcOptions(compacted=QUICK))
+    await collector.run_once()
+    progress = collector.states[Task.COMPACTED].progress
+    assert (progress.deleted, progress.failed) == (len(garbage), 0)
+
+
+@pytest.mark.parametrize(("stop_s", "seconds", "is_counted"), [(20.0, 0.2, True), (0.1, 60.0, False)])
+async def test_who_stops_finishes_a_deletion_that_does_not_take_for_ever(
+    monkeypatch: pytest.MonkeyPatch, stop_s: float, seconds: float, is_counted: bool
+) -> None:
+    monkeypatch.setattr("shale.garbage.passes._STOP_S", stop_s)
+    monkeypatch.setattr(SlowStore, "seconds", seconds)
+    store, garbage = await planted(store=SlowStore())
+    collector = Collector(store, "db", Env.system(), GcOptions(manifest=None, wal=None, compacted=QUICK))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collector.run)
+            while not collector.states[Task.COMPACTED].progress.planned:
+                await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert collector.states[Task.COMPACTED].progress.deleted == (len(garbage) if is_counted else 0)
+
+
 async def test_what_is_gone_already_costs_a_saved_plan_no_request_each() -> None:
     """An interrupted run, or another collector, has deleted most of it."""
     store, garbage = await planted(ssts=1_500, store=CountedStore())
