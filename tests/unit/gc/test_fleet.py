@@ -196,14 +196,15 @@ async def test_a_task_that_a_reload_turns_off_rests() -> None:
             await sweep(task)
 
         collector.sweep = counting  # type: ignore[method-assign, assignment]
-        await until(lambda: passes > 1)
-        fleet.take_over(settings(*argv, "--set", "garbage_collector_options.manifest_options=off"))
-        for _ in range(500):
-            await anyio.lowlevel.checkpoint()
+        state = collector.states[Task.MANIFEST]
+        await until(lambda: passes > 1 and not state.is_running)
         before = passes
+        fleet.take_over(settings(*argv, "--set", "garbage_collector_options.manifest_options=off"))
+        await until(lambda: passes > before)
         for _ in range(500):
             await anyio.lowlevel.checkpoint()
-        assert passes == before
+        assert passes == before + 1, "the wait that had begun was its last one"
+        before = passes
         fleet.take_over(settings(*argv))
         await until(lambda: passes > before)
 
