@@ -18,6 +18,7 @@ from shale.protocol.checkpoints import (
     list_checkpoints,
     release_checkpoints,
     renew_checkpoint,
+    require_name,
 )
 from shale.types import Checkpoint, Manifest
 
@@ -51,8 +52,9 @@ class CheckpointAdmin:
             CheckpointMissing: the source is not there, or has expired.
             AmbiguousCheckpoint: several have the name of the source.
             InvalidCheckpointLifetime: not positive, or beyond what can be stored (the year 2106).
+            InvalidRequestError: the name cannot be stored, or is that of a writer's own checkpoint.
         """
-        lifetime_ms = parse_lifetime_ms(lifetime)
+        lifetime_ms, wanted_name = parse_lifetime_ms(lifetime), require_name(name)
         chosen = None if source is None else checkpoint_reference(source, what="source")
         wanted = None if checkpoint_id is None else checkpoint_id_of(checkpoint_id)
         with self._counted("create"):
@@ -61,7 +63,7 @@ class CheckpointAdmin:
                 await self._place.manifests.load(),
                 self._place.env,
                 lifetime_ms=lifetime_ms,
-                name=name,
+                name=wanted_name,
                 source=chosen,
                 id=wanted,
             )

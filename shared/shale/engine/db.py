@@ -32,6 +32,7 @@ from shale.env import Env
 from shale.errors import ClosedError, InvalidRequestError, ShaleError
 from shale.format.transform import BlockTransformer
 from shale.protocol.checkpoint_names import checkpoint_reference
+from shale.protocol.checkpoints import require_name
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
@@ -388,7 +389,7 @@ class Db(Reads):
         """Keep the state of the database from being collected.
 
         Args:
-            name: for people; need not be unique.  ``writer:`` and a number is the writer's own.
+            name: for people; need not be unique.
             lifetime: ``None`` is until it is deleted.
             scope: ``all``: everything that is written now, which is flushed for it, and waited for while L0 is full
                 (at most ``checkpoint_flush_timeout``, then what is durable); ``durable``: at once, what is durable.
@@ -397,7 +398,7 @@ class Db(Reads):
                 already, it is returned as it is.
 
         Raises:
-            InvalidRequestError: no such scope.
+            InvalidRequestError: no such scope; the name cannot be stored, or is that of a writer's own checkpoint.
             InvalidCheckpointLifetime: not positive, or beyond what can be stored.
             CheckpointMissing: the source is not there, or has expired.
             AmbiguousCheckpoint: several have the name of the source.
@@ -407,7 +408,7 @@ class Db(Reads):
         return await self._writer.checkpointing.create(
             CheckpointScope.of(scope),
             lifetime_ms=lifetime_ms,
-            name=name,
+            name=require_name(name),
             source=None if source is None else checkpoint_reference(source, what="source"),
             checkpoint_id=None if checkpoint_id is None else checkpoint_id_of(checkpoint_id),
         )

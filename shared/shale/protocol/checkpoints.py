@@ -12,7 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from shale.env import Env
-from shale.errors import CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState
+from shale.errors import CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState, InvalidRequestError
 from shale.protocol.checkpoint_names import named_checkpoint
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.versioned import Versioned
@@ -32,6 +32,27 @@ def writer_epoch_of(checkpoint: Checkpoint) -> int | None:
     """
     match = _WRITERS.fullmatch(checkpoint.name or "")
     return None if match is None else int(match[1])
+
+
+def require_name(name: object) -> str | None:
+    """The name that somebody wants for a checkpoint.
+
+    Raises:
+        InvalidRequestError: no text that can be stored, or a name under which writers keep, and remove, their own.
+    """
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"name: {name!r} is no text")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"name: {name!r} cannot be written as UTF-8") from error
+    if _WRITERS.fullmatch(name) is not None:
+        raise InvalidRequestError(
+            f"name: {name!r} is the name of a writer's own checkpoint, which the next writer removes"
+        )
+    return name
 
 
 def expire_s_after(now_ms: int, lifetime_ms: int | None) -> int:

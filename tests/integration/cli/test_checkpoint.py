@@ -45,6 +45,8 @@ def test_mistakes(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.run("checkpoint", "create", "-l", "200y", "-u", url, code=2)
     golden.run("checkpoint", "create", "-s", "nightly", "-u", url, code=3)
     golden.run("checkpoint", "create", "-s", "", "-u", url, code=2)
+    golden.run("checkpoint", "create", "-n", "\udcff", "-u", url, code=2)
+    golden.run("checkpoint", "create", "-n", "writer:7", "-u", url, code=2)
     golden.run("checkpoint", "refresh", "nightly", "-u", url, code=3)
     golden.run("checkpoint", "create", "-s", str(uuid4()), "-u", url, code=3)
     golden.run("checkpoint", "refresh", str(uuid4()), "-u", url, code=3)

@@ -97,6 +97,28 @@ def test_a_checkpoint_of_a_checkpoint() -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "why"), [("\ud800", "UTF-8"), (5, "no text"), (b"x", "no text"), ("writer:1", "writer's own")]
+)
+def test_a_name_that_cannot_be_stored_does_not_cost_the_writer(name: Any, why: str) -> None:
+    """It would fail in the flush that carries the checkpoint, and with it everything that is not durable yet."""
+
+    async def story(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            await db.put(b"k", b"v")
+            for source in (None, (await db.checkpoint()).id):
+                with pytest.raises(InvalidRequestError, match=why):
+                    await db.checkpoint(name=name, source=source)
+            await db.put(b"k", b"w")
+            await db.flush("memtable")
+        async with shale.Admin(store=store, path="db") as admin:
+            with pytest.raises(InvalidRequestError, match=why):
+                await admin.checkpoints.create(name=name)
+            assert len(await admin.checkpoints.list()) == 1
+
+    run(story)
+
+
 def test_an_impossible_lifetime_is_told_before_anything_is_flushed() -> None:
     async def story(store: MemoryStore) -> None:
         async with open_db(store) as db:

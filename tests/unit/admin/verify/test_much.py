@@ -1,5 +1,6 @@
 """A million objects, and a million things wrong with them: memory stays small, and all of them are counted."""
 
+import collections
 import random
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable
@@ -47,9 +48,7 @@ def test_a_listing_takes_some_bytes_for_each_object(kind: str) -> None:
 
     tracemalloc.start()
     listing = Listing(PATH)
-    for page in pages(map(meta, keys())):
-        listing.add(page)
-    del page
+    collections.deque((listing.add(page) for page in pages(map(meta, keys()))), maxlen=0)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(listing.ssts) + len(listing.wal) == OBJECTS
