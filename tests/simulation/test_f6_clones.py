@@ -406,6 +406,7 @@ def test_f6_15_the_source_is_detached_while_it_is_cloned(seed: int, reached: Rea
         is_compacted = sim.rng.random() < 0.5
         if is_compacted:
             done(sim, compacting, "p", full=True, role="compactor")
+            sim.run(minutes=20)  # The compactor keeps what it has replaced for a quarter of an hour.
         clone = start(sim, cloner, request("c", "p"))
         frozen_s = sim.rng.choice((200.0, 400.0))
         clone.freeze_after("put", "c/manifest/", frozen_s)

@@ -52,6 +52,7 @@ async def test_readers_and_writers(lineage: Lineage, folder: Path) -> None:
 @with_lineage
 async def test_one_disk_cache_for_all_of_them(lineage: Lineage, folder: Path) -> None:
     """What one has read is there for the others, under one name; what has the same id elsewhere is another object."""
+    kept: set[Path] = set()
     for path in (*PATHS, *PATHS):
         async with shale.DbReader.open(
             lineage.place(path), disk_cache=disk_cache(folder), block_cache_bytes=0, env=inline()
