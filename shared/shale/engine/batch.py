@@ -7,7 +7,7 @@ from shale.engine.lifetime import ExpireAt, Lifetime, Moment, Ttl, lifetime_of
 from shale.engine.options import MAX_VALUE_BYTES
 from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing
 from shale.iter.merge_operator import MergeOperator, fold_versions
-from shale.telemetry.log_output import format_key
+from shale.telemetry.shown_key import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview

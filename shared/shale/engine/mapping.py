@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shale.codecs.codec import Codec
 from shale.errors import InvalidRequestError
-from shale.telemetry.log_output import format_key
+from shale.telemetry.shown_key import format_key
 
 if TYPE_CHECKING:
     from shale.engine.db import Db

@@ -13,7 +13,7 @@ from shale.iter.row_edit import rows_where, with_tombstones, with_values
 from shale.iter.source import RowSource
 from shale.iter.user_code import RAISED, describe_error, is_value
 from shale.kernels.rows import EMPTY_ROWS, I64, Rows
-from shale.telemetry.log_output import format_key
+from shale.telemetry.shown_key import format_key
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 T = TypeVar("T")

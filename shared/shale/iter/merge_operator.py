@@ -12,7 +12,7 @@ from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource
 from shale.iter.user_code import RAISED, describe_error, is_value
 from shale.kernels.rows import I64, Rows, concat_rows, entries_from_rows, rows_from_entries
-from shale.telemetry.log_output import format_key
+from shale.telemetry.shown_key import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 MergeOperator = Callable[[bytes, bytes | None, Sequence[bytes]], bytes]

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -11,7 +12,9 @@ from shale.store.connect import connect
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
-from shale.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from shale.telemetry.metrics import Metrics
 
 
 def store_options(section: StoreSection) -> StoreOptions:
@@ -36,7 +39,7 @@ async def open_proven_store(
     url: str,
     section: StoreSection,
     env: Env,
-    metrics: Metrics,
+    metrics: "Metrics",
     *,
     role: str,
     needs_update: bool,

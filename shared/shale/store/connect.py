@@ -1,13 +1,16 @@
 """From a URL to a store that can be worked with."""
 
+from typing import TYPE_CHECKING
+
 from shale.env import Env
 from shale.store.location import directory_of, parse_store_url
 from shale.store.memory import MemoryStore
-from shale.store.metered import MeteredStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.retry import RetryingStore
-from shale.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from shale.telemetry.metrics import Metrics
 
 _memory_stores: dict[str, MemoryStore] = {}
 """``memory:///`` is one place for everyone in the process, as a directory would be."""
@@ -36,7 +39,7 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
 def connect(
     url: str | ObjectStore,
     env: Env,
-    metrics: Metrics | None = None,
+    metrics: "Metrics | None" = None,
     options: StoreOptions | None = None,
     *,
     component: str = "admin",
@@ -54,5 +57,7 @@ def connect(
     options = options if options is not None else StoreOptions()
     adapter = open_store(url, options) if isinstance(url, str) else url
     if metrics is not None:
+        from shale.store.metered import MeteredStore
+
         adapter = MeteredStore(adapter, env.clock, metrics, component=component, store_type=store_type)
     return RetryingStore(adapter, env, options.retry)

@@ -13,16 +13,13 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from shale.telemetry.shown_key import format_key
+
 _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
 _SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
 _URL_PASSWORD = re.compile(r"(://[^/\s:@]+:)[^/\s@]+@")
 HIDDEN = "***"
 _FIRST = ("ts", "level", "event", "component", "db")
-
-
-def format_key(key: bytes, *, full: bool = False) -> str:
-    """A row's key as logs show it: its length and its first 8 bytes in hex, unless whole keys are allowed."""
-    return f"{len(key)}:{key.hex() if full else key[:8].hex()}"
 
 
 class KeyFormat:

@@ -4,18 +4,19 @@ A part asks once for the children it needs and keeps them; a name or a label val
 is a mistake of ours and fails at once.  Where the values of a metric's labels are closed sets, the first use makes
 every child, so that a rate over a counter that never moved is 0 and not "no data".  Hot paths count in plain
 integers and register a ``before_scrape`` hook instead.
+
+The client library brings a web server; a command that counts nothing does without it.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TypeVar
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from typing import TYPE_CHECKING, cast
 
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.spec import WHO_LABELS, Kind, MetricSpec
 
-M = TypeVar("M", Counter, Gauge, Histogram)
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 CHILDREN_MAX = 64
 """Larger products of label values are made as they are asked for: most of their combinations cannot occur."""
@@ -24,7 +25,9 @@ CHILDREN_MAX = 64
 class Metrics:
     """All metrics of one database in one process."""
 
-    def __init__(self, *, db: str = "", registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, *, db: str = "", registry: "CollectorRegistry | None" = None) -> None:
+        from prometheus_client import CollectorRegistry
+
         self.registry = registry if registry is not None else CollectorRegistry()
         self._db = db
         self._families: dict[str, Counter | Gauge | Histogram] = {}
@@ -38,17 +41,17 @@ class Metrics:
         other._before_scrape = self._before_scrape
         return other
 
-    def counter(self, name: str, **labels: str) -> Counter:
+    def counter(self, name: str, **labels: str) -> "Counter":
         """The counter child with these labels; ``db`` is added where the metric has it."""
-        return self._child(Counter, Kind.COUNTER, name, labels)
+        return cast("Counter", self._child(Kind.COUNTER, name, labels))
 
-    def gauge(self, name: str, **labels: str) -> Gauge:
+    def gauge(self, name: str, **labels: str) -> "Gauge":
         """The gauge child with these labels."""
-        return self._child(Gauge, Kind.GAUGE, name, labels)
+        return cast("Gauge", self._child(Kind.GAUGE, name, labels))
 
-    def histogram(self, name: str, **labels: str) -> Histogram:
+    def histogram(self, name: str, **labels: str) -> "Histogram":
         """The histogram child with these labels."""
-        return self._child(Histogram, Kind.HISTOGRAM, name, labels)
+        return cast("Histogram", self._child(Kind.HISTOGRAM, name, labels))
 
     def before_scrape(self, hook: Callable[[], None]) -> None:
         """Call ``hook`` before every exposition: it moves plain integers into metrics."""
@@ -59,7 +62,7 @@ class Metrics:
         for hook in self._before_scrape:
             hook()
 
-    def _child(self, type_: type[M], kind: Kind, name: str, labels: dict[str, str]) -> M:
+    def _child(self, kind: Kind, name: str, labels: dict[str, str]) -> "Counter | Gauge | Histogram":
         spec = CATALOGUE[name]
         assert spec.kind is kind, f"{name} is a {spec.kind}"
         for label, value in labels.items():
@@ -68,7 +71,6 @@ class Metrics:
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = self._family(spec)
-        assert isinstance(family, type_)
         if "db" in spec.labels:
             labels = {"db": self._db, **labels}
         if not spec.labels:
@@ -76,7 +78,7 @@ class Metrics:
         self._make_siblings(spec, family, labels)
         return family.labels(**labels)
 
-    def _make_siblings(self, spec: MetricSpec, family: Counter | Gauge | Histogram, labels: dict[str, str]) -> None:
+    def _make_siblings(self, spec: MetricSpec, family: "Counter | Gauge | Histogram", labels: dict[str, str]) -> None:
         who = (spec.name, *(labels[name] for name in spec.labels if name in WHO_LABELS))
         if who in self._children_made:
             return
@@ -84,7 +86,9 @@ class Metrics:
         for values in _children(spec, labels):
             family.labels(*values)
 
-    def _family(self, spec: MetricSpec) -> Counter | Gauge | Histogram:
+    def _family(self, spec: MetricSpec) -> "Counter | Gauge | Histogram":
+        from prometheus_client import Counter, Gauge, Histogram
+
         match spec.kind:
             case Kind.COUNTER:
                 return Counter(spec.name, spec.help, spec.labels, registry=self.registry)

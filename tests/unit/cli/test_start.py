@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +70,10 @@ def test_a_command_ends_without_a_look_for_cycles() -> None:
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment).stdout
     assert said.splitlines()[-1] == b"True"
+
+
+def test_a_command_loads_nothing_to_log_or_to_draw_with(tmp_path: Path) -> None:
+    """It reads settings and the store; who logs nothing needs no structlog, which brings rich."""
+    words = ["db", "info", "-u", f"file://{tmp_path}/db"]
+    found = loaded(f"import sys; from shale_cli.__main__ import main; assert main({words!r}) == 3")
+    assert not {"structlog", "rich", "numba", "obstore"} & set(found)

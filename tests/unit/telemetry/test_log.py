@@ -13,7 +13,8 @@ from shale.errors import CorruptionError, UnavailableError
 from shale.telemetry import log as log_module
 from shale.telemetry.events import Event
 from shale.telemetry.log import RateLimit, get_logger
-from shale.telemetry.log_output import configure_logging, format_key, level_name, set_level
+from shale.telemetry.log_output import configure_logging, level_name, set_level
+from shale.telemetry.shown_key import format_key
 
 ROOT = Path(__file__).parents[3]
 
