@@ -62,10 +62,16 @@ def list_compactions(
     start: Annotated[int | None, typer.Option("--start", "-s", help="The first version.")] = None,
     end: Annotated[int | None, typer.Option("--end", "-e", help="The version to stop before.")] = None,
 ) -> None:
-    """`shale compactions list`."""
-    from shale_cli.compactions import list_
+    """`shale compactions list`, with what each version says."""
 
-    list_(context, start, end)
+    async def work(session: Session) -> None:
+        from shale.protocol.compactions_store import CompactionsStore
+        from shale_cli.compactions import describe
+        from shale_cli.versions import list_whole_versions
+
+        await list_whole_versions(session, "compactions", CompactionsStore, start=start, end=end, describe=describe)
+
+    run(context, work)
 
 
 def read_manifest(
@@ -83,10 +89,16 @@ def list_manifests(
     start: Annotated[int | None, typer.Option("--start", "-s", help="The first version.")] = None,
     end: Annotated[int | None, typer.Option("--end", "-e", help="The version to stop before.")] = None,
 ) -> None:
-    """`shale manifest list`."""
-    from shale_cli.manifest import list_
+    """`shale manifest list`, with what each version says."""
 
-    list_(context, start, end)
+    async def work(session: Session) -> None:
+        from shale.protocol.manifest_store import ManifestStore
+        from shale_cli.manifest import describe
+        from shale_cli.versions import list_whole_versions
+
+        await list_whole_versions(session, "manifest", ManifestStore, start=start, end=end, describe=describe)
+
+    run(context, work)
 
 
 def scan(

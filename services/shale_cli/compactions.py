@@ -35,7 +35,7 @@ def list_(
 )
 def show(
     context: typer.Context,
-    file_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A version; the latest by default.")] = None,
+    file_id: Annotated[int | None, typer.Argument(metavar="ID", help="A version; the latest by default.")] = None,
 ) -> None:
     """Show a version: every compaction with its sources, status and worker."""
 
@@ -43,12 +43,13 @@ def show(
         from shale.protocol.compactions_store import CompactionsStore
         from shale_cli.versions import show_version
 
-        await show_version(session, "compactions", CompactionsStore, file_id, _describe)
+        await show_version(session, "compactions", CompactionsStore, file_id, describe)
 
     run(context, work)
 
 
-def _describe(compactions: "Compactions") -> tuple[dict[str, Any], list[tuple[str, object]]]:
+def describe(compactions: "Compactions") -> tuple[dict[str, Any], list[tuple[str, object]]]:
+    """A version as JSON, and as rows of a table."""
     from shale_cli.plain import plain
 
     data: dict[str, Any] = plain(compactions)

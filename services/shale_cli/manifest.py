@@ -37,7 +37,7 @@ def list_(
 )
 def show(
     context: typer.Context,
-    manifest_id: Annotated[int | None, typer.Argument(metavar="[ID]", help="A version; the latest by default.")] = None,
+    manifest_id: Annotated[int | None, typer.Argument(metavar="ID", help="A version; the latest by default.")] = None,
 ) -> None:
     """Show a version: trees, epochs, WAL position, checkpoints."""
 
@@ -45,7 +45,7 @@ def show(
         from shale.protocol.manifest_store import ManifestStore
         from shale_cli.versions import show_version
 
-        await show_version(session, "manifest", ManifestStore, manifest_id, _describe)
+        await show_version(session, "manifest", ManifestStore, manifest_id, describe)
 
     run(context, work)
 
@@ -53,10 +53,8 @@ def show(
 @app.command(epilog="Examples:  shale manifest diff -u s3://bucket/db  |  shale manifest diff 40 47 -u s3://bucket/db")
 def diff(
     context: typer.Context,
-    old: Annotated[
-        int | None, typer.Argument(metavar="[OLD]", help="A version; by default the one before NEW.")
-    ] = None,
-    new: Annotated[int | None, typer.Argument(metavar="[NEW]", help="A version; the latest by default.")] = None,
+    old: Annotated[int | None, typer.Argument(metavar="OLD", help="A version; by default the one before NEW.")] = None,
+    new: Annotated[int | None, typer.Argument(metavar="NEW", help="A version; the latest by default.")] = None,
 ) -> None:
     """Tell what changed from one version to another: fields, L0s, runs, checkpoints."""
 
@@ -103,7 +101,8 @@ async def _two_versions(
     return before, after
 
 
-def _describe(manifest: "Manifest") -> tuple[dict[str, Any], list[tuple[str, object]]]:
+def describe(manifest: "Manifest") -> tuple[dict[str, Any], list[tuple[str, object]]]:
+    """A version as JSON, and as rows of a table."""
     from shale_cli.plain import plain
 
     data: dict[str, Any] = plain(manifest)

@@ -34,8 +34,10 @@ def to_time(context: typer.Context, seq: Seq, *, rounding: Rounding = Round.DOWN
 
     async def work(session: Session) -> None:
         from shale.admin.admin import Admin
-        from shale.errors import NotFoundError
+        from shale.errors import InvalidRequestError, NotFoundError
 
+        if seq >= 2**64:
+            raise InvalidRequestError(f"{seq} is no sequence number: they have 64 bits")
         async with Admin(**session.place, env=session.env) as admin:
             time = await admin.time_of(seq, round_up=rounding is Round.UP)
         if time is None:

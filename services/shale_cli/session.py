@@ -176,16 +176,16 @@ def complain(line: str) -> None:
 async def _bounded(session: Session, work: Work, timeout_s: float | None) -> int | None:
     import anyio
 
-    from shale.errors import LatestRecordMissing, OutOfTime
+    from shale.errors import NotFoundError, OutOfTime
 
     with anyio.move_on_after(timeout_s):
         try:
             return await work(session)
-        except LatestRecordMissing as error:
-            # The engine knows the path only, and a wrong URL is the usual reason.
+        except NotFoundError as error:
+            # The library knows the path at most, and a wrong URL is the usual reason.
             if session.location.url in str(error):
                 raise
-            raise LatestRecordMissing(f"{session.location.url}: {error}") from error
+            raise NotFoundError(f"{session.location.url}: {error}") from error
     raise OutOfTime(f"{session.location.url}: not done after {timeout_s:g} s")
 
 

@@ -1,18 +1,24 @@
 """``list`` and ``show`` of sequenced files: the same for manifests and compactions files."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shale.admin.json_values import rfc3339
+from shale_cli.fields import chosen
+from shale_cli.output import SCHEMA_VERSION, write_text
 from shale_cli.session import Session
 
 if TYPE_CHECKING:
     from shale.env import Env
+    from shale.protocol.versioned import VersionMeta
     from shale.protocol.versioned_store import VersionedStore
     from shale.store.port import ObjectStore
 
 T = TypeVar("T")
 StoreClass = Callable[["ObjectStore", str, "Env"], "VersionedStore[T]"]
+Describe = Callable[[T], tuple[Mapping[str, Any], Sequence[tuple[str, object]]]]
+"""A value as JSON, and as rows of a table."""
 
 
 async def list_versions(
@@ -28,20 +34,58 @@ async def list_versions(
         LatestRecordMissing: there is none.
     """
     async with session.open_store() as store:
-        found = await open_versions(store, session.path, session.env).list_versions()
+        found = await _between(session, noun, open_versions(store, session.path, session.env), start, end)
+    session.output.listing("versions", [_item(each) for each in found], ("id", "last_modified", "bytes"))
+
+
+async def list_whole_versions(
+    session: Session,
+    noun: str,
+    open_versions: "StoreClass[T]",
+    *,
+    start: int | None,
+    end: int | None,
+    describe: Describe[T],
+) -> None:
+    """The same with what each version says, as SlateDB's tool lists them: one JSON document, written while it is read.
+
+    A version that is collected between the listing and its reading is left out.
+
+    Raises:
+        LatestRecordMissing: there is none.
+    """
+    import orjson
+
+    async with session.open_store() as store:
+        versions = open_versions(store, session.path, session.env)
+        found = await _between(session, noun, versions, start, end)
+        write_text(f'{{"schema_version": {SCHEMA_VERSION}, "versions": [')
+        separator = ""
+        for each in found:
+            value = await versions.read(each.id)
+            if value is not None:
+                item = chosen({**_item(each), noun: describe(value)[0]}, session.output.columns)
+                sys.stdout.write(separator + orjson.dumps(item).decode())
+                separator = ",\n"
+        write_text("\n]}")
+
+
+async def _between(
+    session: Session, noun: str, versions: "VersionedStore[T]", start: int | None, end: int | None
+) -> "list[VersionMeta]":
+    found = await versions.list_versions()
     if not found:
         raise _none(session, noun)
-    items = [
-        {
-            "id": each.id,
-            "last_modified": rfc3339(each.last_modified_ms),
-            "last_modified_ms": each.last_modified_ms,
-            "bytes": each.size,
-        }
-        for each in found
-        if (start is None or each.id >= start) and (end is None or each.id < end)
-    ]
-    session.output.listing("versions", items, ("id", "last_modified", "bytes"))
+    return [each for each in found if (start is None or each.id >= start) and (end is None or each.id < end)]
+
+
+def _item(version: "VersionMeta") -> dict[str, Any]:
+    return {
+        "id": version.id,
+        "last_modified": rfc3339(version.last_modified_ms),
+        "last_modified_ms": version.last_modified_ms,
+        "bytes": version.size,
+    }
 
 
 async def show_version(
@@ -49,7 +93,7 @@ async def show_version(
     noun: str,
     open_versions: "StoreClass[T]",
     file_id: int | None,
-    describe: Callable[[T], tuple[Mapping[str, Any], Sequence[tuple[str, object]]]],
+    describe: Describe[T],
 ) -> None:
     """Print one version, the latest by default.
 
@@ -77,7 +121,10 @@ async def show_version(
     session.output.record({"id": file_id, noun: data}, [("id", file_id), *rows])
 
 
+_FILE = {"compactions": "compactions file"}
+
+
 def _none(session: Session, noun: str) -> Exception:
     from shale.errors import LatestRecordMissing
 
-    return LatestRecordMissing(f"{session.location.url}: no {noun} was ever written here")
+    return LatestRecordMissing(f"{session.location.url}: no {_FILE.get(noun, noun)} was ever written here")

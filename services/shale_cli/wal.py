@@ -80,8 +80,8 @@ def tail(
             manifests = ManifestStore(store, session.path, session.env)
             wal = WalStore(wal_store, session.path, session.env, transformer=session.block_transformer)
             feed = WalFeed(wal, manifests, session.env)
-            stream.begin()
             offset = await feed.begin(begin)
+            stream.begin()
             while True:
                 end = await feed.end(offset, max_files=_FILES_AT_ONCE)
                 if end != offset:

@@ -111,6 +111,8 @@ def test_slatedbs_names_act_at_once_and_print_json(golden: Golden, url: str) -> 
     assert json.loads(golden.run("read-manifest", "-i", "3", "-u", url))["id"] == 3
     listed = json.loads(golden.run("list-manifests", "-s", "2", "-e", "4", "-u", url))["versions"]
     assert [each["id"] for each in listed] == [2, 3]
+    assert listed[1]["manifest"] == json.loads(golden.run("read-manifest", "-i", "3", "-u", url))["manifest"]
+    assert json.loads(golden.run("list-manifests", "-s", "9", "-e", "9", "-u", url))["versions"] == []
 
 
 def test_differences(golden: Golden, url: str) -> None:

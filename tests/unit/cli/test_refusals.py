@@ -69,3 +69,19 @@ def test_bad_input_is_one_line(call: Call, refusal: Refusal, tmp_path: Path) -> 
     assert call("kv", "get") == 2
     assert call("nonsense") == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_beyond_64_bits_is_no_sequence_number(refusal: Refusal, tmp_path: Path) -> None:
+    code, line = refusal("seq", "to-time", str(2**64), "-u", f"file://{tmp_path}/db")
+    assert (code, line) == (2, f"shale: {2**64} is no sequence number: they have 64 bits")
+
+
+def test_what_is_not_there_is_told_with_the_place(call: Call, refusal: Refusal, tmp_path: Path) -> None:
+    """In each format: a table has no line yet when there is nothing to tell."""
+    url = f"file://{tmp_path}/db"
+    code, line = refusal("wal", "tail", "--once", "-o", "table", "-u", url)
+    assert (code, url in line) == (3, True)
+    code, line = refusal("compactions", "list", "-u", url)
+    assert (code, line) == (3, f"shale: {url}: no compactions file was ever written here")
+    code, line = refusal("seq", "to-time", "5", "-u", url)
+    assert (code, url in line) == (3, True)
