@@ -403,6 +403,7 @@ class Acceptor:
 
     def wal_written(self) -> None:
         """A WAL file has become durable: perhaps the memtable is due, because too many files wait for it."""
+        self._yielded_ms = self._now_ms()  # other tasks have just had their turn; those that waited for this come next
         if self._progress.durable_wal_id - self._last_freeze_wal_id >= self._options.max_wal_flushes_before_l0_flush:
             self.freeze()
 
