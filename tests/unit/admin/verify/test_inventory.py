@@ -237,3 +237,29 @@ def test_an_expired_checkpoint_keeps_no_wal_file() -> None:
         assert [orphan for orphan in (await inventory(store)).orphans if "/wal/" in orphan.object] == unneeded
 
     run(story)
+
+
+def test_a_version_that_only_an_expired_checkpoint_names_may_be_gone() -> None:
+    """A collector whose clock is ahead may have taken it; nobody can open the checkpoint any more."""
+
+    async def story(store: MemoryStore, checkpoint_id: UUID) -> None:
+        stored = await ManifestStore(store, "db", ENV).load()
+        over = tuple(replace(entry, expire_s=1) for entry in stored.value.checkpoints)
+        await stored.apply(lambda current: replace(current.value, checkpoints=over))
+        for entry in over:
+            await store.delete(manifest_key("db", entry.manifest_id))
+        assert (await inventory(store)).findings == ()
+        for wanted in (checkpoint_id, "c1"):
+            with pytest.raises(CheckpointMissing):
+                await read_inventory(store, None, "db", ENV, checkpoint=wanted)
+
+    run(story)
+
+
+def test_a_checkpoint_by_its_name() -> None:
+    async def story(store: MemoryStore, checkpoint_id: UUID) -> None:
+        found = await read_inventory(store, None, "db", ENV, checkpoint="c1")
+        assert (found.checkpoint, len(found.ssts)) == (checkpoint_id, 2)
+        assert (await inventory(store)).checkpoint is None
+
+    run(story)
