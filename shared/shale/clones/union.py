@@ -161,18 +161,20 @@ def _external_dbs(sources: Sequence[Source], new_uuid: NewUuid) -> tuple[Externa
         known = chosen.get(key)
         if known is None or _preferred(entry, named) < ((entry.path, known) not in named, known):
             chosen[key] = entry.source_checkpoint_id
+    of_path: dict[str, list[frozenset[Ulid]]] = {}
+    for path, sst_ids in chosen:
+        of_path.setdefault(path, []).append(frozenset(sst_ids))
     return tuple(
         ExternalDb(
             path=path, source_checkpoint_id=chosen[path, sst_ids], final_checkpoint_id=new_uuid(), sst_ids=sst_ids
         )
         for path, sst_ids in sorted(chosen)
-        if (path, chosen[path, sst_ids]) in named or not _is_part_of_another(path, sst_ids, chosen)
+        if (path, chosen[path, sst_ids]) in named or not _is_part_of_another(frozenset(sst_ids), of_path[path])
     )
 
 
-def _is_part_of_another(path: str, sst_ids: tuple[Ulid, ...], entries: Iterable[tuple[str, tuple[Ulid, ...]]]) -> bool:
-    own = frozenset(sst_ids)
-    return any(place == path and own < frozenset(others) for place, others in entries)
+def _is_part_of_another(own: frozenset[Ulid], sets: Iterable[frozenset[Ulid]]) -> bool:
+    return any(own < other for other in sets)
 
 
 def _preferred(entry: ExternalDb, named: set[tuple[str, UUID]]) -> tuple[bool, UUID]:
