@@ -1,5 +1,7 @@
 """The typer application: one module for every noun, behind the options that every command takes."""
 
+import errno
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ from shale.service.exit_codes import ExitCode
 from shale_cli import commands, help_page
 from shale_cli.extensions import extensions
 from shale_cli.global_options import OPTIONS, Split, global_options, split
-from shale_cli.session import complain
+from shale_cli.session import complain, discard_output
 from shale_cli.syntax import require_syntax
 
 HELP = "Key-value databases that live entirely in an object store."
@@ -19,6 +21,8 @@ EPILOG = (
     "Processes, each with its own --help: writer, compactor, worker, gc, reader.  The main job on real data: demo.  "
     "Examples:  shale up -u file:///tmp/db  |  shale kv scan -u s3://bucket/db"
 )
+OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+
 SHOWN = ("--url", "--output", "--version")
 """What the first help page tells of the global options, to fit a screen; ``shale help options`` has them all."""
 
@@ -70,10 +74,20 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code."""
     found = split(arguments)
     try:
-        return _run(arguments, found)
+        code = _run(arguments, found)
+        sys.stdout.flush()
     except InvalidRequestError as error:
         complain(str(error))
         return ExitCode.USAGE
+    except OSError as error:
+        # Stores and files translate their own: these are of the place where the output goes.
+        if error.errno not in OUTPUT_ERRORS:
+            raise
+        discard_output()
+        if error.errno != errno.EPIPE:
+            complain(f"cannot write the output: {error.strerror}")
+        return ExitCode.ERROR
+    return code
 
 
 def _run(arguments: Sequence[str], found: Split) -> int:

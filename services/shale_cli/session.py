@@ -145,8 +145,7 @@ def guarded(options: GlobalOptions, work: Callable[[], int], *, timed_out: int |
         complain("interrupted")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; the interpreter must not try to flush the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()  # whoever read it has seen enough
         return ExitCode.ERROR
     except (ShaleError, BaseExceptionGroup) as error:
         worst = worst_error(error)
@@ -166,6 +165,11 @@ def _work_to_the_end(options: GlobalOptions, work: Work) -> int:
     code = anyio.run(_bounded, session, work, timeout_s) or 0
     sys.stdout.flush()
     return code
+
+
+def discard_output() -> None:
+    """What is left of it cannot be written, and the interpreter must not try to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(line: str) -> None:

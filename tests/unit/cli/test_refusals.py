@@ -1,5 +1,6 @@
 """What the command line refuses: an exit code, one line, and nothing written.  Called in this process."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -85,3 +86,13 @@ def test_what_is_not_there_is_told_with_the_place(call: Call, refusal: Refusal, 
     assert (code, line) == (3, f"shale: {url}: no compactions file was ever written here")
     code, line = refusal("seq", "to-time", "5", "-u", url)
     assert (code, url in line) == (3, True)
+
+
+@pytest.mark.parametrize("words", [["help", "exit-codes"], ["plan"], ["--help"], ["completion", "bash"]])
+def test_output_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+    """A full disk, which some commands meet at their first line and others only when they end."""
+    environment = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""}
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "shale_cli", *words]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, env=environment)
+    assert (ended.returncode, ended.stderr) == (1, b"shale: cannot write the output: No space left on device\n")
