@@ -46,6 +46,7 @@ class Fleet:
 
         Raises:
             LatestRecordMissing: the one database that was named was not there within ``store.start_timeout``.
+            CorruptionError: its manifest is damaged.  Of several databases, the others are collected.
             ProtocolPanic: something happened that must not be written on.
         """
         settings, process = self.process.settings, self.process
@@ -100,6 +101,12 @@ class Fleet:
                 self.waiting[root] = str(error)
                 log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
                 await anyio.sleep(self._settings.databases_interval)
+            except ProtocolPanic:
+                raise
+            except ShaleError as error:
+                # The others go on; its collector will meet the same at every tick, and say so where it is looked for.
+                log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
+                self._make(root, self.process.wal_store)
         try:
             await self.collectors[root].run()
         finally:
@@ -110,16 +117,10 @@ class Fleet:
 
         Raises:
             LatestRecordMissing: there is neither a database, nor what is left of one that was destroyed.
+            CorruptionError: the manifest is damaged.
             UnavailableError: the store did not answer.
         """
-        try:
-            return self._wal_stores.of(root, await self._manifest_of(root))
-        except (LatestRecordMissing, UnavailableError, ProtocolPanic):
-            raise
-        except ShaleError as error:
-            # Its collector will meet the same at every tick, and say so where it is looked for.
-            log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
-            return self.process.wal_store
+        return self._wal_stores.of(root, await self._manifest_of(root))
 
     async def _manifest_of(self, root: str) -> Manifest | None:
         process = self.process
