@@ -154,6 +154,7 @@ def run(
             code = process.wait(timeout_s)
         finally:
             process.kill()
+            process.wait(timeout_s)
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(process.args, code, out.read(), err.read())

@@ -93,7 +93,7 @@ def test_a_flipped_byte_is_found(shale: Shale, url: str, tmp_path: Path) -> None
 
 def test_mistakes_of_exports_and_changes_are_usage(shale: Shale, url: str) -> None:
     for arguments in (
-        ("export", "/x", "--checkpoint", "7"),
+        ("export", "/x", "--option", "no value"),
         ("changes", "--to", "/x"),
         ("compact", "--full", "--sources", "SR1"),
     ):

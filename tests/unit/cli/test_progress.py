@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,13 @@ def test_ctrl_c_is_130_and_says_what_was_done(tmp_path: Path) -> None:
     """An import from a pipe that does not end."""
     command = [sys.executable, "-m", "shale_cli", "kv", "import", "-", "-u", f"file://{tmp_path}/db"]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        # Whoever runs tests in the background may ignore it, and so would the command.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - there are no threads here
     ) as process:
         assert process.stdin is not None
         process.stdin.write(b'{"key": "a", "value": "1"}\n' * 30_000)
