@@ -1,6 +1,7 @@
 """Settings for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,10 @@ settings.register_profile("shale", deadline=None)
 settings.load_profile("shale")
 
 PLACES = ("CLOUD_PROVIDER", "LOCAL_PATH", "SHALE_CONFIG", "SHALE_PATH", "SHALE_STORE", "SHALE_URL")
+
+# A shell that starts the tests in the background has told them, and so what they start, to ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
