@@ -71,14 +71,15 @@ OUTPUTS = st.lists(st.builds(Sst, id=ULIDS, info=INFOS, format_version=st.sample
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    """A manifest whose views show SSTs of one pool."""
+    """A manifest whose views show SSTs of one pool, each of them something of its own."""
     pool = list({sst.id: sst for sst in draw(OUTPUTS) + draw(OUTPUTS)}.values())
 
     def views() -> tuple[SstView, ...]:
         if not pool:
             return ()
         ssts = draw(st.lists(st.sampled_from(pool), max_size=3))
-        return tuple(SstView(id=draw(ULIDS), sst=sst, visible_range=draw(st.none() | RANGES)) for sst in ssts)
+        made = (SstView(id=draw(ULIDS), sst=sst, visible_range=draw(st.none() | RANGES)) for sst in ssts)
+        return tuple(view for view in made if view.visible_range is None or not view.effective_range.is_empty)
 
     def tree() -> Tree:
         runs = tuple(SortedRun(id=RunId(draw(U32)), ssts=views()) for _ in range(draw(st.integers(0, 2))))
