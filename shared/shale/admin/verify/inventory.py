@@ -173,24 +173,7 @@ async def read_inventory(
     orphans = Orphans()
     if checkpoint is None:
         findings += _epoch_findings(database, latest, compactions)
-        entries = compactions.value if compactions is not None else Compactions()
-        is_all_known = {int(entry.manifest_id) for entry in live} <= database.counted.keys()
-        await _check_outputs(database, entries)
-        orphans.add(
-            sst_orphans(
-                listing.ssts,
-                root=root,
-                referenced={needed.sst.id for needed in database.needed.values()},
-                latest=latest.value,
-                compactions=entries,
-                is_all_known=is_all_known,
-            )
-        )
-        kept = replace(latest.value, checkpoints=tuple(live))
-        orphans.add(_unused_wal_files(database, kept, is_all_known=is_all_known))
-        orphans.add(stray_orphans(listing.strays))
-        for is_staged, (count, size) in listing.strays_left_out.items():
-            orphans.count(stray_reason(is_staged=is_staged), count, size)
+        orphans = await _orphans(database, latest.value, live, compactions)
     return Inventory(
         latest_id=latest.id,
         latest=without_trees(latest.value),
@@ -205,6 +188,37 @@ async def read_inventory(
         versions=versions,
         objects=listing.objects,
     )
+
+
+async def _orphans(
+    database: _Database, latest: Manifest, live: list[Checkpoint], compactions: Versioned[Compactions] | None
+) -> Orphans:
+    """What nothing names; outputs of jobs are looked for on the way.
+
+    Args:
+        live: the checkpoints of the latest manifest that keep their versions.
+        compactions: the newest, if there is one.
+    """
+    entries = compactions.value if compactions is not None else Compactions()
+    await _check_outputs(database, entries)
+    is_all_known = {int(entry.manifest_id) for entry in live} <= database.counted.keys()
+    orphans = Orphans()
+    orphans.add(
+        sst_orphans(
+            database.listing.ssts,
+            root=database.root,
+            referenced={needed.sst.id for needed in database.needed.values()},
+            latest=latest,
+            compactions=entries,
+            is_all_known=is_all_known,
+        )
+    )
+    kept = replace(latest, checkpoints=tuple(live))
+    orphans.add(_unused_wal_files(database, kept, is_all_known=is_all_known))
+    orphans.add(stray_orphans(database.listing.strays))
+    for is_staged, (count, size) in database.listing.strays_left_out.items():
+        orphans.count(stray_reason(is_staged=is_staged), count, size)
+    return orphans
 
 
 def _foreign_names(listing: Listing) -> list[Finding]:
