@@ -102,10 +102,14 @@ class DestroyRules:
         self.root = root
         self.forced = forced
         self.siblings = tuple(siblings)
+        self._written: dict[str, bytes] = {}
+        """Manifests since the rules hold; of two destroyers one can seal what the other has just deleted."""
 
     def after(self, mutation: Mutation, sim: Simulation) -> None:
         """See ``Rules``."""
         below = mutation.key.startswith(f"{self.root}/")
+        if mutation.op == "put" and parse_manifest_key(self.root, mutation.key) is not None:
+            self._written[mutation.key] = bytes(mutation.data)
         if mutation.role == DESTROYER and not below:
             assert mutation.op == "put", f"{mutation}: outside {self.root}"
             assert "/manifest/" in mutation.key, f"{mutation}: outside {self.root}"
@@ -130,7 +134,9 @@ class DestroyRules:
         if sealed_id is None or sealed_id == 1 or self.forced:
             return
         base_key = manifest_key(self.root, sealed_id - 1)
-        base = decode_manifest(bytes(sim.memory._objects[base_key].data), path=base_key)
+        stored = sim.memory._objects.get(base_key)
+        data = self._written[base_key] if stored is None else bytes(stored.data)
+        base = decode_manifest(data, path=base_key)
         now_ms = START_MS + int(sim.loop.time() * 1000)
         lost = [str(entry.id) for entry in base.checkpoints if not entry.is_expired(now_ms)]
         assert not lost, f"{mutation}: the seal drops live checkpoints {lost}"
