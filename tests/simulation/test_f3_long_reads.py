@@ -48,7 +48,7 @@ async def scanning(process: SimProcess, db: shale.Db, book: Book, reached: Reach
         async for each in scan:
             rows.append(each)
             await anyio.sleep(pause_s)
-            reached(AGAIN, when=scan._use is not None and scan._use.source is None)
+            reached(AGAIN, when=scan._chunks._use is not None and scan._chunks._use.source is None)
         there = set(process.sim.objects("db/compacted/"))
         reached(COLLECTED, when=any(f"db/compacted/{sst_id}.sst" not in there for sst_id in began_with.ssts()))
         assert [(each.key, each.value) for each in rows] == expected, f"not the state at {seq}"

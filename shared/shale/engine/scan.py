@@ -1,63 +1,44 @@
 """Scans: an async iterator of rows, made of columns that become objects chunk by chunk."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from shale.engine.memtable import Memtable
-from shale.engine.progress import raise_again
 from shale.engine.row_objects import rows_to_items, rows_to_list
 from shale.engine.row_order import reversed_rows
-from shale.engine.scan_sources import ScanPlan, prepare_kernels, visible_source
-from shale.errors import InvalidRequestError, ShaleError, SstMissing
+from shale.engine.scan_chunks import ScanChunks
+from shale.engine.scan_sources import ScanPlan
+from shale.errors import InvalidRequestError
 from shale.kernels.rows import EMPTY_ROWS, I64, Rows
 from shale.sst.row_search import lower_bound
-from shale.types import UNBOUNDED, Bound, KeyRange, Row, excluded, included
+from shale.types import KeyRange, Row
 
 if TYPE_CHECKING:
-    from shale.engine.pin import Use
-    from shale.engine.read_point import Claim, ReadPoint
-    from shale.engine.read_view import ReadView
+    from shale.engine.read_point import ReadPoint
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 512
 """Rows that become objects together: more of them push each other out of the CPU's caches."""
-_ROWS_AFTER_SEEK = 64
-"""Who seeks once probably wants a few rows, and then to seek again."""
-
-_INTERRUPTED = "the scan was interrupted and cannot go on: begin another one behind the last row"
 
 
 class Scan:
     """The rows of a range, iterated once: by row, or by ``batches``, ``columns`` or Arrow; leaving early leaks nothing.
 
-    It shows one state, whatever is flushed, compacted and collected meanwhile: it holds its sequence number, and goes
-    on in the newest view when an SST of its own is gone, or when its memtables were flushed and are too much to keep.
+    It shows one state, whatever is flushed, compacted and collected meanwhile: see ``ScanChunks``.
     """
 
     __slots__ = (
-        "_broken",
+        "_backward",
         "_chunk",
+        "_chunks",
         "_end",
         "_from",
-        "_has_begun",
-        "_held",
-        "_is_over",
-        "_keeper",
         "_last_key",
-        "_left",
-        "_max_seq",
-        "_plan",
-        "_rest",
         "_rows",
-        "_settle",
         "_start",
-        "_use",
-        "_view",
     )
 
     def __init__(
@@ -84,16 +65,7 @@ class Scan:
             read_ahead_bytes: of one request; ``None``: what the handle says.
             cache_blocks: whether short reads go into the cache.
         """
-        self._settle = point.settle
-        self._keeper = point.keeper
-        self._max_seq = point.max_seq
-        self._held: Claim | None = None
-        if point.keeper is not None and point.max_seq is not None:
-            self._held = point.keeper.hold(point.max_seq)
-        self._view: ReadView | None = point.view if self._held is None else None
-        """Where it reads; who holds a sequence number reads wherever is newest, and keeps no old state in memory."""
-        self._use: Use | None = None
-        self._plan = ScanPlan(
+        plan = ScanPlan(
             key_range=key_range,
             prefix=prefix,
             backward=reverse,
@@ -102,20 +74,16 @@ class Scan:
             read_ahead_bytes=read_ahead_bytes,
             cache_blocks=cache_blocks,
         )
-        self._left = limit
+        self._backward = reverse
+        self._chunks = ScanChunks(point, plan)
         # Of the chunk at hand, which ascends in both directions, rows ``[_start, _end)`` are no objects yet.
         self._chunk: Rows = EMPTY_ROWS
         self._start = self._end = 0
         self._rows: Iterator[Row] = iter(())
-        self._rest = key_range
-        """Where the rows behind the chunk are."""
         self._from = 0
         """Where in the chunk reading began, after it was fetched or after a seek."""
         self._last_key: bytes | None = None
         """The last one that was given before that."""
-        self._has_begun = False
-        self._broken: ShaleError | None = None
-        self._is_over = False
 
     @property
     def read_range(self) -> KeyRange:
@@ -123,14 +91,7 @@ class Scan:
 
         All of the range, whatever was taken of it; once the limit has ended the scan, what does not lie behind it.
         """
-        whole = self._plan.key_range
-        if self._left != 0 or not self._has_begun:
-            return whole
-        if self._plan.backward:
-            assert self._rest.end.key is not None
-            return KeyRange(included(self._rest.end.key), whole.end)
-        assert self._rest.start.key is not None
-        return KeyRange(whole.start, included(self._rest.start.key))
+        return self._chunks.read_range
 
     def __reduce__(self) -> Any:
         raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
@@ -205,7 +166,7 @@ class Scan:
             return None
         rows = self._chunk.slice(self._start, self._end)
         self._pass_chunk()
-        return reversed_rows(rows) if self._plan.backward else rows
+        return reversed_rows(rows) if self._backward else rows
 
     async def arrow_batches(self) -> AsyncIterator[Any]:
         """The rest as ``pyarrow.RecordBatch``es, whose columns share the memory of what was read.
@@ -218,8 +179,7 @@ class Scan:
         """
         from shale.engine.arrow import rows_to_batches
 
-        if not self._has_begun:
-            self._plan = replace(self._plan, is_whole=True)
+        self._chunks.take_whole()
         while (rows := await self.columns()) is not None:
             for batch in rows_to_batches(rows):
                 yield batch
@@ -237,32 +197,26 @@ class Scan:
             InvalidRequestError: the key lies outside the range of the scan, or not behind the last row that was given;
                 the scan can go on all the same.
         """
-        if self._broken is not None:
-            raise_again(self._broken)
+        self._chunks.check()
         self._unmake_rows()
-        backward = self._plan.backward
-        if not self._plan.key_range.contains(key):
+        if not self._chunks.key_range.contains(key):
             raise InvalidRequestError("cannot seek to a key outside the range of the scan")
         given = self._last_given()
-        if given is not None and (key >= given if backward else key <= given):
+        if given is not None and (key >= given if self._backward else key <= given):
             raise InvalidRequestError("cannot seek to a key that is not behind the last row")
         unread = self._end - self._start
-        if backward:
+        if self._backward:
             self._end = self._from = max(self._start, min(self._end, lower_bound(self._chunk, key + b"\0")))
         else:
             self._start = self._from = min(self._end, max(self._start, lower_bound(self._chunk, key)))
         self._last_key = given
-        if self._left is not None:
-            self._left += unread - (self._end - self._start)
-        if self._start == self._end and not self._is_over:
-            self._rest = self._beyond(included(key))
-            self._begin_again()
-            wanted = self._plan.rows_wanted
-            self._plan = replace(self._plan, rows_wanted=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
+        self._chunks.give_back(unread - (self._end - self._start))
+        if self._start == self._end:
+            self._chunks.go_on_at(key)
 
     def close(self) -> None:
         """Let go of everything; there are no more rows.  Dropping the scan does the same."""
-        self._finish()
+        self._chunks.close()
         self._rows = iter(())
         self._pass_chunk()
 
@@ -275,7 +229,7 @@ class Scan:
         if self._start == self._end and not await self._next_chunk():
             return EMPTY_ROWS
         count = min(rows_max, _ROWS_AT_ONCE, self._end - self._start)
-        backward = self._plan.backward
+        backward = self._backward
         first = self._end - count if backward else self._start
         if bytes_max is not None:
             first, count = _shorter(self._chunk.val_offsets, first, count, bytes_max, backward=backward)
@@ -286,123 +240,39 @@ class Scan:
         return self._chunk.slice(first, first + count)
 
     def _in_order(self, rows: list[T]) -> list[T]:
-        return rows[::-1] if self._plan.backward else rows
+        return rows[::-1] if self._backward else rows
 
     async def _next_chunk(self) -> bool:
         """Read on; false at the end."""
-        if self._broken is not None:
-            raise_again(self._broken)
-        if self._left == 0:
-            self._finish()
-        if self._is_over:
-            return False
-        try:
-            rows = await self._read()
-        except BaseException as error:
-            self._finish()
-            self._broken = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
-            raise
+        rows = await self._chunks.next()
         if rows is None:
-            self._finish()
             return False
-        backward = self._plan.backward
-        if self._left is not None:
-            taken = min(self._left, len(rows))
-            self._left -= taken
-            if taken < len(rows):
-                rows = rows.slice(len(rows) - taken, len(rows)) if backward else rows.slice(0, taken)
-                self._begin_again()  # the source has passed rows that a seek may yet ask for
         self._last_key = self._last_given()
         self._chunk, self._start, self._end = rows, 0, len(rows)
-        self._from = len(rows) if backward else 0
-        self._rest = self._beyond(excluded(rows.key(0) if backward else rows.key(len(rows) - 1)))
-        self._has_begun = True
+        self._from = len(rows) if self._backward else 0
         return True
-
-    async def _read(self) -> Rows | None:
-        while True:
-            use = self._use
-            if use is None or use.source is None:
-                use = await self._begin()
-            assert use.source is not None
-            use.pin.check()
-            try:
-                return await use.source.next()
-            except SstMissing as gone:
-                await self._go_on_elsewhere(gone)
-
-    async def _begin(self) -> "Use":
-        """Choose what to merge."""
-        if self._settle is not None:
-            self._follow(await self._settle())
-        view = self._view
-        if view is None:
-            assert self._keeper is not None
-            view = self._keeper.newest()
-        self._use = use = view.pin.use()
-        use.view = view
-        for table in view.tables:
-            if isinstance(table, Memtable) and table.sorted_log.has_long_tail:
-                await table.sorted_log.prepare(view.reader.env.cpu)
-        plan = replace(self._plan, key_range=self._rest, max_seq=self._max_seq)
-        await prepare_kernels(view, plan)
-        use.view, use.source = view, visible_source(view, plan)
-        return use
-
-    def _follow(self, point: "ReadPoint") -> None:
-        """Read there from now on."""
-        self._view, self._max_seq, self._keeper, self._settle = point.view, point.max_seq, point.keeper, point.settle
-
-    def _begin_again(self) -> None:
-        """Choose anew what to merge before more is read."""
-        if self._use is not None:
-            self._use.begin_again()
-
-    async def _go_on_elsewhere(self, gone: SstMissing) -> None:
-        """Go on in a newer view: an SST of this one was collected, because a compaction has replaced it."""
-        keeper, self._use = self._keeper, None
-        if keeper is None or (self._held is None and self._has_begun):
-            # Nothing newer may be read in its place, or what was visible when the scan began may not be there any more.
-            assert self._view is not None, "who holds no sequence number stays with one view"
-            self._view.reader.count_loss()
-            raise gone
-        await keeper.renew(gone)
-        if self._held is None:
-            self._view = keeper.newest()
-
-    def _beyond(self, bound: Bound) -> KeyRange:
-        """What is left of the range when everything up to a bound was passed."""
-        return self._rest.intersect(KeyRange(UNBOUNDED, bound) if self._plan.backward else KeyRange(bound, UNBOUNDED))
 
     def _unmake_rows(self) -> None:
         """Rows that became objects and were not given are columns again."""
         count = length_hint(self._rows)
         self._rows = iter(())
-        if self._plan.backward:
+        if self._backward:
             self._end += count
         else:
             self._start -= count
 
     def _last_given(self) -> bytes | None:
         """The key of the last row that the caller got."""
-        if self._plan.backward:
+        if self._backward:
             return self._chunk.key(self._end) if self._end < self._from else self._last_key
         return self._chunk.key(self._start - 1) if self._start > self._from else self._last_key
 
     def _pass_chunk(self) -> None:
         """All of the chunk was given."""
-        if self._plan.backward:
+        if self._backward:
             self._end = self._start
         else:
             self._start = self._end
-
-    def _finish(self) -> None:
-        """Let go of the view, so that its owner may release what protects it."""
-        self._is_over = True
-        self._view = self._keeper = self._settle = self._use = None
-        if self._held is not None:
-            self._held.close()
-            self._held = None
 
 
 def _shorter(offsets: I64, first: int, count: int, bytes_max: int, *, backward: bool) -> tuple[int, int]:
