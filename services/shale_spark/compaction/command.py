@@ -113,11 +113,15 @@ def compact(
                 await stores.aclose()
 
     async def stoppable() -> tuple[CompactionInfo, ...]:
-        async with BlockingPortal() as portal:
-            with anyio.CancelScope() as scope:
-                if on_started is not None:
-                    on_started(lambda: portal.start_task_soon(scope.cancel))
-                return await main()
+        try:
+            async with BlockingPortal() as portal:
+                with anyio.CancelScope() as scope:
+                    if on_started is not None:
+                        on_started(lambda: portal.start_task_soon(scope.cancel))
+                    return await main()
+        except BaseExceptionGroup as group:
+            # The portal's: whoever calls this has heard of no tasks.
+            raise first_error(group) from group
         raise Stopped("the compaction was stopped here; it stays scheduled for other workers")
 
     return anyio.run(stoppable)

@@ -1,11 +1,15 @@
 """What no compaction on Spark could do is said before there is one."""
 
+import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import shale
+from shale.compaction.requests import Full
 from shale.engine.where import Where
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidDbState, InvalidRequestError
 from shale.service.spark_section import SparkSettings
 from shale.store.memory import MemoryStore
 from shale_spark.compaction.command import Working, compact
@@ -39,3 +43,16 @@ def test_nothing_is_submitted_that_could_not_be_executed() -> None:
     nothing = cast("Any", object())
     with pytest.raises(InvalidRequestError, match="a store that executors can reach by its URL"):
         compact(nothing, Where(MemoryStore(), "db"), nothing, working=Working())
+
+
+def test_an_error_comes_as_itself(tmp_path: Path) -> None:
+    """Not inside a group of errors, which a caller would have to look into."""
+    where = Where(f"file://{tmp_path}", "db")
+
+    async def make() -> None:
+        async with shale.Db.open("db", store=where.store):
+            pass
+
+    asyncio.run(make())
+    with pytest.raises(InvalidDbState, match="start a compactor once"):
+        compact(cast("Any", object()), where, Full(), working=Working())
