@@ -2,9 +2,10 @@
 
 Checks: the image keeps its size; everything is healthy within 60 s; rows written before a hard kill of each daemon are
 read after it, at the writer and then at the reader; a writer that is stopped under load ends with 0 and loses no
-acknowledged row; Prometheus has every target up and knows how far the reader lags; ``down`` takes at most 15 s.
+acknowledged row; Prometheus has every target up and knows how far the reader lags; Grafana shows the dashboards to
+anybody and reaches Prometheus; ``down`` takes at most 15 s.
 ``BASE_IMAGE`` chooses the base of the images.  Where no registry can be reached, ``PROMETHEUS_BINARIES=/usr/bin`` makes
-an image of the ``prometheus`` and ``promtool`` found there.
+an image of the ``prometheus`` and ``promtool`` found there, and Grafana is left out unless ``GRAFANA_IMAGE`` names one.
 """
 
 import base64
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PROJECT = "shale-check"
 DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
-SERVICES = ("store", *DAEMONS, "prometheus")
+DASHBOARDS = ROOT / "deploy" / "observability" / "dashboards"
 ROWS = 2000
 IMAGE_BYTES = 450_000_000
 HEALTHY_S, DOWN_S, SCRAPED_S = 60.0, 15.0, 60.0
@@ -52,7 +53,11 @@ class Engine:
         self.docker = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else "docker"
         plugin = subprocess.run([self.docker, "compose", "version"], capture_output=True, check=False).returncode == 0
         self._compose = [self.docker, "compose"] if plugin else ["docker-compose"]
-        self.port, self.reader_port, self.prometheus_port = _free_port(), _free_port(), _free_port()
+        self.port, self.reader_port = _free_port(), _free_port()
+        self.prometheus_port, self.grafana_port = _free_port(), _free_port()
+        self.has_registry = "PROMETHEUS_BINARIES" not in os.environ
+        self.has_grafana = self.has_registry or "GRAFANA_IMAGE" in os.environ
+        self.services = ("store", *DAEMONS, "prometheus", *(["grafana"] if self.has_grafana else []))
         self.env = {
             **os.environ,
             "DOCKER_BUILDKIT": "1",
@@ -60,6 +65,7 @@ class Engine:
             "SHALE_PORT": str(self.port),
             "SHALE_READER_PORT": str(self.reader_port),
             "PROMETHEUS_PORT": str(self.prometheus_port),
+            "GRAFANA_PORT": str(self.grafana_port),
         }
 
     def run(self, *args: str, quiet: bool = True) -> str:
@@ -97,9 +103,10 @@ def build(engine: Engine) -> None:
         _say(f"built {image} in {time.monotonic() - start:.0f} s, {size / 1e6:.0f} MB")
         if target == "runtime" and size > IMAGE_BYTES:
             raise CheckError(f"the image of the daemons may have {IMAGE_BYTES / 1e6:.0f} MB")
-    binaries = os.environ.get("PROMETHEUS_BINARIES")
-    if binaries is None:
+    if engine.has_registry:
+        engine.compose("pull", "prometheus", "grafana")
         return
+    binaries = os.environ["PROMETHEUS_BINARIES"]
     with tempfile.TemporaryDirectory() as folder:
         for name in ("prometheus", "promtool"):
             shutil.copy(Path(binaries) / name, folder)
@@ -125,9 +132,9 @@ def wait_until(what: str, limit_s: float, look: Callable[[], str | None]) -> flo
     return time.monotonic() - start
 
 
-def unhealthy(engine: Engine, services: tuple[str, ...]) -> str | None:
+def unhealthy(engine: Engine) -> str | None:
     """Who is not healthy, if anybody."""
-    states = {service: engine.health(service) for service in services}
+    states = {service: engine.health(service) for service in engine.services}
     bad = {service: state for service, state in states.items() if state != "healthy"}
     return str(bad) if bad else None
 
@@ -192,7 +199,7 @@ def check_stop_under_load(engine: Engine) -> None:
     if code != 0 or not acknowledged:
         raise CheckError(f"the writer was stopped under load: exit code {code}, {len(acknowledged)} batches before")
     engine.compose("up", "-d", "--no-build", "writer")
-    wait_until("writer after its stop", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+    wait_until("writer after its stop", HEALTHY_S, lambda: unhealthy(engine))
     for batch in acknowledged:
         lines = call(engine.port, "/v1/scan", {"prefix": _b64(b"%d/" % batch)}).splitlines()
         if len(lines) != ROWS + 1:
@@ -220,24 +227,39 @@ def check_lag(engine: Engine) -> float:
 
 
 def _prometheus(engine: Engine, path: str) -> Any:
-    with urllib.request.urlopen(f"http://127.0.0.1:{engine.prometheus_port}/api/v1/{path}", timeout=5) as answer:
-        return json.load(answer)["data"]
+    return _got(engine.prometheus_port, f"/api/v1/{path}")["data"]
+
+
+def no_dashboards(engine: Engine) -> str | None:
+    """What Grafana does not show to somebody without a name, if anything; it reads its files after it is healthy."""
+    wanted = {json.loads(file.read_text())["uid"] for file in DASHBOARDS.glob("*.json")}
+    try:
+        found = {each["uid"] for each in _got(engine.grafana_port, "/api/search?type=dash-db")}
+        asked = _got(engine.grafana_port, "/api/datasources/proxy/uid/prometheus/api/v1/query?query=vector(1)")
+    except OSError as error:
+        return str(error)
+    return None if found == wanted and asked["status"] == "success" else f"dashboards {sorted(found)}, {asked}"
+
+
+def _got(port: int, path: str) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        return json.load(answer)
 
 
 def check(engine: Engine) -> None:
     """Run the stack through everything."""
     start = time.monotonic()
-    engine.compose("up", "-d", "--no-build")
-    wait_until("up", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+    engine.compose("up", "-d", "--no-build", *engine.services)
+    wait_until("up", HEALTHY_S, lambda: unhealthy(engine))
     healthy_s = time.monotonic() - start
-    _say(f"all {len(SERVICES)} services healthy after {healthy_s:.1f} s")
+    _say(f"all {len(engine.services)} services healthy after {healthy_s:.1f} s")
     if healthy_s > HEALTHY_S:
         raise CheckError(f"up took {healthy_s:.0f} s; at most {HEALTHY_S:.0f}")
     write_rows(engine, 0)
     for batch, daemon in enumerate(DAEMONS, start=1):
         engine.compose("kill", "-s", "KILL", daemon)
         engine.compose("up", "-d", "--no-build", daemon)
-        back_s = wait_until(f"{daemon} after its kill", HEALTHY_S, lambda: unhealthy(engine, SERVICES))
+        back_s = wait_until(f"{daemon} after its kill", HEALTHY_S, lambda: unhealthy(engine))
         check_rows(engine, batch)
         write_rows(engine, batch)
         _say(f"{daemon} killed and healthy again after {back_s:.1f} s; {batch * ROWS} rows read back")
@@ -248,6 +270,9 @@ def check(engine: Engine) -> None:
     check_stop_under_load(engine)
     up_s = wait_until("Prometheus", SCRAPED_S, lambda: targets_down(engine))
     _say(f"Prometheus has every target up after {up_s:.1f} s; the reader is {check_lag(engine):.1f} s behind")
+    if engine.has_grafana:
+        shown_s = wait_until("Grafana", SCRAPED_S, lambda: no_dashboards(engine))
+        _say(f"Grafana shows the dashboards after {shown_s:.1f} s")
 
 
 def main() -> int:
@@ -258,7 +283,7 @@ def main() -> int:
         try:
             check(engine)
         except CheckError:
-            for service in SERVICES:
+            for service in engine.services:
                 with contextlib.suppress(CheckError):
                     sys.stderr.write(engine.compose("logs", "--tail=15", service))
             raise
