@@ -17,10 +17,11 @@ from shale_gc.settings import GcSettings
 
 
 async def collect(process: Process[GcSettings]) -> None:
-    """Collect until told to stop, or until the last database is gone.
+    """Collect until told to stop, until the last database is gone, or with ``once`` until each had its pass.
 
     Raises:
-        LatestRecordMissing: there was no database within ``store.start_timeout``.
+        LatestRecordMissing: there was no database within ``store.start_timeout``; with ``once``, there is none.
+        ShaleError: only with ``once``: the first error of a pass.
         ProtocolPanic: a boundary file disappeared, or worse.
     """
     fleet = Fleet(process)
@@ -35,7 +36,7 @@ async def collect(process: Process[GcSettings]) -> None:
 
 
 async def _run(fleet: Fleet, everything: anyio.CancelScope) -> None:
-    await fleet.run()
+    await (fleet.run_once() if fleet.process.settings.once else fleet.run())
     everything.cancel()
 
 

@@ -1,6 +1,7 @@
 """The databases of one process: a collector for each, and an end of its own for each."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import anyio
@@ -60,6 +61,43 @@ class Fleet:
                     self._start(tasks, root, is_named=True)
                 if settings.databases_below is not None:
                     tasks.start_soon(self._look_for_more, settings.databases_below, name="discovery")
+
+    async def run_once(self) -> None:
+        """One pass over each database that is there now, one after the other.
+
+        Raises:
+            ShaleError: the first error, once all others had their pass; a named database that is not there is one.
+            ProtocolPanic: something happened that must not be written on.
+        """
+        settings, failed = self.process.settings, list[ShaleError]()
+        named = settings.roots()
+        self.process.ready(tasks=[task.value for task in settings.options().enabled], databases=len(named))
+        async with self._wal_stores:
+            for root in named:
+                failed += await self._pass_over(root)
+            if settings.databases_below is not None:
+                async for root in databases_below(self.process.store, settings.databases_below):
+                    if root not in named:
+                        failed += await self._pass_over(root, is_named=False)
+        if failed:
+            raise failed[0]
+
+    async def _pass_over(self, root: str, *, is_named: bool = True) -> list[ShaleError]:
+        is_other = root != self.process.root
+        with structlog.contextvars.bound_contextvars(db=root) if is_other else nullcontext():
+            try:
+                self._make(root, await self._wal_store_of(root))
+                await self.collectors[root].run_once()
+            except ProtocolPanic:
+                raise
+            except ShaleError as error:
+                if not is_named and isinstance(error, LatestRecordMissing):
+                    return []  # it went, or is being made
+                log.error(Event.GC_TASK_FAILED, resource=RESOURCE, error=error)
+                return [error]
+            finally:
+                self.collectors.pop(root, None)
+        return []
 
     def take_over(self, settings: GcSettings) -> None:
         """Intervals, ages and concurrency change while running; a task that was off at the start stays off."""

@@ -75,7 +75,7 @@ class GcSettings(DaemonSettings):
     """The garbage collector: deletes what no reader, writer or compactor can need any more."""
 
     ROLE: ClassVar[str] = "gc"
-    FLAGS: ClassVar[tuple[str, ...]] = ("dry_run",)
+    FLAGS: ClassVar[tuple[str, ...]] = ("dry_run", "once")
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
     databases: Texts = Field(default=(), description="Paths of further databases in the same store.")
@@ -89,6 +89,7 @@ class GcSettings(DaemonSettings):
         default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
     )
     dry_run: bool = Field(default=False, description="Write nothing at all, only say what would go.")
+    once: bool = Field(default=False, description="One pass over each database, and then the end.")
     delete_concurrency: int = Field(default=8, ge=1, le=256, description="Deletions at a time.")
     db_delete_grace: Seconds = Field(
         default=DELETE_GRACE_S, description="How long a database stays after it was marked as destroyed."

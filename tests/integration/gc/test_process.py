@@ -91,6 +91,20 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     assert sorted(path for path in tmp_path.joinpath("store").rglob("*")) == before
 
 
+def test_one_pass_and_the_end(tmp_path: Path) -> None:
+    """As a job that something else starts at its times; without a database there is nothing to do."""
+    write(tmp_path)
+    make_older(tmp_path)
+    with gc(tmp_path, "--once") as daemon:
+        assert daemon.process.wait(ENDED_S) == 0
+        assert len(manifests(tmp_path)) == 1
+        assert daemon.lines("gc.delete")
+    shutil.rmtree(tmp_path / "store" / "db")
+    with gc(tmp_path, "--once") as daemon:
+        assert daemon.process.wait(ENDED_S) == 69
+        assert "no manifest below db" in daemon.log.read_text()
+
+
 def test_it_waits_for_a_database_and_gives_up_in_time(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with gc(tmp_path, "--set", "store.start_timeout=1s") as daemon:

@@ -11,6 +11,7 @@ import pytest
 
 import shale
 from shale.env import Env
+from shale.errors import CorruptionError, LatestRecordMissing
 from shale.format.manifest import decode_manifest
 from shale.garbage.options import Task
 from shale.service.admin import AdminApp
@@ -221,3 +222,21 @@ def test_wal_stores_that_cannot_be_meant(value: str, message: str) -> None:
 def test_wal_stores_are_read_from_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHALE_GC__WAL_STORES", "t/a=s3://x, b=file:///logs")
     assert settings("--store", "memory:///").wal_stores == {"t/a": "s3://x", "b": "file:///logs"}
+
+
+async def test_once_is_one_pass_over_each() -> None:
+    """Named or found; what is not there or fails keeps nobody from a pass, and is the end's error."""
+    for path in ("a", "b", "t/c"):
+        await make(path)
+    argv = ("--once", "--store", "memory:///", "--set", "databases=a,absent,b", "--set", "databases_below=t")
+    fleet = Fleet(process_of(settings(*argv)))
+    with pytest.raises(LatestRecordMissing, match="no manifest below absent"):
+        await fleet.run_once()
+    for path in ("a", "b", "t/c"):
+        assert len(keys("memory:///", f"{path}/manifest/")) == 1
+    assert not fleet.collectors
+    await make("b")
+    await open_store("memory:///").put(f"a/manifest/{99:020}.manifest", b"damaged")
+    with pytest.raises(CorruptionError):
+        await fleet.run_once()
+    assert len(keys("memory:///", "b/manifest/")) == 1
