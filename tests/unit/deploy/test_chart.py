@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
+from shale.service.exit_codes import ExitCode
 from shale.service.settings import load
 from shale_cli.__main__ import PROCESSES
 from shale_cli.config import settings_class
@@ -78,6 +79,9 @@ def test_what_is_there_by_default() -> None:
         ((), "database.url"),
         ((*MINIMAL, "--set", "writer.replicas=2"), "replicas"),
         ((*MINIMAL, "--set", "compactor.embeddedWorker=false"), "nobody would compact"),
+        ((*MINIMAL, "--set", "gc.mode=cronjob"), "gc.schedule"),
+        ((*MINIMAL, "--set", "gc.schedule=@hourly"), "gc.mode"),
+        ((*MINIMAL, "--set", "gc.mode=job"), "daemon"),
     ],
 )
 def test_mistakes_are_refused_early(arguments: tuple[str, ...], complaint: str) -> None:
@@ -115,30 +119,32 @@ def test_pods_are_restricted_and_probed() -> None:
         assert ports == (["admin", "http", "resp"] if role in ("writer", "reader") else ["admin"])
 
 
-def test_daemons_take_what_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file, the variables and the secret files of each pod, read as its daemon reads them."""
-    objects = render("-f", str(FULL))
-    config = tmp_path / "config.yaml"
-    keys = tmp_path / "keys"
+def taken(objects: dict[tuple[str, str], Any], role: str, template: Any, folder: Path) -> Any:
+    """What a daemon makes of the file, the variables and the secret files of its pod."""
+    mounted, config, keys = folder / f"secrets-{role}", folder / "config.yaml", folder / "keys"
+    mounted.mkdir()
     keys.write_text(f"first {'ab' * 32}\n")
     text = objects["ConfigMap", ""]["data"]["config.yaml"]
     config.write_text(text.replace("/etc/shale/encryption/keys", str(keys)))
+    sources = next(each for each in template["spec"]["volumes"] if each["name"] == "secrets")
+    for source in sources["projected"]["sources"]:
+        for item in source["secret"]["items"]:
+            (mounted / item["path"]).write_text(SECRETS[item["path"]])
+    (only,) = template["spec"]["containers"]
+    with pytest.MonkeyPatch.context() as patch:
+        for each in only["env"]:
+            patch.setenv(each["name"], each["value"])
+        patch.setenv("SHALE_CONFIG", str(config))
+        patch.setenv("SHALE_SECRETS_DIR", str(mounted))
+        loaded = load(settings_class(role), only["args"][1:])
+    assert loaded.unknown_env == ()
+    return loaded.settings
+
+
+def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
+    objects = render("-f", str(FULL))
     for role in PROCESSES:
-        deployment = objects["Deployment", role]
-        mounted = tmp_path / f"secrets-{role}"
-        mounted.mkdir()
-        sources = next(each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "secrets")
-        for source in sources["projected"]["sources"]:
-            for item in source["secret"]["items"]:
-                (mounted / item["path"]).write_text(SECRETS[item["path"]])
-        with monkeypatch.context() as patch:
-            for each in container(deployment)["env"]:
-                patch.setenv(each["name"], each["value"])
-            patch.setenv("SHALE_CONFIG", str(config))
-            patch.setenv("SHALE_SECRETS_DIR", str(mounted))
-            loaded = load(settings_class(role), container(deployment)["args"][1:])
-        assert loaded.unknown_env == ()
-        settings: Any = loaded.settings
+        settings = taken(objects, role, objects["Deployment", role]["spec"]["template"], tmp_path)
         assert settings.store.secret_access_key.get_secret_value() == "hidden"
         assert settings.block_transformer() is not None
         if role in ("writer", "reader"):
@@ -147,6 +153,31 @@ def test_daemons_take_what_is_rendered(tmp_path: Path, monkeypatch: pytest.Monke
             assert settings.resp.enabled
         if role == "writer":
             assert (settings.flush_interval, settings.shutdown.deadline) == (0.05, 110.0)
+
+
+def test_the_collector_as_a_job(tmp_path: Path) -> None:
+    """One pass with the settings of a daemon; no alert misses what is not there between two of them."""
+    objects = render("-f", str(FULL), "--set", "gc.mode=cronjob,gc.schedule=*/10 * * * *")
+    assert ("Deployment", "gc") not in objects
+    spec = objects["CronJob", "gc"]["spec"]
+    assert (spec["schedule"], spec["concurrencyPolicy"]) == ("*/10 * * * *", "Forbid")
+    job = spec["jobTemplate"]["spec"]
+    assert job["template"]["spec"]["restartPolicy"] == "Never"
+    (rule,) = job["podFailurePolicy"]["rules"]
+    hopeless = (ExitCode.DATA, ExitCode.PANIC, ExitCode.NOPERM, ExitCode.CONFIG, ExitCode.STORE_UNSAFE)
+    assert rule["onExitCodes"]["values"] == [code.value for code in hopeless]
+    (only,) = job["template"]["spec"]["containers"]
+    assert rule["onExitCodes"]["containerName"] == only["name"]
+    assert not {"startupProbe", "livenessProbe", "readinessProbe", "lifecycle"} & set(only)
+    settings = taken(objects, "gc", job["template"], tmp_path)
+    assert settings.once
+    assert not settings.dry_run
+    assert settings.store.secret_access_key.get_secret_value() == "hidden"
+    groups = objects["PrometheusRule", ""]["spec"]["groups"]
+    alerts = {rule.get("alert") for group in groups for rule in group["rules"]}
+    assert "SlateDBCompactorDown" in alerts
+    assert not {"SlateDBGCDown", "ShaleRESPErrors"} & alerts
+    assert "gc" in str(objects["PodMonitor", ""]["spec"]["selector"]["matchExpressions"])
 
 
 def test_rules_and_dashboards_are_shipped() -> None:

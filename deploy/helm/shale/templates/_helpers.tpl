@@ -45,11 +45,122 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{ toYaml (mergeOverwrite $made (deepCopy .Values.settings)) }}
 {{- end }}
 
-{{- /* One Deployment; root, role, values, and args, replicas, strategy, ports. */ -}}
-{{- define "shale.deployment" -}}
+{{- /* What a pod is made of; root, role, values, args, strategy, and if they are wanted env, ports, isJob. */ -}}
+{{- define "shale.pod" -}}
 {{- $root := .root -}}
 {{- $values := .values -}}
 {{- $secrets := or $root.Values.objectStore.existingSecret $root.Values.auth.existingSecret -}}
+metadata:
+  labels: {{- include "shale.labels" . | nindent 4 }}
+  annotations:
+    checksum/config: {{ include "shale.config" $root | sha256sum }}
+    {{- with $values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+spec:
+  serviceAccountName: {{ include "shale.serviceAccount" $root }}
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+  {{- with $root.Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+  {{- with index $values $name }}
+  {{ $name }}: {{- if kindIs "string" . }} {{ . }}{{ else }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- end }}
+  {{- end }}
+  {{- if eq .strategy "RollingUpdate" }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{- include "shale.selector" . | nindent 10 }}
+  {{- end }}
+  {{- if .isJob }}
+  restartPolicy: Never
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 10001
+    runAsGroup: 10001
+    fsGroup: 10001
+    seccompProfile: {type: RuntimeDefault}
+  containers:
+    - name: {{ .role }}
+      image: {{ include "shale.image" $root }}
+      imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      args: {{ toJson .args }}
+      env:
+        - {name: SHALE_CONFIG, value: /etc/shale/config/config.yaml}
+        - {name: SHALE_SECRETS_DIR, value: /etc/shale/secrets}
+        - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
+        - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
+        {{- with .env }}{{ toYaml . | nindent 8 }}{{ end }}
+        {{- with $values.extraEnv }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- with $values.extraEnvFrom }}
+      envFrom: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        - {name: admin, containerPort: {{ $root.Values.metrics.port }}}
+        {{- range .ports }}
+        - {name: {{ .name }}, containerPort: {{ .port }}}
+        {{- end }}
+      {{- if not .isJob }}
+      # A replay may take minutes; liveness never depends on the store.
+      startupProbe: {httpGet: {path: /livez, port: admin}, periodSeconds: 5, timeoutSeconds: 3, failureThreshold: 120}
+      livenessProbe: {httpGet: {path: /livez, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
+      readinessProbe: {httpGet: {path: /readyz, port: admin}, periodSeconds: 5, timeoutSeconds: 3}
+      lifecycle: {preStop: {sleep: {seconds: 5}}}
+      {{- end }}
+      resources: {{- toYaml $values.resources | nindent 8 }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL]}
+      volumeMounts:
+        - {name: config, mountPath: /etc/shale/config, readOnly: true}
+        - {name: tmp, mountPath: /tmp}
+        - {name: cache, mountPath: /var/cache/shale}
+        {{- if $secrets }}
+        - {name: secrets, mountPath: /etc/shale/secrets, readOnly: true}
+        {{- end }}
+        {{- if $root.Values.encryption.existingSecret }}
+        - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
+        {{- end }}
+        {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+  volumes:
+    - {name: config, configMap: {name: {{ include "shale.fullname" $root }}}}
+    - {name: tmp, emptyDir: {}}
+    - {name: cache, emptyDir: {}}
+    {{- if $secrets }}
+    - name: secrets
+      projected:
+        sources:
+          {{- with $root.Values.objectStore }}
+          {{- if .existingSecret }}
+          - secret:
+              name: {{ .existingSecret }}
+              items:
+                - {key: {{ .secretKeys.accessKeyId }}, path: store__access_key_id}
+                - {key: {{ .secretKeys.secretAccessKey }}, path: store__secret_access_key}
+          {{- end }}
+          {{- end }}
+          {{- with $root.Values.auth }}
+          {{- if .existingSecret }}
+          - secret: {name: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: http__bearer_token}]}
+          {{- end }}
+          {{- end }}
+    {{- end }}
+    {{- with $root.Values.encryption }}
+    {{- if .existingSecret }}
+    - {name: encryption, secret: {secretName: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: keys}]}}
+    {{- end }}
+    {{- end }}
+    {{- with $values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- end }}
+
+{{- /* One Deployment; what a pod takes, and replicas, strategy, scaled. */ -}}
+{{- define "shale.deployment" -}}
+{{- $root := .root -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -64,107 +175,7 @@ spec:
   selector:
     matchLabels: {{- include "shale.selector" . | nindent 6 }}
   template:
-    metadata:
-      labels: {{- include "shale.labels" . | nindent 8 }}
-      annotations:
-        checksum/config: {{ include "shale.config" $root | sha256sum }}
-        {{- with $values.podAnnotations }}{{ toYaml . | nindent 8 }}{{ end }}
-    spec:
-      serviceAccountName: {{ include "shale.serviceAccount" $root }}
-      automountServiceAccountToken: false
-      terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
-      {{- with $root.Values.imagePullSecrets }}
-      imagePullSecrets: {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
-      {{- with index $values $name }}
-      {{ $name }}: {{- if kindIs "string" . }} {{ . }}{{ else }}{{ toYaml . | nindent 8 }}{{ end }}
-      {{- end }}
-      {{- end }}
-      {{- if ne .strategy "Recreate" }}
-      topologySpreadConstraints:
-        - maxSkew: 1
-          topologyKey: kubernetes.io/hostname
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector:
-            matchLabels: {{- include "shale.selector" . | nindent 14 }}
-      {{- end }}
-      securityContext:
-        runAsNonRoot: true
-        runAsUser: 10001
-        runAsGroup: 10001
-        fsGroup: 10001
-        seccompProfile: {type: RuntimeDefault}
-      containers:
-        - name: {{ .role }}
-          image: {{ include "shale.image" $root }}
-          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-          args: {{ toJson .args }}
-          env:
-            - {name: SHALE_CONFIG, value: /etc/shale/config/config.yaml}
-            - {name: SHALE_SECRETS_DIR, value: /etc/shale/secrets}
-            - {name: SHALE_ADMIN__PORT, value: {{ $root.Values.metrics.port | quote }}}
-            - {name: SHALE_SHUTDOWN__DEADLINE, value: {{ printf "%ds" (sub (int $values.terminationGracePeriodSeconds) 10) | quote }}}
-            {{- with .env }}{{ toYaml . | nindent 12 }}{{ end }}
-            {{- with $values.extraEnv }}{{ toYaml . | nindent 12 }}{{ end }}
-          {{- with $values.extraEnvFrom }}
-          envFrom: {{- toYaml . | nindent 12 }}
-          {{- end }}
-          ports:
-            - {name: admin, containerPort: {{ $root.Values.metrics.port }}}
-            {{- range .ports }}
-            - {name: {{ .name }}, containerPort: {{ .port }}}
-            {{- end }}
-          # A replay may take minutes; liveness never depends on the store.
-          startupProbe: {httpGet: {path: /livez, port: admin}, periodSeconds: 5, timeoutSeconds: 3, failureThreshold: 120}
-          livenessProbe: {httpGet: {path: /livez, port: admin}, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6}
-          readinessProbe: {httpGet: {path: /readyz, port: admin}, periodSeconds: 5, timeoutSeconds: 3}
-          lifecycle: {preStop: {sleep: {seconds: 5}}}
-          resources: {{- toYaml $values.resources | nindent 12 }}
-          securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            capabilities: {drop: [ALL]}
-          volumeMounts:
-            - {name: config, mountPath: /etc/shale/config, readOnly: true}
-            - {name: tmp, mountPath: /tmp}
-            - {name: cache, mountPath: /var/cache/shale}
-            {{- if $secrets }}
-            - {name: secrets, mountPath: /etc/shale/secrets, readOnly: true}
-            {{- end }}
-            {{- if $root.Values.encryption.existingSecret }}
-            - {name: encryption, mountPath: /etc/shale/encryption, readOnly: true}
-            {{- end }}
-            {{- with $values.extraVolumeMounts }}{{ toYaml . | nindent 12 }}{{ end }}
-      volumes:
-        - {name: config, configMap: {name: {{ include "shale.fullname" $root }}}}
-        - {name: tmp, emptyDir: {}}
-        - {name: cache, emptyDir: {}}
-        {{- if $secrets }}
-        - name: secrets
-          projected:
-            sources:
-              {{- with $root.Values.objectStore }}
-              {{- if .existingSecret }}
-              - secret:
-                  name: {{ .existingSecret }}
-                  items:
-                    - {key: {{ .secretKeys.accessKeyId }}, path: store__access_key_id}
-                    - {key: {{ .secretKeys.secretAccessKey }}, path: store__secret_access_key}
-              {{- end }}
-              {{- end }}
-              {{- with $root.Values.auth }}
-              {{- if .existingSecret }}
-              - secret: {name: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: http__bearer_token}]}
-              {{- end }}
-              {{- end }}
-        {{- end }}
-        {{- with $root.Values.encryption }}
-        {{- if .existingSecret }}
-        - {name: encryption, secret: {secretName: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: keys}]}}
-        {{- end }}
-        {{- end }}
-        {{- with $values.extraVolumes }}{{ toYaml . | nindent 8 }}{{ end }}
+{{ include "shale.pod" . | indent 4 }}
 {{- end }}
 
 {{- define "shale.service" -}}
