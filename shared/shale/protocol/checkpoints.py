@@ -193,7 +193,8 @@ async def create_checkpoint(
 
     Raises:
         CheckpointMissing, AmbiguousCheckpoint: see ``add_checkpoint_from``.
-        InvalidDbState, InvalidCheckpointLifetime: see ``add_checkpoint``.
+        InvalidDbState: see ``add_checkpoint``; also if the database was destroyed before this was written.
+        InvalidCheckpointLifetime: see ``add_checkpoint``.
     """
     checkpoint_id = id if id is not None else env.ids.uuid()
 
@@ -208,6 +209,7 @@ async def create_checkpoint(
         )
 
     committed = await stored.apply(change)
+    await _require_not_destroyed(stored, committed.id, checkpoint_id)
     checkpoint = committed.value.checkpoint(checkpoint_id)
     assert checkpoint is not None
     log.info(Event.CHECKPOINT_CREATED, checkpoint_id=str(checkpoint_id), manifest_id=checkpoint.manifest_id, name=name)
@@ -271,6 +273,20 @@ async def remove_expired_checkpoints(stored: StoredManifest, now_ms: int) -> tup
     for entry in expired:
         log.info(Event.CHECKPOINT_EXPIRED, checkpoint_id=str(entry.id), manifest_id=entry.manifest_id, name=entry.name)
     return tuple(entry.id for entry in expired)
+
+
+async def _require_not_destroyed(stored: StoredManifest, version: int, checkpoint_id: UUID) -> None:
+    """A version that was written after the database had been destroyed keeps nothing: its checkpoint is taken back.
+
+    Raises:
+        InvalidDbState: it is so; the version stays, and destroying the database again removes it.
+    """
+    store = stored.store
+    if not await store.begins_at(version):
+        return
+    await stored.apply(lambda current: delete_checkpoints(current.value, [checkpoint_id]))
+    left = store.namespace.key(version)
+    raise InvalidDbState(f"the database was destroyed before the checkpoint was written; destroy it again: {left}")
 
 
 def _keep(manifest: Manifest, kept: tuple[Checkpoint, ...]) -> Manifest | None:

@@ -94,6 +94,10 @@ class SequencedFiles(Generic[T]):
         meta = await self._store.head(self._namespace.key(file_id))
         return meta is None or PUT_ID not in (meta.attributes or {})
 
+    async def has(self, file_id: int) -> bool:
+        """Whether one file is there."""
+        return await self._store.head(self._namespace.key(file_id)) is not None
+
     async def read(self, file_id: int) -> Buffer | None:
         """The bytes of one file; ``None`` if it is not there."""
         got = await self._store.get(self._namespace.key(file_id))

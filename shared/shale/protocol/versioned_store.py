@@ -63,6 +63,16 @@ class VersionedStore(Generic[T]):
         """Whether a version may be there only because the answer to the one before it was lost."""
         return await self._files.can_be_repeated(file_id)
 
+    async def begins_at(self, file_id: int) -> bool:
+        """Whether everything before a version, on top of which it was written, is gone and no collector has done it.
+
+        So it is when the whole database was destroyed in between: with its boundary nothing is left that would have
+        told the writer of the version.
+        """
+        if await self._files.has(file_id - 1) or await self._boundary.read() >= file_id - 1:
+            return False
+        return all(version.id >= file_id for version in await self.list_versions())
+
     async def read(self, file_id: int) -> T | None:
         """One version, whatever the boundary says: a checkpoint may keep it alive.  ``None``: not there."""
         data = await self._files.read(file_id)

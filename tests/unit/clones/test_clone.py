@@ -10,7 +10,7 @@ import pytest
 
 import shale
 from shale.admin.clones import source
-from shale.env import Env
+from shale.env import Env, SystemClock
 from shale.errors import (
     CheckpointMissing,
     CloneExternalDbMissing,
@@ -31,11 +31,22 @@ from shale.store.memory import MemoryStore
 from shale.types import KeyRange
 
 
+class UnevenClock(SystemClock):
+    """Never says the same millisecond twice, so that what came first also looks older."""
+
+    def __init__(self) -> None:
+        self._last_ms = 0
+
+    def now_ms(self) -> int:
+        self._last_ms = max(self._last_ms + 1, super().now_ms())
+        return self._last_ms
+
+
 class House:
     """One store with databases in it."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
+        self.store = MemoryStore(UnevenClock())
         self.env = Env.system()
 
     def manifests(self, path: str) -> ManifestStore:
