@@ -5,6 +5,8 @@ from itertools import pairwise, repeat
 
 import numpy as np
 
+from shale.kernels.choice import use_kernels
+from shale.kernels.columns import address_of
 from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Row
 
@@ -25,14 +27,38 @@ def rows_to_list(rows: Rows) -> list[Row]:
 
 def rows_to_items(rows: Rows) -> list[tuple[bytes, bytes]]:
     """Keys and values as objects."""
-    if not len(rows):
-        return []
-    keys, values = byte_strings(rows.key_bytes, rows.key_offsets), byte_strings(rows.val_bytes, rows.val_offsets)
-    return list(zip(keys, values, strict=True))
+    if not use_kernels(0):
+        return rows_to_items_plain(rows)
+    from shale.kernels import objects
+
+    count = len(rows)
+    columns = (_bytes(rows.key_bytes), _numbers(rows.key_offsets), _bytes(rows.val_bytes), _numbers(rows.val_offsets))
+    items: list[tuple[bytes, bytes]] = [_NO_ITEM] * count
+    _check_count(objects.put_pairs(id(items), count, *_addresses(*columns)), count)
+    return items
+
+
+def rows_to_items_plain(rows: Rows) -> list[tuple[bytes, bytes]]:
+    """The same without kernels."""
+    keys = byte_strings_plain(rows.key_bytes, rows.key_offsets)
+    return list(zip(keys, byte_strings_plain(rows.val_bytes, rows.val_offsets), strict=True))
 
 
 def byte_strings(data: U8, offsets: I64) -> list[bytes]:
-    """The strings between offsets.  Where all have one length numpy cuts them, several times as fast."""
+    """The strings between offsets."""
+    if not use_kernels(0):
+        return byte_strings_plain(data, offsets)
+    from shale.kernels import objects
+
+    count = len(offsets) - 1
+    columns = _bytes(data), _numbers(offsets)
+    strings = [b""] * count
+    _check_count(objects.put_strings(id(strings), count, *_addresses(*columns)), count)
+    return strings
+
+
+def byte_strings_plain(data: U8, offsets: I64) -> list[bytes]:
+    """The same without kernels.  Where all have one length numpy cuts them, several times as fast."""
     if len(offsets) < 2:
         return []
     first, last = int(offsets[0]), int(offsets[-1])
@@ -44,6 +70,27 @@ def byte_strings(data: U8, offsets: I64) -> list[bytes]:
     blob = data[first:last].tobytes()
     bounds = (offsets - first).tolist()
     return [blob[start:end] for start, end in pairwise(bounds)]
+
+
+_NO_ITEM = (b"", b"")
+
+
+def _bytes(data: U8) -> U8:
+    """Bytes as a kernel reads them: side by side, which they nearly always are."""
+    return np.ascontiguousarray(data, np.uint8)
+
+
+def _numbers(offsets: I64) -> I64:
+    return np.ascontiguousarray(offsets, np.int64)
+
+
+def _addresses(*columns: U8 | I64) -> list[int]:
+    return [address_of(column) for column in columns]
+
+
+def _check_count(done: int, count: int) -> None:
+    if done < count:
+        raise MemoryError(f"no memory for {count} rows as objects")
 
 
 def _stamps(rows: Rows, stamps: I64, flag: int) -> Iterator[int | None]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shale.engine.read_point import ReadPoint
 
 T = TypeVar("T")
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 1024
 """Rows that become objects together: more of them push each other out of the CPU's caches."""
 
 
@@ -148,7 +148,10 @@ class Scan:
         self._unmake_rows()
         items: list[tuple[bytes, bytes]] = []
         while rows := self._in_order(rows_to_items(await self._next_slice(size - len(items)))):
-            items += rows
+            if items:
+                items += rows
+            else:
+                items = rows
             if len(items) == size:
                 yield items
                 items = []

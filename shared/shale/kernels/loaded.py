@@ -11,10 +11,11 @@ from shale.kernels import (
     lookup,
     merge_blocks,
     merge_visible,
+    objects,
     siphash,
     sort,
 )
 
 HAS_JIT = not numba.config.DISABLE_JIT
 """Without a JIT compiler kernels cannot work on addresses: the plain twins serve."""
-KERNELS = (block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, merge_visible, siphash, sort)
+KERNELS = (block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, merge_visible, objects, siphash, sort)
