@@ -23,6 +23,7 @@ _shale() {
         offers=("${(@f)found}")
         _describe 'shale' offers
     else
+        compset -P '--*='
         _files
     fi
 }
@@ -33,15 +34,11 @@ else
 fi
 """
 
-_FISH = r"""function __shale_offers
-    set -l offers (env _SHALE_COMPLETE=fish _SHALE_LINE=(commandline -cp | string collect) shale 2>/dev/null)
-    if test (count $offers) -gt 0
-        printf '%s\n' $offers
-    else
-        __fish_complete_path (commandline -ct)
-    end
+_FISH = r"""function __shale_has_offers
+    set -g __shale_offers (env _SHALE_COMPLETE=fish _SHALE_LINE=(commandline -cp | string collect) shale 2>/dev/null)
+    test (count $__shale_offers) -gt 0
 end
-complete --command shale --no-files --arguments '(__shale_offers)'
+complete --command shale --no-files --condition __shale_has_offers --arguments '$__shale_offers'
 """
 
 _POWERSHELL = r"""Register-ArgumentCompleter -Native -CommandName shale -ScriptBlock {
