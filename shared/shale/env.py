@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Milliseconds since 1970, UTC; may jump."""
         ...
 
+    def wall_s(self) -> float:
+        """The same in seconds."""
+        return self.now_ms() / 1000
+
     def monotonic_s(self) -> float:
         """Seconds since an arbitrary start; never goes back."""
         ...
@@ -34,8 +38,10 @@ _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Counts while the machine is suspended: who slept through a collection must know how long it was away."""
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The machine's clocks."""
+
+    wall_s = staticmethod(time.time)  # as it is: a put that looks at it takes hardly longer than a call
 
     def now_ms(self) -> int:
         """See ``Clock``."""

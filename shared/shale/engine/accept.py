@@ -32,6 +32,10 @@ from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTO
 _YIELD_AFTER_MS = 2
 _TRACK_EVERY_S = 60
 _SLOW = -1
+_BURST_PUTS = 8
+"""So many puts in a millisecond, and the next ones are prepared for."""
+_STAMPS_MAX = 4096
+_new = object.__new__
 SEQ_MAX = (1 << 63) - 1
 """The greatest sequence number that a caller may choose; there is room for more behind it."""
 
@@ -51,6 +55,53 @@ class Acceptor:
         progress: knows the durable end of the WAL, with which every frozen table is stamped.
     """
 
+    __slots__ = (
+        "_admitted_ms",
+        "_attention_bytes",
+        "_burst_ms",
+        "_burst_start",
+        "_clock",
+        "_consumed_wal_id",
+        "_default_ttl_ms",
+        "_durability",
+        "_frozen_bytes",
+        "_frozen_rows",
+        "_last_freeze_wal_id",
+        "_last_tracked_s",
+        "_limits",
+        "_max_key_bytes",
+        "_now_ms",
+        "_open_ms",
+        "_open_s",
+        "_operator",
+        "_options",
+        "_progress",
+        "_replayed_bytes",
+        "_replayed_rows",
+        "_seq_before_skip",
+        "_shut_s",
+        "_skipped_seq",
+        "_tracked",
+        "_wall_s",
+        "_yielded_ms",
+        "batch_rows",
+        "check",
+        "deletes",
+        "frozen",
+        "history",
+        "last_seq",
+        "merges",
+        "on_freeze",
+        "on_full_wal",
+        "on_rows",
+        "on_tables",
+        "room",
+        "route",
+        "table",
+        "wal",
+        "write_batches",
+    )
+
     def __init__(
         self,
         options: DbOptions,
@@ -67,7 +118,6 @@ class Acceptor:
         self.frozen: deque[FrozenTable] = deque()
         self.wal = WalBuffer(progress.durable_wal_id + 1, self.table) if options.wal_enabled else None
         """What the WAL still lacks; ``None`` with the WAL disabled."""
-        self.write_ops = 0
         self.merges = 0
         self.write_batches = 0
         self.deletes = 0
@@ -83,6 +133,7 @@ class Acceptor:
         self._limits = options.enforce_visible_range
         self._clock = clock
         self._now_ms = clock.now_ms
+        self._wall_s = clock.wall_s
         self._durability = durability
         self._operator = operator
         self._skipped_seq = _SLOW
@@ -95,15 +146,21 @@ class Acceptor:
         """Commits of this millisecond may go on without ``_admit``."""
         self._open_ms = _SLOW
         """The same, and their keys need neither a route nor a look at their limits."""
+        self._open_s = self._shut_s = 0.0
+        """When that millisecond begins and ends."""
         self._yielded_ms = 0
+        self._burst_ms = _SLOW
+        """The millisecond of the last put that was not prepared for, and
+        where the log ended at the first one in it."""
+        self._burst_start = 0
         self._max_key_bytes = options.max_key_bytes
         self._default_ttl_ms = options.default_ttl_ms
         self._tracked: list[tuple[int, int]] = []
         points = SequenceTracker.decode(state.sequence_tracker).points
         self._last_tracked_s = points[-1][1] if points else 0
         self._attention_bytes = 0
-        self._frozen_bytes = 0
-        self._replayed_bytes = 0
+        self._frozen_bytes = self._frozen_rows = 0
+        self._replayed_bytes = self._replayed_rows = 0
         self._set_attention()
 
     @property
@@ -113,6 +170,11 @@ class Acceptor:
         ``last_seq`` lies above it behind a commit that was refused after it got its number, as in SlateDB.
         """
         return self._seq_before_skip if self.last_seq == self._skipped_seq else self.last_seq
+
+    @property
+    def write_ops(self) -> int:
+        """Rows that were written since the start, replay left out."""
+        return self._frozen_rows + self.table.row_count - self._replayed_rows
 
     @property
     def memtable_write_bytes(self) -> int:
@@ -137,39 +199,43 @@ class Acceptor:
 
     async def put(self, key: BytesLike, value: BytesLike) -> WriteHandle:
         """Write one value with the database's default lifetime."""
-        if type(key) is not bytes or not 0 < len(key) <= self._max_key_bytes:
-            key = checked_key(key, self._max_key_bytes)
-        if type(value) is not bytes or len(value) > MAX_VALUE_BYTES:
-            value = checked_value(value)
-        now = self._now_ms()
-        if now != self._open_ms:
-            if self._limits is not None:
-                require_all_inside(self._limits, (key,))
-            if now != self._admitted_ms:
-                now = await self._admit()
-            if self.route is not None:
-                self._route_key(self.route, key)
-        # From the end of the wait, if there was one, to the end nothing else runs.
-        self.last_seq = seq = self.last_seq + 1
         table = self.table
         log = table.log
         keys = log.keys
-        place = table.index[key] = len(keys)
-        keys.append(key)
-        log.values.append(value)
-        log.seqs.append(seq)
-        log.create_ts.append(now)
-        if self._default_ttl_ms is None:
-            log.flags.append(FLAG_CREATE_TS)
-        else:
-            log.flags.append(FLAG_CREATE_TS | FLAG_EXPIRE_TS)
-            log.expire_places.append(place)
-            log.expire_ts.append(now + self._default_ttl_ms)
-        self.write_ops += 1
-        table.size_bytes = size = table.size_bytes + len(key) + len(value) + ROW_OVERHEAD_BYTES
-        if size >= self._attention_bytes:
-            self._attend()
-        return WriteHandle(seq, now, self._durability)
+        place = len(keys)
+        if (
+            self._open_s <= self._wall_s() < self._shut_s
+            and place < log.stamped_end
+            and type(key) is bytes
+            and 0 < len(key) <= self._max_key_bytes
+            and type(value) is bytes
+            and (size := table.size_bytes + len(key) + len(value) + ROW_OVERHEAD_BYTES) < self._attention_bytes
+        ):
+            # One of many: all but what is its own was done in advance, and from here to the end nothing waits.
+            table.index[key] = place
+            keys.append(key)
+            log.values.append(value)
+            table.size_bytes = size
+            self.last_seq = seq = self.last_seq + 1
+            handle = _new(WriteHandle)  # without the call of its ``__init__``, which would take longer than all of it
+            handle.seq = seq
+            handle.create_ts = self._open_ms
+            handle._durability = self._durability
+            return handle
+        key, value = checked_key(key, self._max_key_bytes), checked_value(value)
+        handle = await self._append(key, value, 0, self._default_ttl_ms)
+        self._expect_puts(handle.create_ts)
+        return handle
+
+    def _expect_puts(self, now: int) -> None:
+        """A put at this time was not prepared for: if there were many of late, prepare for as many again."""
+        log = self.table.log
+        place = len(log)
+        recent = place - self._burst_start
+        if now != self._burst_ms:
+            self._burst_ms, self._burst_start = now, place
+        if recent >= _BURST_PUTS and now == self._open_ms:
+            log.stamp_ahead(min(recent, _STAMPS_MAX), self.last_seq + 1, now, self._default_ttl_ms)
 
     async def put_living(self, key: BytesLike, value: BytesLike, ttl: Ttl, expire_at: Moment | None) -> WriteHandle:
         """Write one value with a lifetime of its own."""
@@ -209,7 +275,6 @@ class Acceptor:
         if lifetime is not None:
             flags, expires = flags | FLAG_EXPIRE_TS, expire_ts(lifetime, now)
         self.table.append(Entry(key, value, seq, flags, now, expires))
-        self.write_ops += 1
         if self.table.size_bytes >= self._attention_bytes:
             self._attend()
         return WriteHandle(seq, now, self._durability)
@@ -253,7 +318,6 @@ class Acceptor:
         table = self.table
         count = len(rows.keys)
         size = table.append_commit(rows, seq, now, has_operands=batch.has_merges)
-        self.write_ops += count
         self.batch_rows += count
         self.write_batches += 1
         if size >= self._attention_bytes:
@@ -274,6 +338,7 @@ class Acceptor:
         seq = self._next_seq(None)
         if self.route is not None:
             self._route_all(self.route, segments)
+        self.table.log.drop_stamps()
         self.last_seq = seq
         rows.seq.fill(seq)
         rows.create_ts.fill(now)
@@ -284,7 +349,6 @@ class Acceptor:
             self.table.append_columns(rows)
         else:
             self.wal.append_columns(rows)
-        self.write_ops += len(rows)
         self.batch_rows += len(rows)
         self.write_batches += 1
         if self.table.size_bytes >= self._attention_bytes:
@@ -316,6 +380,7 @@ class Acceptor:
 
     def _skip(self, seq: int) -> None:
         """A commit got a sequence number and was refused: nobody else gets it."""
+        self.table.log.drop_stamps()
         if self._skipped_seq != self.last_seq:
             self._seq_before_skip = self.last_seq
         self._skipped_seq = self.last_seq = seq
@@ -354,6 +419,7 @@ class Acceptor:
             self._clock.last_tick = max(self._clock.last_tick, last_tick)
         self._track(last_seq)
         self._replayed_bytes += table.size_bytes
+        self._replayed_rows += table.row_count
         self._follow(table)
 
     def consumed(self, wal_id: int) -> None:
@@ -378,6 +444,7 @@ class Acceptor:
         )
         self._tracked.clear()
         self._frozen_bytes += table.size_bytes
+        self._frozen_rows += table.row_count
         self._last_freeze_wal_id = stamp
         self.on_freeze()
 
@@ -410,6 +477,7 @@ class Acceptor:
     def expect_change(self) -> None:
         """Let the next write look at everything again: the clock, failures, pressure, whether the WAL must wake."""
         self._admitted_ms = self._open_ms = _SLOW
+        self._open_s = self._shut_s = 0.0
 
     async def _admit(self, seq: int | None = None) -> int:
         """Wait until a write may happen and return its commit time; ``seq`` is the number that it asks for."""
@@ -426,7 +494,9 @@ class Acceptor:
         self._clock.last_tick = now
         self.check()
         self._admitted_ms = now
-        self._open_ms = now if self.route is None and self._limits is None else _SLOW
+        if self.route is None and self._limits is None:
+            self._open_ms = now
+            self._open_s, self._shut_s = now / 1000, (now + 1) / 1000
         self._track(max(self.last_seq + 1, seq or 0))
         self.on_rows()
         return now
@@ -439,15 +509,14 @@ class Acceptor:
             self.freeze_wal()
             self.on_full_wal()
         self._set_attention()
-        # Whether there is room for the next write is looked at before it.
-        self._admitted_ms = self._open_ms = _SLOW
+        self.expect_change()  # whether there is room for the next write is looked at before it
 
     def _set_attention(self) -> None:
         limit = self._options.l0_sst_size_bytes
         room = limit if self.wal is None else min(limit, limit - self.wal.pending_bytes + self.table.size_bytes)
         left = self._options.max_unflushed_bytes - self.unflushed_bytes
-        # A row counts twice, in the memtable and for the WAL.
-        self._attention_bytes = min(room, self.table.size_bytes + max(left, 0) // 2)
+        # A row counts twice, in the memtable and for the WAL.  An impossible value needs attention too.
+        self._attention_bytes = min(room, self.table.size_bytes + min(max(left, 0) // 2, MAX_VALUE_BYTES))
 
 
 def _nothing() -> None:

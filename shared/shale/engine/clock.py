@@ -11,10 +11,11 @@ _WAIT_MAX_S = 10.0
 class DbClock:
     """Wall time in milliseconds, never behind ``last_tick``, the newest commit time that the database has seen."""
 
-    __slots__ = ("last_tick", "now_ms")
+    __slots__ = ("last_tick", "now_ms", "wall_s")
 
     def __init__(self, env: Env, last_tick: int) -> None:
         self.now_ms = env.clock.now_ms
+        self.wall_s = env.clock.wall_s
         self.last_tick = last_tick
 
     async def tick(self) -> int:

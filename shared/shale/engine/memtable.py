@@ -85,7 +85,7 @@ class Memtable:
         """The newest seq; 0 without rows."""
         newest = [int(part.rows.seq.max()) for part in self._sealed]
         if len(self.log):
-            newest.append(self.log.seqs[-1])
+            newest.append(self.log.seqs[len(self.log) - 1])
         return max(newest, default=0)
 
     @property
@@ -93,8 +93,9 @@ class Memtable:
         """The newest commit time in milliseconds; ``None`` without rows that have one."""
         times = [part.rows.create_ts[part.rows.flags & FLAG_CREATE_TS != 0] for part in self._sealed]
         newest = [int(column.max()) for column in times if len(column)]
-        if len(self.log):
-            stamps, flags = np.array(self.log.create_ts), np.frombuffer(bytes(self.log.flags), np.uint8)
+        if count := len(self.log):
+            stamps = np.array(self.log.create_ts[:count])
+            flags = np.frombuffer(bytes(self.log.flags[:count]), np.uint8)
             stamps = stamps[flags & FLAG_CREATE_TS != 0]
             newest += [int(stamps.max())] if len(stamps) else []
         return max(newest, default=None)
@@ -111,16 +112,7 @@ class Memtable:
     def append(self, entry: Entry) -> None:
         """Append one row of any kind."""
         assert self._indexed, "a frozen table takes no writes"
-        log = self.log
-        place = len(log.keys)
-        log.keys.append(entry.key)
-        log.values.append(entry.value)
-        log.seqs.append(entry.seq)
-        log.create_ts.append(entry.create_ts)
-        log.flags.append(entry.flags)
-        if entry.flags & FLAG_EXPIRE_TS:
-            log.expire_places.append(place)
-            log.expire_ts.append(entry.expire_ts)
+        place = self.log.append(entry)
         if entry.flags & FLAG_MERGE and (before := self.index.get(entry.key)) is not None:
             self._below[place] = before
         self.index[entry.key] = place
@@ -240,7 +232,7 @@ class Memtable:
             for place in np.flatnonzero(rows.seq > np.uint64(seq)).tolist():
                 yield rows.key(place), int(rows.seq[place])
         log, first, end = self.log, key_range.first_key or b"", key_range.end_key
-        start = bisect_right(log.seqs, seq)
+        start = bisect_right(log.seqs, seq, 0, len(log))
         for place, key in enumerate(log.keys[start:], start):
             if first <= key and (end is None or key < end):
                 yield key, log.seqs[place]

@@ -12,6 +12,8 @@ from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 
 _STEP_ROWS = 8192
+_PLAIN = bytes((FLAG_CREATE_TS,))
+_EXPIRING = bytes((FLAG_CREATE_TS | FLAG_EXPIRE_TS,))
 
 
 class RowLog:
@@ -19,11 +21,14 @@ class RowLog:
 
     ``seqs`` ascends; rows of one seq ascend by key.  Columns are Python lists because rows arrive one by one as
     Python objects; ``rows`` turns any part of them into ``Rows``, in a thread if need be: appends do not disturb it.
-    The few rows that have a lifetime stand in ``expire_places`` and ``expire_ts``, ascending by place.  The writer
-    appends to the columns directly, where a method call would cost as much as the work.
+    The few rows that have a lifetime stand in ``expire_places`` and ``expire_ts``, ascending by place.
+
+    Values that are put one by one find their other columns filled in: ``stamp_ahead`` does that for many at once.  The
+    writer appends their keys and values to the columns directly, where a method call would cost as much as the work.
+    So ``seqs``, ``create_ts`` and ``flags`` may be longer than ``keys``, which says how many rows there are.
     """
 
-    __slots__ = ("create_ts", "expire_places", "expire_ts", "flags", "keys", "seqs", "values")
+    __slots__ = ("create_ts", "expire_places", "expire_ts", "flags", "keys", "seqs", "stamped_end", "values")
 
     def __init__(self) -> None:
         self.keys: list[bytes] = []
@@ -33,18 +38,59 @@ class RowLog:
         self.flags = bytearray()
         self.expire_places = array("q")
         self.expire_ts = array("q")
+        self.stamped_end = 0
+        """Values at places below this one find their stamps; 0 if none does."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
+    def stamp_ahead(self, count: int, seq: int, create_ts: int, ttl_ms: int | None) -> None:
+        """Fill in what so many values will have that are put one by one from now on, each with the next seq."""
+        self.drop_stamps()
+        first = len(self.keys)
+        end = first + count
+        self.seqs[first:end] = array("Q", np.arange(seq, seq + count, dtype=np.uint64).tobytes())
+        self.create_ts[first:end] = array("q", (create_ts,)) * count
+        self.flags[first:end] = (_PLAIN if ttl_ms is None else _EXPIRING) * count
+        if ttl_ms is not None:
+            self.expire_places.extend(range(first, end))
+            self.expire_ts.extend(array("q", (create_ts + ttl_ms,)) * count)
+        self.stamped_end = end
+
+    def drop_stamps(self) -> None:
+        """Forget what ``stamp_ahead`` filled in for values that have not come: rows of other kinds come first."""
+        if self.stamped_end and self.expire_places:
+            first = bisect_left(self.expire_places, len(self.keys))
+            del self.expire_places[first:], self.expire_ts[first:]
+        self.stamped_end = 0
+
+    def append(self, entry: Entry) -> int:
+        """Append one row of any kind and return its place."""
+        self.drop_stamps()
+        place = len(self.keys)
+        if place < len(self.seqs):
+            self.seqs[place], self.create_ts[place], self.flags[place] = entry.seq, entry.create_ts, entry.flags
+        else:
+            self.seqs.append(entry.seq)
+            self.create_ts.append(entry.create_ts)
+            self.flags.append(entry.flags)
+        self.keys.append(entry.key)
+        self.values.append(entry.value)
+        if entry.flags & FLAG_EXPIRE_TS:
+            self.expire_places.append(place)
+            self.expire_ts.append(entry.expire_ts)
+        return place
+
     def append_commit(self, rows: CommitRows, seq: int, create_ts: int) -> int:
         """Append the rows of one batch and return the bytes of their keys and values."""
+        self.drop_stamps()
         first, count = len(self.keys), len(rows.keys)
+        end = first + count
+        self.seqs[first:end] = array("Q", (seq,)) * count
+        self.create_ts[first:end] = array("q", (create_ts,)) * count
+        self.flags[first:end] = rows.flags
         self.keys += rows.keys
         self.values += rows.values
-        self.seqs.extend(array("Q", (seq,)) * count)
-        self.create_ts.extend(array("q", (create_ts,)) * count)
-        self.flags += rows.flags
         for place, lifetime in rows.lifetimes:
             self.expire_places.append(first + place)
             self.expire_ts.append(expire_ts(lifetime, create_ts))

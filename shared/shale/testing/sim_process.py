@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore
 from shale.testing.faults import Fault
@@ -25,7 +25,7 @@ Main = Callable[..., Awaitable[Any]]
 
 
 @dataclass(slots=True)
-class SimClock:
+class SimClock(Clock):
     """The loop's time as a wall clock that is wrong by ``skew_ms``."""
 
     loop: VirtualLoop

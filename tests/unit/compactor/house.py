@@ -8,7 +8,7 @@ from functools import partial
 import anyio
 
 from shale.compaction.entries import with_entries
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
@@ -29,7 +29,7 @@ START_MS = 1_700_000_000_000
 
 
 @dataclass
-class ManualClock:
+class ManualClock(Clock):
     """Stands still unless a test moves it."""
 
     ms: int = START_MS

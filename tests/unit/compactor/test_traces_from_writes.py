@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import shale
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.merge_operators import concatenate
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
@@ -32,7 +32,7 @@ def anyio_backend():
     return "asyncio"
 
 
-class TickClock:
+class TickClock(Clock):
     """Always the tick at which the traces decide about expiry."""
 
     def now_ms(self) -> int:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shale
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.store.memory import MemoryStore
 
 SMALL = {
@@ -25,7 +25,7 @@ SMALL = {
 KEYS = (b"a", b"b", b"c")
 
 
-class JumpyClock:
+class JumpyClock(Clock):
     """Every look at it finds later time, so no write takes the short way; now and then it has gone back a little."""
 
     def __init__(self) -> None:

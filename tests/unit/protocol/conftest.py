@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
@@ -21,7 +21,7 @@ ROOT = "db"
 
 
 @dataclass
-class HandClock:
+class HandClock(Clock):
     """Moves only when told."""
 
     ms: int = 1_700_000_000_000

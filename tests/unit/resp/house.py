@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import shale
-from shale.env import Env, InlineCpu
+from shale.env import Clock, Env, InlineCpu
 from shale.resp.backend import Backend
 from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS, OF_READERS
 from shale.resp.options import RespOptions
@@ -15,7 +15,7 @@ from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 
 
-class HandClock:
+class HandClock(Clock):
     """A clock that is moved by hand."""
 
     def __init__(self) -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 
+from shale.env import Clock
 from shale.service.health import Health, Reachability, State, Verdict
 
 
-class FakeClock:
+class FakeClock(Clock):
     """A clock that stands until it is moved."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from shale.env import Env, InlineCpu, SystemClock
+from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache, part_reader
 from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
@@ -27,7 +27,7 @@ PART = 64 << 10
 ROWS = [Entry(b"k%05d" % key, b"v" * 200, key + 1, 0) for key in range(2000)]
 
 
-class Hands:
+class Hands(Clock):
     """A clock whose hands somebody moves."""
 
     def __init__(self) -> None:
