@@ -12,6 +12,8 @@ from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTO
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 
+_LONG_BYTES = 1 << 29
+"""Values below are compared at once; numbers above 30 bits take Python twice as long."""
 _DELETED = FLAG_CREATE_TS | FLAG_TOMBSTONE
 
 
@@ -77,8 +79,9 @@ class WriteBatch:
         if (
             type(key) is bytes
             and type(value) is bytes
-            and 0 < len(key) <= self._max_key_bytes
-            and len(value) <= MAX_VALUE_BYTES
+            and key
+            and len(key) <= self._max_key_bytes
+            and len(value) < _LONG_BYTES
             and ttl is None
             and expire_at is None
             and self._is_plain
