@@ -10,15 +10,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shale.engine.row_order import newest_of_each
+from shale.engine.row_order import is_ascending, newest_of_each
 from shale.errors import InvalidRequestError
-from shale.kernels.rows import I64, U8, Rows, concat_rows
+from shale.kernels.choice import use_kernels
+from shale.kernels.rows import I64, U8, Rows
 from shale.types import FLAG_CREATE_TS
 
 try:
     import pyarrow as pa
 except ImportError:
     raise InvalidRequestError("Arrow needs the package pyarrow: pip install 'shale[arrow]'") from None
+
+_STEP_ROWS = 16_384
+"""Keys of so many rows, with their offsets, fit into the cache of a core."""
 
 _KINDS = (
     pa.types.is_binary,
@@ -60,17 +64,61 @@ def commits_of(source: Any, *, key: str, value: str, rows_per_commit: int | None
 def rows_of(commit: list[ColumnPair], *, max_key_bytes: int) -> Rows:
     """The rows of one commit by key, one each: of several rows with one key the last counts.
 
-    ``seq`` and ``create_ts`` are 0: the commit is still to come.  Takes milliseconds: for a thread.
+    ``seq`` is 0 and ``create_ts`` not set: the commit is still to come.  Takes milliseconds: for a thread.
 
     Raises:
         InvalidRequestError: a key is empty or too long; says in which row of the commit.
     """
-    parts = [_rows(pair) for pair in commit]
-    rows = concat_rows(parts)
-    _check_keys(rows, max_key_bytes)
-    newest = newest_of_each(rows)
-    # Memory of Arrow's may belong to somebody who writes into it again.
-    return _copied(rows) if newest is rows and len(parts) == 1 else newest
+    keys, values = OwnColumn([pair.keys for pair in commit]), OwnColumn([pair.values for pair in commit])
+    rows = _unstamped(keys, values)
+    in_order = use_kernels(keys.size_bytes + values.size_bytes)
+    for first, end in keys.fill():
+        _check_keys(keys.offsets, first, end, max_key_bytes)
+        in_order = in_order and is_ascending(rows.slice(max(first - 1, 0), end))
+    for _ in values.fill():
+        pass
+    return rows if in_order else newest_of_each(rows)
+
+
+def _unstamped(keys: "OwnColumn", values: "OwnColumn") -> Rows:
+    """Rows of two columns that live for ever, which nobody has committed yet."""
+    count = len(keys.offsets) - 1
+    return Rows(
+        key_bytes=keys.data,
+        key_offsets=keys.offsets,
+        val_bytes=values.data,
+        val_offsets=values.offsets,
+        seq=np.zeros(count, np.uint64),
+        flags=np.full(count, FLAG_CREATE_TS, np.uint8),
+        create_ts=np.empty(count, np.int64),
+        expire_ts=np.zeros(count, np.int64),
+    )
+
+
+class OwnColumn:
+    """A copy of several columns, one behind the other: Arrow's memory may belong to somebody who writes into it again.
+
+    ``data`` and ``offsets`` are those of ``Rows``, and have their content once ``fill`` has been run through.
+    """
+
+    def __init__(self, columns: list[Any]) -> None:
+        self._pieces = [_pieces(column) for column in columns]
+        self.size_bytes = sum(int(cuts[-1]) - int(cuts[0]) for _, cuts in self._pieces)
+        self.data = np.empty(self.size_bytes, np.uint8)
+        self.offsets = np.empty(sum(len(cuts) - 1 for _, cuts in self._pieces) + 1, np.int64)
+
+    def fill(self) -> Iterator[tuple[int, int]]:
+        """Copy step by step: rows ``[first, end)`` are there, and in the processor's cache for who looks at them."""
+        data, offsets = self.data, self.offsets
+        offsets[0] = row = 0
+        for source, all_cuts in self._pieces:
+            for start in range(0, len(all_cuts) - 1, _STEP_ROWS):
+                cuts = all_cuts[start : start + _STEP_ROWS + 1]
+                end = row + len(cuts) - 1
+                np.add(cuts[1:], offsets[row] - int(cuts[0]), out=offsets[row + 1 : end + 1], dtype=np.int64)
+                data[offsets[row] : offsets[end]] = source[cuts[0] : cuts[-1]]
+                yield row, end
+                row = end
 
 
 def _pairs(source: Any, key: str, value: str) -> Iterator[ColumnPair]:
@@ -130,25 +178,8 @@ def _slice(pair: ColumnPair, start: int, count: int) -> ColumnPair:
     return ColumnPair(pair.keys.slice(start, count), pair.values.slice(start, count))
 
 
-def _rows(pair: ColumnPair) -> Rows:
-    """One batch as rows that share its memory."""
-    count = len(pair.keys)
-    key_bytes, key_offsets = _pieces(pair.keys)
-    val_bytes, val_offsets = _pieces(pair.values)
-    return Rows(
-        key_bytes=key_bytes,
-        key_offsets=key_offsets,
-        val_bytes=val_bytes,
-        val_offsets=val_offsets,
-        seq=np.zeros(count, np.uint64),
-        flags=np.full(count, FLAG_CREATE_TS, np.uint8),
-        create_ts=np.zeros(count, np.int64),
-        expire_ts=np.zeros(count, np.int64),
-    )
-
-
-def _pieces(column: Any) -> tuple[U8, I64]:
-    """The bytes of a column without nulls, and where they are cut."""
+def _pieces(column: Any) -> tuple[U8, Any]:
+    """The bytes of a column without nulls, and where they are cut; both are Arrow's."""
     buffers, first, count = column.buffers(), column.offset, len(column)
     data = buffers[-1]
     bytes_ = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
@@ -156,37 +187,15 @@ def _pieces(column: Any) -> tuple[U8, I64]:
         width = column.type.byte_width
         return bytes_, np.arange(first, first + count + 1, dtype=np.int64) * width
     is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    offsets = np.frombuffer(buffers[1], np.int64 if is_large else np.int32)[first : first + count + 1]
-    return bytes_, np.ascontiguousarray(offsets, np.int64)
+    return bytes_, np.frombuffer(buffers[1], np.int64 if is_large else np.int32)[first : first + count + 1]
 
 
-def _check_keys(rows: Rows, max_key_bytes: int) -> None:
-    sizes = np.diff(rows.key_offsets)
-    shortest, longest = int(sizes.argmin()), int(sizes.argmax())
-    for place, what, is_wrong in (
-        (shortest, "empty", sizes[shortest] == 0),
-        (longest, "too long", sizes[longest] > max_key_bytes),
-    ):
-        if is_wrong:
-            raise InvalidRequestError(
-                f"the key in row {place} is {what}: {sizes[place]} bytes, must be between 1 and {max_key_bytes}"
-            )
-
-
-def _copied(rows: Rows) -> Rows:
-    keys, values = rows.key_offsets, rows.val_offsets
-    return Rows(
-        key_bytes=rows.key_bytes[keys[0] : keys[-1]].copy(),
-        key_offsets=_from_zero(keys),
-        val_bytes=rows.val_bytes[values[0] : values[-1]].copy(),
-        val_offsets=_from_zero(values),
-        seq=rows.seq,
-        flags=rows.flags,
-        create_ts=rows.create_ts,
-        expire_ts=rows.expire_ts,
+def _check_keys(offsets: I64, first: int, end: int, max_key_bytes: int) -> None:
+    sizes = np.diff(offsets[first : end + 1])
+    if sizes.min() > 0 and sizes.max() <= max_key_bytes:
+        return
+    place = int(np.flatnonzero((sizes <= 0) | (sizes > max_key_bytes))[0])
+    what = "too long" if sizes[place] > 0 else "empty"
+    raise InvalidRequestError(
+        f"the key in row {first + place} is {what}: {sizes[place]} bytes, must be between 1 and {max_key_bytes}"
     )
-
-
-def _from_zero(offsets: I64) -> I64:
-    """Offsets of the same pieces in a buffer of their own; those that were widened are no memory of Arrow's."""
-    return offsets if offsets.flags.owndata and not offsets[0] else offsets - offsets[0]

@@ -40,6 +40,8 @@ async def write_arrow(
         if are_scattered(acceptor.table.columns):
             await gather_parts(acceptor.table.columns, env.cpu)
         handle = await acceptor.write_columns(rows, lifetime, segments)
+        if rows_per_commit is None:
+            break  # that was all
     if handle is None:
         raise InvalidRequestError("there are no rows to write")
     return handle

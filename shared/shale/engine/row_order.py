@@ -33,6 +33,13 @@ def merged_parts(parts: Sequence[Rows]) -> Rows:
     return sort.take_from(parts, sort.row_order(concat_rows([only_keys(part) for part in parts])))
 
 
+def is_ascending(rows: Rows) -> bool:
+    """Whether every key is greater than the one before; with kernels only."""
+    from shale.kernels import sort
+
+    return sort.is_ascending(rows)
+
+
 def newest_of_each(rows: Rows) -> Rows:
     """By key one row each, the newest; of rows with one seq the later one is newer.  Without copying if that is it."""
     if use_kernels(rows.size_bytes):

@@ -1,6 +1,7 @@
 """Columns of Arrow into a database: what is taken, what is refused, and that nothing differs from rows one by one."""
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -83,6 +84,42 @@ def test_columns_of_fixed_width() -> None:
         async with open_db(store) as db:
             await db.write_arrow(pa.table({"k": keys, "v": values}).slice(1), key="k", value="v")
             assert await contents(db) == [(b"aa", b"", 1), (b"bb", b"", 1), (b"cc", b"", 1)]
+
+    run(story)
+
+
+STEP = 16_384
+MANY = [b"%08d" % number for number in range(2 * STEP + 5)]
+
+
+@pytest.mark.parametrize("chunks", [[], [5], [STEP, STEP + 7]])
+@pytest.mark.parametrize("place", [None, 1, STEP - 1, STEP, STEP + 1, 2 * STEP + 4])
+def test_one_row_of_many_may_be_out_of_order(place: int | None, chunks: list[int]) -> None:
+    """Columns that are copied in several steps: order shows within one, and between two."""
+
+    async def story(store: MemoryStore) -> None:
+        keys = list(MANY)
+        if place is not None:
+            keys[place] = keys[place - 1]
+        rows = [(key, b"%d" % number) for number, key in enumerate(keys)]
+        cuts = [0, *chunks, len(rows)]
+        source = pa.concat_tables([table_of(rows[first:end]) for first, end in pairwise(cuts)])
+        async with open_db(store) as db:
+            await db.write_arrow(source)
+            assert await contents(db) == [(key, value, 1) for key, value in dict(rows).items()]
+
+    run(story)
+
+
+@pytest.mark.parametrize("place", [STEP - 1, STEP, 2 * STEP + 4])
+def test_one_key_of_many_may_be_impossible(place: int) -> None:
+    async def story(store: MemoryStore) -> None:
+        rows = [(key, b"") for key in MANY]
+        rows[place] = b"", b""
+        async with open_db(store) as db:
+            with pytest.raises(InvalidRequestError, match=f"row {place} is empty"):
+                await db.write_arrow(table_of(rows))
+            assert db.last_seq == 0
 
     run(story)
 
