@@ -246,9 +246,9 @@ def _reaches_end(cursor: int) -> bool:
     return compare_bytes(word(cursor, KEY), word(cursor, KEY_LEN), word(cursor, END), word(cursor, END_LEN)) >= 0
 
 
-@helper
+@part
 def next_row(cursor: int) -> int:
-    """Go to the next row in the range."""
+    """Go to the next row in the range.  A call of it would cost a tenth of a merge."""
     while True:
         if word(cursor, ROW_AT) >= word(cursor, ROWS_END):
             status = _open_block(cursor)

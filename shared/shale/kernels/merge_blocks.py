@@ -168,8 +168,8 @@ def _breaks_tie(left: int, right: int) -> bool:
     return left < right
 
 
-@kernel("void(int64, int64, int64)")
-def insert(cursors: int, order: int, live: int) -> None:
+@part
+def insert_first(cursors: int, order: int, live: int) -> None:
     """Move the first source, whose row is new, behind all of the ``live`` ones that come before it."""
     source = word(order, 0)
     cursor = cursors + source * CURSOR_BYTES
@@ -178,6 +178,12 @@ def insert(cursors: int, order: int, live: int) -> None:
         set_word(order, place, word(order, place + 1))
         place += 1
     set_word(order, place, source)
+
+
+@kernel("void(int64, int64, int64)")
+def insert(cursors: int, order: int, live: int) -> None:
+    """``insert_first`` for a source that begins."""
+    insert_first(cursors, order, live)
 
 
 @part
@@ -440,5 +446,5 @@ def merge_blocks(cursors: int, order: int, rules: int, state: int, blocks: int, 
         if status != ROW:
             set_word(state, SOURCE, source)
             return STARVED if status == USED_UP else BAD_BLOCK + status
-        insert(cursors, order, word(state, LIVE))
+        insert_first(cursors, order, word(state, LIVE))
     return DONE

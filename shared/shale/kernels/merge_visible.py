@@ -50,7 +50,7 @@ from shale.kernels.memory import (
     store_u64be,
     word,
 )
-from shale.kernels.merge_blocks import insert
+from shale.kernels.merge_blocks import insert_first
 from shale.kernels.merge_steps import Step
 
 DONE = Step.DONE.value
@@ -90,6 +90,8 @@ MAX_SEQ = 12
 HAS_NOW = 13
 NOW = 14
 STATE_WORDS = 15
+_CALL_BYTES = 64
+"""From here on a call of the C library's copy pays."""
 
 
 @helper
@@ -144,7 +146,7 @@ def _write_key(cursor: int, to: int) -> None:
 @part
 def _write_value(cursor: int, to: int) -> None:
     value, size = word(cursor, VALUE), word(cursor, VALUE_LEN)
-    if size < 1024 and value + size + SLACK <= word(cursor, DATA_END):
+    if size < _CALL_BYTES and value + size + SLACK <= word(cursor, DATA_END):
         copy_loose(to, value, size)
     else:
         copy(to, value, size)
@@ -231,7 +233,7 @@ def merge_visible(
             status = STARVED if status == USED_UP else BAD_BLOCK + status
             break
         status = DONE
-        insert(cursors, order, live)
+        insert_first(cursors, order, live)
     set_word(state, ROWS, rows)
     set_word(state, KEYS_AT, keys_at)
     set_word(state, VALUES_AT, values_at)
