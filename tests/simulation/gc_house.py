@@ -13,7 +13,7 @@ from shale.errors import LatestRecordMissing, ObjectVersionExists
 from shale.format.names import sst_key
 from shale.garbage.collector import Collector
 from shale.garbage.options import GcOptions, Task, TaskOptions
-from shale.protocol.checkpoints import add_checkpoint, create_checkpoint
+from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
@@ -23,6 +23,7 @@ from shale.protocol.wal_store import WalStore
 from shale.store.port import OVERWRITE
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import (
+    Checkpoint,
     Compaction,
     Compactions,
     CompactionStatus,
@@ -165,24 +166,30 @@ def _completed(value: Compactions, job_id: Ulid) -> Compactions | None:
 async def _commit(
     process: SimProcess, stored: Stored[Manifest], spec: TieredSpec, outputs: tuple[SstView, ...]
 ) -> None:
-    checkpoint_id = process.env.ids.uuid()
+    """Inputs are replaced while a checkpoint keeps them; one that has expired while we slept is made anew."""
+    is_done = False
+    while not is_done:
+        pin = await create_checkpoint(stored, process.env, lifetime_ms=900_000)
 
-    def pin(current: Versioned[Manifest]) -> Manifest | None:
-        now_ms = process.env.clock.now_ms()
-        return add_checkpoint(current.value, current.id + 1, id=checkpoint_id, now_ms=now_ms, lifetime_ms=900_000)
+        def replace_inputs(current: Versioned[Manifest], pin: Checkpoint = pin) -> Manifest | None:
+            nonlocal is_done
+            kept = tuple(view for view in current.value.tree.l0 if view.id not in spec.l0_view_ids)
+            is_done = len(kept) == len(current.value.tree.l0)
+            if is_done or current.value.checkpoint(pin.id) is None:
+                return None
+            is_done = True
+            return _with_run(current.value, spec, kept, outputs)
 
-    def replace_inputs(current: Versioned[Manifest]) -> Manifest | None:
-        tree = current.value.tree
-        kept = tuple(view for view in tree.l0 if view.id not in spec.l0_view_ids)
-        if len(kept) == len(tree.l0):
-            return None
-        runs = tuple(run for run in tree.compacted if run.id not in spec.sorted_runs)
-        output = SortedRun(id=spec.destination, ssts=outputs)
-        merged = replace(tree, l0=kept, compacted=(*runs, output), last_compacted_l0_sst_view_id=spec.l0_view_ids[0])
-        return replace(current.value, tree=merged)
+        await stored.apply(replace_inputs)
 
-    await stored.apply(pin)
-    await stored.apply(replace_inputs)
+
+def _with_run(
+    manifest: Manifest, spec: TieredSpec, kept: tuple[SstView, ...], outputs: tuple[SstView, ...]
+) -> Manifest:
+    runs = tuple(run for run in manifest.tree.compacted if run.id not in spec.sorted_runs)
+    output = SortedRun(id=spec.destination, ssts=outputs)
+    tree = replace(manifest.tree, l0=kept, compacted=(*runs, output), last_compacted_l0_sst_view_id=spec.l0_view_ids[0])
+    return replace(manifest, tree=tree)
 
 
 async def checkpointing_admin(process: SimProcess, *, rounds: int, pause_s: float) -> None:

@@ -8,6 +8,7 @@ is found by code that it does not share.
 from collections.abc import Mapping
 
 from shale.testing.history import Mutation
+from shale.testing.sim_process import START_MS
 from shale.types import Compaction, CompactionContext, Compactions, CompactionSpec, CompactionStatus, Manifest, Ulid
 
 _S = CompactionStatus
@@ -56,17 +57,21 @@ def check_finished_in_manifest(base: Compactions, new: Compactions, latest: Mani
 
 
 def check_inputs_are_pinned(
-    base: Manifest, new: Manifest, versions: Mapping[int, Manifest], now_ms: int, mutation: Mutation
+    base: Manifest, new: Manifest, versions: Mapping[int, Manifest], mutation: Mutation
 ) -> None:
-    """What a compactor takes out of the manifest stays under a live checkpoint for those who still read it."""
+    """What a compactor takes out of the manifest stays under a checkpoint for those who still read it.
+
+    It is listed, and was alive when the compactor sent its write: how long that is on its way nobody can know.
+    """
     if mutation.role != "compactor":
         return
     gone = base.ssts().keys() - new.ssts().keys()
     if not gone:
         return
+    sent_ms = START_MS + int(mutation.sent_s * 1000)
     pinned: set[Ulid] = set()
     for checkpoint in new.checkpoints:
-        if not checkpoint.is_expired(now_ms) and checkpoint.manifest_id in versions:
+        if not checkpoint.is_expired(sent_ms) and checkpoint.manifest_id in versions:
             pinned.update(versions[checkpoint.manifest_id].ssts())
     assert gone <= pinned, f"{mutation}: removed SSTs that no checkpoint keeps: {sorted(map(str, gone - pinned))}"
 

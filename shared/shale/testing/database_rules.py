@@ -88,8 +88,7 @@ class DatabaseRules:
     def _check_pins(self, sim: "Simulation", mutation: Mutation) -> None:
         versions, newest = self.manifests.versions, self.manifests.latest_id
         if self._pins and newest - 1 in versions:
-            now_ms = _now_ms(sim)
-            check_inputs_are_pinned(versions[newest - 1], versions[newest], versions, now_ms, mutation)
+            check_inputs_are_pinned(versions[newest - 1], versions[newest], versions, mutation)
 
     def _check_finished(self, mutation: Mutation) -> None:
         base = self.compactions.versions.get(self.compactions.latest_id - 1)

@@ -11,10 +11,12 @@ class Mutation:
     """One change of the store, at the moment at which it took effect.
 
     ``data`` is ``None`` for a delete.  ``role`` is what the process said it was, see ``Simulation.start``.
+    ``sent_s``: when its process asked for it, which may have slept since, as may the request on its way.
     """
 
     index: int
     time_s: float
+    sent_s: float
     process: str
     role: str
     op: str

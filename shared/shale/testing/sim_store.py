@@ -59,6 +59,7 @@ class _Request(Generic[T]):
     mode: PutMode | None = None
     data: bytes | None = None
     fault: Fault | None = None
+    sent_s: float = 0.0
 
     @property
     def mutates(self) -> bool:
@@ -187,6 +188,7 @@ class SimStore:
 
     async def _send(self, request: _Request[T]) -> T:
         self._process.refuse_if_gone()
+        request.sent_s = self._sim.loop.time()
         self._run_hooks(Moment.BEFORE, request)
         self._disturb()
         while self._process.is_suspended:
@@ -232,7 +234,9 @@ class SimStore:
             return error
         self._sim.note_request(self._process, request.op, request.key, "ok")
         if request.mutates:
-            self._sim.note_mutation(self._process, request.op, request.key, request.mode, request.data)
+            self._sim.note_mutation(
+                self._process, request.op, request.key, request.mode, request.data, sent_s=request.sent_s
+            )
         return result
 
     def _deliver(self, answer: "asyncio.Future[Any]", outcome: Any) -> None:

@@ -253,11 +253,14 @@ class Simulation:
         """A request has reached the store."""
         self.history.note_request(self.loop.time(), process.name, op, key, outcome)
 
-    def note_mutation(self, process: SimProcess, op: str, key: str, mode: PutMode | None, data: bytes | None) -> None:
+    def note_mutation(
+        self, process: SimProcess, op: str, key: str, mode: PutMode | None, data: bytes | None, *, sent_s: float
+    ) -> None:
         """The store has changed."""
         mutation = Mutation(
             index=len(self.history.mutations),
             time_s=self.loop.time(),
+            sent_s=sent_s,
             process=process.name,
             role=process.role,
             op=op,
