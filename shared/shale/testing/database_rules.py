@@ -71,7 +71,7 @@ class DatabaseRules:
         self.compactions.after(mutation, sim)
         if self.manifests.latest_id > newest_before:
             self._check_ssts_exist(self.manifests.latest, sim, mutation)
-            self._check_pins(sim, mutation)
+            self._check_pins(mutation)
         elif self.compactions.latest_id > jobs_before:
             self._check_finished(mutation)
         elif (wal_id := parse_wal_key(self.root, mutation.key)) is not None:
@@ -85,7 +85,7 @@ class DatabaseRules:
             key = sst_key(external.get(sst_id, self.root), sst_id)
             assert key in sim.memory._objects, f"{mutation} refers to {key}, which does not exist"
 
-    def _check_pins(self, sim: "Simulation", mutation: Mutation) -> None:
+    def _check_pins(self, mutation: Mutation) -> None:
         versions, newest = self.manifests.versions, self.manifests.latest_id
         if self._pins and newest - 1 in versions:
             check_inputs_are_pinned(versions[newest - 1], versions[newest], versions, mutation)
