@@ -56,6 +56,9 @@ def batches_to_table(batches: Sequence[Any]) -> Any:
 
 def in_batches(rows: Rows, *, rows_max: int, bytes_max: int) -> Iterator[Rows]:
     """Slices of at most so many rows and bytes, but of one row at least."""
+    if 0 < len(rows) <= rows_max and rows.size_bytes <= bytes_max:
+        yield rows
+        return
     sizes = rows.key_offsets + rows.val_offsets
     start = 0
     while start < len(rows):
@@ -74,7 +77,7 @@ def binary_column(data: U8, offsets: I64) -> Any:
     first, last = int(offsets[0]), int(offsets[-1])
     if last - first > BYTES_MAX:
         raise InvalidRequestError(f"{last - first} bytes are too much for one column of Arrow")
-    places = (offsets - first).astype(np.int32)
+    places = (offsets - first if first else offsets).astype(np.int32)
     buffers = [None, pa.py_buffer(places), pa.py_buffer(data[first:last])]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
