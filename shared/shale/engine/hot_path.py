@@ -7,7 +7,6 @@ task group of whoever owns the handle.  Without that task lookups stay plain and
 from collections.abc import Callable
 
 import anyio
-import numpy as np
 
 from shale.env import Env
 
@@ -17,25 +16,20 @@ WARM_AFTER = 256
 WARM_AFTER_ROWS = 8192
 """Rows in WAL files before the kernels are worth loading that encode them."""
 
-_ROOM_BYTES = 4096
-
 Lookup = Callable[[bytes, int, int, int, int], int]
-LookupValue = Callable[[bytes, int], int]
-LookupMany = Callable[[int, int, int, int, int, int, int, int], None]
+LookupValue = Callable[[bytes, int], bytes | int | None]
+LookupMany = Callable[[list[bytes], list[bytes | int | None], int, int, int, int, int, int], int]
 
 
 class HotPath:
     """``lookup`` is ``None`` until the kernel is loaded."""
 
-    __slots__ = ("_rows", "_uses", "_wanted", "lookup", "lookup_many", "lookup_value", "room", "value")
+    __slots__ = ("_rows", "_uses", "_wanted", "lookup", "lookup_many", "lookup_value")
 
     def __init__(self) -> None:
         self.lookup: Lookup | None = None
         self.lookup_value: LookupValue | None = None
         self.lookup_many: LookupMany | None = None
-        self.room = np.empty(_ROOM_BYTES, np.uint8)
-        self.value = self.room.data
-        """Where ``lookup_value`` puts values, for one call."""
         self._rows = 0
         self._uses = 0
         self._wanted = anyio.Event()
@@ -62,8 +56,8 @@ class HotPath:
         from shale.kernels.choice import load_kernels
 
         if load_kernels():
-            from shale.kernels import lookup
+            from shale.kernels import lookup, lookup_many
 
-            self.lookup_many = lookup.lookup_many
+            self.lookup_many = lookup_many.lookup_many
             self.lookup_value = lookup.lookup_value
             self.lookup = lookup.lookup

@@ -56,7 +56,6 @@ class ReadView:
         "_record",
         "_record_words",
         "_trees",
-        "_value",
         "manifest",
         "options",
         "own",
@@ -170,9 +169,7 @@ class ReadView:
             self._use_kernel()
             return self._try_value(key, max_seq)
         found = lookup_value(key, self._record)
-        if found & layout.VALUE:
-            return self._value[: found >> layout.VALUE_SHIFT].tobytes()
-        return None if found == layout.ABSENT else self._try_value(key, max_seq)
+        return self._try_value(key, max_seq) if type(found) is int else found  # type: ignore[return-value]
 
     def above(self, own: ReadTable) -> "ReadView":
         """This view with the writes of a transaction on top.
@@ -220,8 +217,8 @@ class ReadView:
         size, at_once = 0, _KEYS_AT_ONCE if max_bytes is None else _KEYS_AT_FIRST
         while len(results) < len(keys):
             part = keys[len(results) : len(results) + at_once]
-            values = self._try_values(part, max_seq) if now_ms is None else self._try_unexpired(part, max_seq, now_ms)
-            missing = [index for index, value in enumerate(values) if value is NEEDS_IO]
+            values, is_all = self._try_values(part, max_seq, now_ms)
+            missing = [] if is_all else [index for index, value in enumerate(values) if value is NEEDS_IO]
             if missing:
                 entries = await self._read([part[index] for index in missing], max_seq, now_ms)
                 for index, entry in zip(missing, entries, strict=True):
@@ -267,30 +264,35 @@ class ReadView:
         """Let ``try_value`` use the kernel, if it is loaded and the view has one tree."""
         hot_path = self.options.hot_path
         if hot_path.lookup_value is not None and self._lookup_value is None and len(self._trees) == 1:
-            self._record_words = self._trees[0].record(self._last_l0_seq, hot_path.room)
+            self._record_words = self._trees[0].record(self._last_l0_seq)
             self._record = address_of(self._record_words)
-            self._value = hot_path.value
             self._lookup_value = hot_path.lookup_value
 
-    def _try_values(self, keys: Sequence[bytes], max_seq: int | None) -> list[bytes | NeedsIo | None]:
-        """What can be said of many keys without reading, with one call of the kernel where that is possible."""
+    def _try_values(
+        self, keys: Sequence[bytes], max_seq: int | None, now_ms: int | None
+    ) -> tuple[list[bytes | NeedsIo | None], bool]:
+        """What can be said of many keys without reading, and whether that is known to be all.
+
+        It is one call of the kernel where that is possible.
+        """
+        if now_ms is not None:
+            return self._try_unexpired(keys, max_seq, now_ms), False
         lookup_many = self.options.hot_path.lookup_many
         if lookup_many is None or len(self._trees) != 1 or len(keys) < _KERNEL_KEYS_MIN:
-            return [self._try_value(key, max_seq) for key in keys]
-        if any(len(table) for table in self.tables):
+            return [self._try_value(key, max_seq) for key in keys], False
+        in_tables: set[bytes] = set()
+        if any(map(len, self.tables)):
             in_tables = {key for table in self.tables for key in keys_in(table, keys, max_seq)}
-            below = [key for key in keys if key not in in_tables]
-        else:
-            in_tables, below = set(), list(keys)
-        found = self._trees[0].find_values(lookup_many, below, self._sst_limit(max_seq))
-        if not in_tables and not any(type(value) is int for value in found):
-            return found  # type: ignore[return-value]  # the common case: all of it is in memory, in SSTs
+        below = [key for key in keys if key not in in_tables] if in_tables else [*keys]
+        found, is_all = self._trees[0].find_values(lookup_many, below, self._sst_limit(max_seq))
+        if is_all and not in_tables:
+            return found, True  # type: ignore[return-value]  # the common case: all of it is in memory, in SSTs
         answers = iter(found)
         results: list[bytes | NeedsIo | None] = []
         for key in keys:
             value = _UNDECIDED if key in in_tables else next(answers)
             results.append(self.try_value(key, max_seq) if type(value) is int else value)  # type: ignore[arg-type]
-        return results
+        return results, False
 
     def _try_unexpired(self, keys: Sequence[bytes], max_seq: int | None, now_ms: int) -> list[bytes | NeedsIo | None]:
         found = [self._try_versions(key, max_seq, now_ms) for key in keys]

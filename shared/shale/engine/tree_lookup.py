@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shale.engine.hot_path import Lookup, LookupMany
-from shale.engine.row_objects import byte_strings
 from shale.errors import CorruptionError
 from shale.format.block_plain import decode_block_plain
 from shale.kernels import lookup_layout as layout
@@ -19,9 +17,11 @@ from shale.kernels.rows import I64
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot, address_of
-from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Entry, KeyRange, SstView, Tree
+from shale.types import U64_MAX, Entry, KeyRange, SstView, Tree
 
-_NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
+_LANES = np.zeros((layout.LANES, layout.OUT_WORDS), np.int64)
+"""Where the kernel keeps many searches at once: nobody else runs meanwhile, since it holds the interpreter lock."""
+_LANES_ADDRESS = address_of(_LANES)
 
 
 class Window(NamedTuple):
@@ -96,52 +96,28 @@ class TreeLookup:
         value = self._slots[level][window].images[block][at : at + size]
         return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
 
-    def record(self, max_seq: int, into: NDArray[np.uint8]) -> I64:
-        """What the kernel takes for lookups of values up to a sequence number, which are copied to ``into``."""
+    def record(self, max_seq: int) -> I64:
+        """What the kernel takes for lookups of values up to a sequence number."""
         words = np.zeros(layout.RECORD_WORDS, np.int64)
         words[layout.RECORD_TABLE] = self.table
         words[layout.RECORD_LEVELS] = self.count
         words[layout.RECORD_OUT] = self.out_address
-        words[layout.RECORD_INTO] = address_of(into)
-        words[layout.RECORD_INTO_SIZE] = len(into)
         words.view(np.uint64)[layout.RECORD_MAX_SEQ] = max_seq
         return words
 
-    def find_values(self, lookup_many: LookupMany, keys: Sequence[bytes], max_seq: int) -> list[bytes | int | None]:
+    def find_values(
+        self, lookup_many: LookupMany, keys: list[bytes], max_seq: int
+    ) -> tuple[list[bytes | int | None], bool]:
         """The values of many keys, ``None`` for those that have none, else what has to be done for a key.
 
-        That is ``NEED_META``, ``NEED_BLOCK`` or ``CORRUPT``, or ``FOUND`` for a merge operand.
+        That is ``NEED_META``, ``NEED_BLOCK`` or ``CORRUPT``, or ``FOUND`` for a merge operand; and whether there is
+        nothing to be done.
         """
-        count = len(keys)
-        arena = np.frombuffer(b"".join((*keys, b"\0")), np.uint8)
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, keys), np.int64, count), out=offsets[1:])
-        out = np.zeros((count, layout.OUT_WORDS), np.int64)
-        statuses = np.zeros(count, np.int64)
-        lookup_many(
-            address_of(arena),
-            address_of(offsets),
-            count,
-            max_seq,
-            self.table,
-            self.count,
-            address_of(out),
-            address_of(statuses),
+        answers: list[bytes | int | None] = [None] * len(keys)
+        undecided = lookup_many(
+            keys, answers, len(keys), max_seq, self.table, self.count, _LANES_ADDRESS, self.out_address
         )
-        first, end = layout.OUT_COUNTS
-        self._counts[first:end] += out[:, first:end].sum(axis=0)
-        flags = out[:, layout.OUT_FLAGS]
-        is_found = statuses == layout.FOUND
-        has_value = is_found & (flags & _NOT_A_VALUE == 0)
-        values = _values_of(out, has_value)
-        if has_value.all():
-            return values  # type: ignore[return-value]  # the common case
-        is_absent = (statuses == layout.ABSENT) | (is_found & (flags & FLAG_TOMBSTONE != 0))
-        statuses[is_absent] = layout.ABSENT
-        results: list[bytes | int | None] = list(values)
-        for place, status in zip(np.flatnonzero(~has_value).tolist(), statuses[~has_value].tolist(), strict=True):
-            results[place] = None if status == layout.ABSENT else status
-        return results
+        return answers, undecided == 0
 
     def _build_table(self, ranges: Sequence[KeyRange]) -> None:
         keys = bytearray()
@@ -173,17 +149,6 @@ class TreeLookup:
         out = self._counts
         self.out = out[: layout.OUT_EXPIRE_TS + 1].data
         self.out_address = address_of(out)
-
-
-def _values_of(records: I64, has_value: NDArray[np.bool_]) -> list[bytes]:
-    """The values of records as objects, copied together first; empty where there is none."""
-    from shale.kernels.lookup import gather_values
-
-    offsets = np.zeros(len(records) + 1, np.int64)
-    np.cumsum(np.where(has_value, records[:, layout.OUT_VALUE_LEN], 0), out=offsets[1:])
-    data = np.empty(max(1, int(offsets[-1])), np.uint8)
-    gather_values(address_of(records), address_of(offsets), len(records), address_of(data))
-    return byte_strings(data, offsets)
 
 
 def block_span(meta: SstMeta, key: bytes) -> tuple[int, int] | None:

@@ -76,7 +76,7 @@ part: Callable[[Callable[..., Any]], Any] = njit(nogil=True, forceinline=True)
 """The same for functions of the innermost loops, which must not cost a call."""
 
 
-def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[..., Any]], Any]:
+def kernel(signature: Any, *, nogil: bool = True, direct: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function for one signature, or load it from the cache.
 
     Where nothing can be written (no cache directory, read-only code, no home) it is compiled anew in each process.
@@ -84,6 +84,8 @@ def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[..., Any
     Args:
         signature: numba's.
         nogil: release the interpreter lock while it runs: not worth it for a call of a microsecond.
+        direct: give the compiled function itself, without numba's choice among signatures, which takes longer than
+            what the quickest kernels do.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -92,8 +94,8 @@ def kernel(signature: Any, *, nogil: bool = True) -> Callable[[Callable[..., Any
             return dispatcher
         with suppress(RuntimeError):  # no place for a cache
             dispatcher._cache = _KernelCache(function)
-        dispatcher.compile(signature)
+        entry_point = dispatcher.compile(signature)
         dispatcher.disable_compile()
-        return dispatcher
+        return entry_point if direct else dispatcher
 
     return decorate

@@ -9,6 +9,7 @@ from shale.kernels import (
     flat,
     fuse,
     lookup,
+    lookup_many,
     merge_blocks,
     merge_visible,
     objects,
@@ -18,4 +19,17 @@ from shale.kernels import (
 
 HAS_JIT = not numba.config.DISABLE_JIT
 """Without a JIT compiler kernels cannot work on addresses: the plain twins serve."""
-KERNELS = (block_decode, block_encode, bloom, flat, fuse, lookup, merge_blocks, merge_visible, objects, siphash, sort)
+KERNELS = (
+    block_decode,
+    block_encode,
+    bloom,
+    flat,
+    fuse,
+    lookup,
+    lookup_many,
+    merge_blocks,
+    merge_visible,
+    objects,
+    siphash,
+    sort,
+)

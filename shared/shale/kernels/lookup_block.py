@@ -110,7 +110,7 @@ def _answer(image: int, end: int, tail: int, value: int, value_len: int, version
 
 
 @helper
-def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
+def _begin_v2(image: int, end: int, count: int, key: int, key_len: int) -> int:
     low, high = 0, count
     while low < high:  # the last restart below the key: versions of the key may begin before an equal one
         middle = (low + high) // 2
@@ -118,10 +118,10 @@ def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
         prefetch(image + load_u16be(end + 2 * ((middle + 1 + high) // 2)))
         at = image + load_u16be(end + 2 * middle)
         if at >= end:
-            return CORRUPT
+            return 0
         shared, suffix, _, head = _read_head(at, end)
         if shared != 0:
-            return CORRUPT
+            return 0
         order, _ = _compare(head, suffix, key, key_len, 0)
         if order < 0:
             low = middle + 1
@@ -130,6 +130,11 @@ def _find_v2(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
     at = image + load_u16be(end + 2 * max(low - 1, 0))
     for ahead in range(LINE_BYTES, _AHEAD_BYTES, LINE_BYTES):
         prefetch(at + ahead)
+    return at
+
+
+@helper
+def _find_v2(image: int, end: int, at: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     matched = 0
     previous_len = 0
     equal = False
@@ -206,6 +211,36 @@ def _find_v1(image: int, end: int, count: int, key: int, key_len: int, max_seq: 
 
 
 @helper
+def _rows_end(image: int, size: int) -> Any:
+    """Where the rows of a block end, and how many offsets follow; 0 offsets if it is malformed."""
+    if size < 2:
+        return image, 0
+    count = load_u16be(image + size - 2)
+    end = image + size - 2 - 2 * count
+    return end, (count if end > image else 0)
+
+
+@helper
+def begin_in_block(image: int, size: int, version: int, key: int, key_len: int) -> int:
+    """The address of a row from which ``find_from`` may look for a key; 0: the block is malformed."""
+    end, count = _rows_end(image, size)
+    if count == 0:
+        return 0
+    return _begin_v2(image, end, count, key, key_len) if version == 2 else image
+
+
+@helper
+def find_from(at: int, image: int, size: int, version: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
+    """``find_in_block`` from the row on that ``begin_in_block`` has found."""
+    end, count = _rows_end(image, size)
+    if at == 0 or count == 0:
+        return CORRUPT
+    if version == 2:
+        return _find_v2(image, end, at, key, key_len, max_seq, out)
+    return _find_v1(image, end, count, key, key_len, max_seq, out)
+
+
+@helper
 def find_in_block(image: int, size: int, version: int, key: int, key_len: int, max_seq: Any, out: int) -> int:
     """Find the newest row of a key at or below ``max_seq``.
 
@@ -222,12 +257,5 @@ def find_in_block(image: int, size: int, version: int, key: int, key_len: int, m
         ``IN_BLOCK``, ``NOT_IN_BLOCK``, ``PAST_BLOCK`` or ``CORRUPT``, which a seq beyond 63 bits is too: the plain
         path knows what to say.
     """
-    if size < 2:
-        return CORRUPT
-    count = load_u16be(image + size - 2)
-    end = image + size - 2 - 2 * count
-    if count == 0 or end <= image:
-        return CORRUPT
-    if version == 2:
-        return _find_v2(image, end, count, key, key_len, max_seq, out)
-    return _find_v1(image, end, count, key, key_len, max_seq, out)
+    at = begin_in_block(image, size, version, key, key_len)
+    return find_from(at, image, size, version, key, key_len, max_seq, out)

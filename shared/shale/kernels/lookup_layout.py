@@ -14,17 +14,17 @@ of the event loop, so nothing moves while a kernel looks.  Three tables:
 The separators of the index are one arena of bytes with ``n_blocks + 1`` int64 offsets (docs/format.md 10).  A kernel
 that uses a block sets its byte in the touched table, from which eviction learns what is hot.
 
-Kernel signatures (``status`` is one of the constants below)::
+Kernel signatures (``status`` is one of the constants below; what is a ``list`` or ``bytes`` is one of Python's)::
 
     lookup(key: bytes, max_seq: u64, level_table: address, n_levels, out: address of OUT_WORDS int64) -> status
-    lookup_many(keys: address, key_offsets: address of i64 (n + 1), n, max_seq, level_table, n_levels,
-                out: address of i64 (n, OUT_WORDS), statuses: address of i64 (n,)) -> None
+    lookup_value(key: bytes, record: address of RECORD_WORDS int64) -> the value, None, or status
+    lookup_many(keys: list of bytes, answers: list, n, max_seq, level_table, n_levels,
+                lanes: address of i64 (LANES, OUT_WORDS), counts: address of OUT_WORDS int64) -> how many are undecided
 
-    lookup_value(key: bytes, record: address of RECORD_WORDS int64) -> status, or how long the value is (``VALUE``)
-    gather_values(records: address of i64 (n, OUT_WORDS), offsets: address of i64 (n + 1), n, into: address) -> None
-
-``lookup`` and ``lookup_many`` return the first row of the key with ``seq <= max_seq`` in level order.  If a slot or a
-block on the way is not in memory they stop and say which one, since a lower level must not answer for a higher one.
+All find the first row of a key with ``seq <= max_seq`` in level order.  If a slot or a block on the way is not in
+memory they stop and say which one, since a lower level must not answer for a higher one.  ``lookup_value`` answers
+``None`` for a key without a row and for a deleted one, and ``FOUND`` for an operand: ask ``lookup``.
+``lookup_many`` replaces answers by the same; what it replaces by a status is undecided.
 """
 
 LEVEL_WORDS = 2
@@ -58,7 +58,7 @@ SLOT_BLOCK_TABLE = 7
 SLOT_TOUCHED = 8
 """Address of one byte per block."""
 
-OUT_WORDS = 16
+OUT_WORDS = 24
 OUT_LEVEL = 0
 OUT_VIEW = 1
 """Position within the level."""
@@ -83,20 +83,29 @@ OUT_COUNTS = (OUT_FILTER_NEGATIVES, OUT_BLOCKS + 1)
 OUT_IMAGE = 14
 """Address of the decoded block."""
 
-RECORD_WORDS = 6
+OUT_STOP = 15
+"""Where a search is: the end of the views of the level that can show the key,"""
+OUT_SLOT = 16
+"""the SST,"""
+OUT_LAST = 17
+"""the end of its blocks that can hold the key,"""
+OUT_AT = 18
+"""the address of a row in the block that is not behind the key."""
+OUT_KEY = 19
+"""For one of many keys: its address,"""
+OUT_KEY_LEN = 20
+OUT_HASH = 21
+OUT_STATUS = 22
+
+LANES = 32
+"""Keys that are searched side by side, so that they wait for memory together."""
+
+RECORD_WORDS = 4
 """What a lookup of values takes besides the key, so that a call passes two numbers."""
 RECORD_TABLE = 0
 RECORD_LEVELS = 1
 RECORD_MAX_SEQ = 2
 RECORD_OUT = 3
-RECORD_INTO = 4
-"""Address of a buffer that takes a copy of the value."""
-RECORD_INTO_SIZE = 5
-
-VALUE = 8
-"""Set in what ``lookup_value`` returns when it has copied a value, whose size the bits from ``VALUE_SHIFT`` on say.
-A deleted key is ``ABSENT``; ``FOUND`` is an operand, or a value that has no room: ask ``lookup``."""
-VALUE_SHIFT = 4
 
 ABSENT = 0
 FOUND = 1

@@ -1,5 +1,7 @@
 """The lookup kernel against a search through all rows."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -15,7 +17,19 @@ from shale.sst.builder import build_sst
 from shale.sst.meta import decode_meta, meta_span
 from shale.sst.options import SstOptions
 from shale.sst.slot import SstSlot, address_of
-from shale.types import EVERYTHING, Entry, KeyRange, RunId, SortedRun, Sst, SstView, Tree, Ulid
+from shale.types import (
+    EVERYTHING,
+    FLAG_MERGE,
+    FLAG_TOMBSTONE,
+    Entry,
+    KeyRange,
+    RunId,
+    SortedRun,
+    Sst,
+    SstView,
+    Tree,
+    Ulid,
+)
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.strategies import KEYS, entries, in_order
 
@@ -128,25 +142,115 @@ def test_what_is_not_in_memory_is_asked_for() -> None:
     assert tree.out[layout.OUT_BLOCK] == 0
 
 
-def test_many_keys_in_one_call() -> None:
-    from shale.kernels.lookup import lookup_many
+def ask_value(tree: TreeLookup, key: bytes, max_seq: int) -> bytes | int | None:
+    from shale.kernels.lookup import lookup_value
 
-    rows = [Entry(b"k%03d" % number, b"v%d" % number, 1, 0) for number in range(0, 400, 2)]
+    record = tree.record(max_seq)
+    return lookup_value(key, address_of(record))
+
+
+def counted(tree: TreeLookup) -> list[int]:
+    return tree._counts[slice(*layout.OUT_COUNTS)].tolist()
+
+
+def assert_many_as_one_by_one(tree: TreeLookup, keys: list[bytes], max_seq: int) -> list[bytes | int | None]:
+    """Many keys in one call have the values, and make the counts, that they have one by one."""
+    from shale.kernels.lookup_many import lookup_many
+
+    before = counted(tree)
+    expected = [ask_value(tree, key, max_seq) for key in keys]
+    between = counted(tree)
+    answers, is_all = tree.find_values(lookup_many, keys, max_seq)
+    assert answers == expected
+    assert is_all == (not any(isinstance(value, int) for value in expected))
+    assert np.subtract(counted(tree), between).tolist() == np.subtract(between, before).tolist()
+    return answers
+
+
+def test_many_keys_in_one_call() -> None:
+    rows = [Entry(b"k%03d" % number, b"v%d" % number * (number % 7), 1, 0) for number in range(0, 400, 2)]
     slots = Slots()
     tree = TreeLookup(Tree(l0=(slots.add(rows),)), slots)
-    probes = rows_from_entries([Entry(b"k%03d" % number, b"", 0, 0) for number in range(400)])
-    out = np.zeros((400, layout.OUT_WORDS), np.int64)
-    statuses = np.zeros(400, np.int64)
-    lookup_many(
-        address_of(probes.key_bytes), address_of(probes.key_offsets), 400, 9, tree.table, tree.count,
-        address_of(out), address_of(statuses),
-    )  # fmt: skip
-    assert statuses.tolist() == [layout.FOUND, layout.ABSENT] * 200
-    image = slots.slot(tree.tree.l0[0].sst).images
-    record = out[100]
-    block = image[record[layout.OUT_BLOCK]]
-    at = record[layout.OUT_VALUE]
-    assert block[at : at + record[layout.OUT_VALUE_LEN]] == b"v100"
+    values = {row.key: row.value for row in rows}
+    keys = [b"k%03d" % number for number in range(400)] * 2
+    assert assert_many_as_one_by_one(tree, keys, 9) == [values.get(key) for key in keys]
+
+
+@given(
+    st.lists(ROWS, min_size=1, max_size=4),
+    st.lists(PROBES, min_size=1, max_size=80),
+    SEQS,
+    st.booleans(),
+    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 40))),
+    st.sets(st.integers(0, 3), max_size=1),
+)
+def test_many_keys_are_as_one_by_one(
+    levels: list[list[Entry]],
+    probes: list[bytes],
+    max_seq: int,
+    filters: bool,
+    lost: set[tuple[int, int]],
+    unloaded: set[int],
+) -> None:
+    """Also where versions straddle blocks, and blocks or metadata are not in memory."""
+    slots = Slots()
+    views = [slots.add(rows, block_size_bytes=128, with_filter=filters) for rows in levels]
+    tree = TreeLookup(Tree(l0=tuple(views)), slots)
+    for number, block in lost:
+        if number < len(views) and block in slots.slot(views[number].sst).images:
+            slots.slot(views[number].sst).drop_image(block)
+    for number in unloaded:
+        if number < len(views):
+            slots.slot(views[number].sst).unload()
+    assert_many_as_one_by_one(tree, [*probes, *(row.key for rows in levels for row in rows)], max_seq)
+
+
+def test_an_operand_and_what_is_malformed_are_for_others_to_decide() -> None:
+    rows = [Entry(b"a", b"1", 1, FLAG_MERGE), Entry(b"b", b"", 1, FLAG_TOMBSTONE), Entry(b"c", b"3", 1, 0)]
+    slots = Slots()
+    views = [slots.add(rows), slots.add([Entry(b"d", b"4", 0, 0)])]
+    tree = TreeLookup(Tree(l0=tuple(views)), slots)
+    slots.slot(views[1].sst).put_image(0, b"\xff" * 40)
+    expected = [layout.FOUND, None, b"3", layout.CORRUPT, None]
+    assert assert_many_as_one_by_one(tree, [b"a", b"b", b"c", b"d", b"e" * 100], 9) == expected
+
+
+def test_what_is_no_key_is_refused() -> None:
+    from shale.kernels.lookup import lookup_value
+    from shale.kernels.lookup_many import lookup_many
+
+    slots = Slots()
+    tree = TreeLookup(Tree(l0=(slots.add([Entry(b"k", b"v", 1, 0)]),)), slots)
+    record = tree.record(9)
+    with pytest.raises(TypeError):
+        lookup_value("k", address_of(record))  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        tree.find_values(lookup_many, [b"k", "k"], 9)  # type: ignore[list-item]
+    with pytest.raises(SystemError):
+        tree.find_values(lookup_many, (b"k", b"k"), 9)  # type: ignore[arg-type]
+    assert tree.find_values(lookup_many, [b"k", b"k\0", b""], 9) == ([b"v", None, None], True)
+
+
+def test_calls_leave_no_object_behind() -> None:
+    from shale.kernels.lookup import lookup_value
+    from shale.kernels.lookup_many import lookup_many
+
+    slots = Slots()
+    tree = TreeLookup(Tree(l0=(slots.add([Entry(b"k", b"v" * 50, 1, 0)]),)), slots)
+    record, keys = tree.record(9), [b"k", b"absent"] * 50
+    address = address_of(record)
+
+    def call() -> None:
+        for key in keys:
+            lookup_value(key, address)
+        tree.find_values(lookup_many, keys, 9)
+
+    call()
+    before = sys.getallocatedblocks(), sys.getrefcount(keys[0]), sys.getrefcount(None)
+    for _ in range(20):
+        call()
+    after = sys.getallocatedblocks(), sys.getrefcount(keys[0]), sys.getrefcount(None)
+    assert all(abs(now - then) < 500 for now, then in zip(after, before, strict=True))
 
 
 def find(image: bytes, version: int, key: bytes, max_seq: int) -> tuple[int, Entry | None]:
