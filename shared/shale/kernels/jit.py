@@ -15,6 +15,9 @@ from typing import Any
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+_UNREADABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)
+"""What reading a file raises that was cut, or written by another version of ours with types that are gone."""
+
 
 def _digest_of_kernels() -> str:
     digest = hashlib.sha256()
@@ -58,10 +61,15 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Load code, or nothing if what is on disk cannot be read."""
-        with suppress(OSError, EOFError, pickle.UnpicklingError):
+        """Load code, or nothing if what is on disk cannot be read; it then gives way to what will be saved."""
+        try:
             return super().load_overload(sig, target_context)
-        return None
+        except OSError:
+            return None
+        except _UNREADABLE:
+            with suppress(OSError):
+                self.flush()
+            return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code if that is possible: a full disk or a read-only one must not stop a kernel."""

@@ -186,7 +186,7 @@ async def test_many_large_values_are_not_read_to_the_end() -> None:
         read: list[int] = []
         view = type(port.db._read_point("memory").view)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(view, "_try_values", lambda self, part, seq: read.append(len(part)) or TRY(self, part, seq))
+            patch.setattr(view, "_try_values", lambda self, keys, *at: read.append(len(keys)) or TRY(self, keys, *at))
             answer = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys]})
             assert (answer.status_code, read) == (413, [128])
             assert "fewer keys" in answer.json()["detail"]

@@ -1,10 +1,12 @@
 """Where compiled kernels are kept, and when they are compiled anew."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 
 from shale.kernels.jit import with_our_rules
@@ -39,18 +41,28 @@ def test_a_read_only_place_serves_if_it_was_filled(tmp_path: Path) -> None:
     place.ensure_cache_path()
 
 
-def test_code_is_compiled_once_and_also_where_nothing_can_be_written(tmp_path: Path) -> None:
-    module = tmp_path / "module.py"
+def run(folder: Path) -> str:
+    """The kernel's answer, and how often its code came from the cache."""
+    module = folder / "module.py"
     module.write_text(MODULE)
-    cache = tmp_path / "cache"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    return subprocess.run([sys.executable, module], check=True, capture_output=True, text=True, env=env).stdout
 
-    def run(cache_dir: Path) -> str:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_CACHE_DIR": str(cache_dir)}
-        return subprocess.run([sys.executable, module], check=True, capture_output=True, text=True, env=env).stdout
 
-    assert run(cache) == "42 0\n"
-    assert run(cache) == "42 1\n"
-    for path in cache.rglob("*.nb?"):
+def test_code_is_compiled_once_and_also_where_nothing_can_be_written(tmp_path: Path) -> None:
+    assert run(tmp_path) == "42 0\n"
+    assert run(tmp_path) == "42 1\n"
+    for path in tmp_path.rglob("*.nb?"):
         path.unlink()
         path.mkdir()  # in the way of the file
-    assert run(cache) == "42 0\n"
+    assert run(tmp_path) == "42 0\n"
+
+
+@pytest.mark.parametrize("entries", [b"cgone\nKind\n.", b"cshale.kernels.jit\nGone\n.", b"", b"noise"])
+def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, entries: bytes) -> None:
+    """Another version of ours may have had other types, or somebody cut the file."""
+    assert run(tmp_path) == "42 0\n"
+    for path in tmp_path.rglob("*.nbi"):
+        path.write_bytes(pickle.dumps(numba.__version__) + entries)
+    assert run(tmp_path) == "42 0\n"
+    assert run(tmp_path) == "42 1\n"
