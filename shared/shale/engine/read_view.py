@@ -57,6 +57,8 @@ class ReadView:
         "_record_words",
         "_trees",
         "manifest",
+        "newest",
+        "older",
         "options",
         "own",
         "pin",
@@ -89,6 +91,10 @@ class ReadView:
         self.manifest = manifest
         self.own = own
         self.tables = tuple(tables) if own is None else (own, *tables)
+        newest = self.tables[0] if self.tables else None
+        self.newest = newest if type(newest) is Memtable else None
+        """For who looks there first; ``None`` if a lookup must not, and ``older`` is what is below it."""
+        self.older = self.tables[1:]
         self.reader = reader
         self.options = options
         self.pin = pin if pin is not None else Pin()
@@ -146,16 +152,17 @@ class ReadView:
                 return NEEDS_IO if found != layout.CORRUPT else self._try_versions(key, max_seq)
         return None
 
-    def try_value(self, key: bytes, max_seq: int | None = None) -> bytes | NeedsIo | None:
-        """The value of ``try_get``, at less cost where it is the newest one."""
-        for table in self.tables:
+    def try_value(
+        self, key: bytes, max_seq: int | None = None, tables: Sequence[ReadTable] | None = None
+    ) -> bytes | NeedsIo | None:
+        """The value of ``try_get``, at less cost where it is the newest one.
+
+        Args:
+            key, max_seq: see there.
+            tables: what can have the key, as ``older`` does if ``newest`` does not; ``None``: all.
+        """
+        for table in self.tables if tables is None else tables:
             if max_seq is None and type(table) is Memtable:
-                if table.is_only_log:  # what ``newest_value`` does, whose call would cost as much as that
-                    place = table.index.get(key)
-                    if place is None:
-                        continue
-                    log = table.log
-                    return self._try_value(key, max_seq) if log.flags[place] & _NOT_A_VALUE else log.values[place]
                 try:
                     value = table.newest_value(key)
                 except LookupError:
