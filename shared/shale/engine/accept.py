@@ -494,6 +494,7 @@ class Acceptor:
         self._clock.last_tick = now
         self.check()
         self._admitted_ms = now
+        self.table.log.drop_stamps()  # they are of another millisecond, and who waited here may yet be refused
         if self.route is None and self._limits is None:
             self._open_ms = now
             self._open_s, self._shut_s = now / 1000, (now + 1) / 1000

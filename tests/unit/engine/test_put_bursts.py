@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import shale
 from shale.engine.row_log import RowLog
 from shale.env import Clock, Env, InlineCpu
-from shale.errors import InvalidClockTick, InvalidRequestError, MergeOperatorMissing
+from shale.errors import InvalidClockTick, InvalidRequestError, InvalidSequenceNumber, MergeOperatorMissing
 from shale.store.memory import MemoryStore
 from shale.types import FLAG_CREATE_TS, FLAG_TOMBSTONE, Entry
 
@@ -174,6 +174,36 @@ def test_time_that_went_back_is_not_the_time_of_a_put() -> None:
             await db.put(b"k", b"v")
         clock.ms += 1
         assert (await db.put(b"k", b"v")).seq == 31
+
+    anyio.run(story)
+
+
+def test_a_commit_that_is_refused_in_a_new_millisecond_leaves_no_stamps_of_the_old_one() -> None:
+    """Its number is taken by a burst that goes by while it waits; then the clock moves on."""
+
+    async def story() -> None:
+        clock = HandClock()
+        db = await open_db(MemoryStore(), Env(clock, random.Random(1), InlineCpu()))
+
+        async def burst() -> None:
+            for _ in range(20):
+                await db.put(b"a", b"v")
+            clock.ms += 1
+
+        async def late() -> None:
+            batch = db.new_batch()
+            batch.put(b"b", b"v")
+            with pytest.raises(InvalidSequenceNumber):
+                await db.write(batch, seq=1)
+            handle = await db.put(b"c", b"v")
+            row = await db.get_row(b"c")
+            assert row is not None
+            assert (row.seq, row.create_ts) == (handle.seq, handle.create_ts) == (21, clock.ms)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(burst)
+            tasks.start_soon(late)
+        await db.close()
 
     anyio.run(story)
 
