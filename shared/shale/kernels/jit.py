@@ -6,7 +6,6 @@ compiled into it.  Ours asks whether any kernel file has, so that an update in p
 
 import hashlib
 import os
-import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,9 +13,6 @@ from typing import Any
 
 from numba import config, njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
-
-_UNREADABLE = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError)
-"""What reading a file raises that was cut, or written by another version of ours with types that are gone."""
 
 
 def _digest_of_kernels() -> str:
@@ -54,7 +50,16 @@ def with_our_rules(locator: Any) -> Any:
 
 
 class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]  # numba has no types
+    """Code says itself of which kernels it is: an index may be newer than the file that it names."""
+
     _locator_classes = tuple(map(with_our_rules, CompileResultCacheImpl._locator_classes))
+
+    def reduce(self, cres: Any) -> Any:
+        return _DIGEST, super().reduce(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        digest, code = payload
+        return super().rebuild(target_context, code) if digest == _DIGEST else None
 
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
@@ -66,9 +71,11 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
             return super().load_overload(sig, target_context)
         except OSError:
             return None
-        except _UNREADABLE:
-            with suppress(OSError):
+        except Exception:  # noqa: BLE001 - a file that was cut or damaged raises anything when it is unpickled
+            try:
                 self.flush()
+            except OSError:
+                self.disable()  # or saving would read it again
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:

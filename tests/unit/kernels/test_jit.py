@@ -12,7 +12,13 @@ import pytest
 from shale.kernels.jit import with_our_rules
 
 MODULE = """
+import os, resource
+from shale.kernels import jit
 from shale.kernels.jit import kernel
+
+jit._DIGEST = os.environ["DIGEST"]
+size_max = int(os.environ["FILE_BYTES_MAX"])
+resource.setrlimit(resource.RLIMIT_FSIZE, (size_max, size_max))
 
 @kernel("int64(int64)")
 def double(number):
@@ -41,11 +47,17 @@ def test_a_read_only_place_serves_if_it_was_filled(tmp_path: Path) -> None:
     place.ensure_cache_path()
 
 
-def run(folder: Path) -> str:
-    """The kernel's answer, and how often its code came from the cache."""
+def run(folder: Path, *, source: str = MODULE, digest: str = "today", file_bytes_max: int = -1) -> str:
+    """The kernel's answer, and how often its code came from the cache.
+
+    Args:
+        digest: of the kernels' files.
+        file_bytes_max: nothing larger can be written.
+    """
     module = folder / "module.py"
-    module.write_text(MODULE)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    module.write_text(source)
+    ours = {"NUMBA_CACHE_DIR": str(folder / "cache"), "DIGEST": digest, "FILE_BYTES_MAX": str(file_bytes_max)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **ours}
     return subprocess.run([sys.executable, module], check=True, capture_output=True, text=True, env=env).stdout
 
 
@@ -58,7 +70,10 @@ def test_code_is_compiled_once_and_also_where_nothing_can_be_written(tmp_path: P
     assert run(tmp_path) == "42 0\n"
 
 
-@pytest.mark.parametrize("entries", [b"cgone\nKind\n.", b"cshale.kernels.jit\nGone\n.", b"", b"noise"])
+UNREADABLE = [b"cgone\nKind\n.", b"cshale.kernels.jit\nGone\n.", b"", b"noise", b"}]Ns.", b"(NN."]
+
+
+@pytest.mark.parametrize("entries", UNREADABLE)
 def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, entries: bytes) -> None:
     """Another version of ours may have had other types, or somebody cut the file."""
     assert run(tmp_path) == "42 0\n"
@@ -66,3 +81,22 @@ def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, entries: byte
         path.write_bytes(pickle.dumps(numba.__version__) + entries)
     assert run(tmp_path) == "42 0\n"
     assert run(tmp_path) == "42 1\n"
+
+
+def test_an_index_that_can_be_neither_read_nor_replaced_stops_no_kernel(tmp_path: Path) -> None:
+    assert run(tmp_path) == "42 0\n"
+    for path in tmp_path.rglob("*.nbi"):
+        path.write_bytes(pickle.dumps(numba.__version__) + b"noise")
+    assert run(tmp_path, file_bytes_max=0) == "42 0\n"
+
+
+def test_code_of_yesterday_that_could_not_be_replaced_does_not_run(tmp_path: Path) -> None:
+    """The index comes first, and under the same name as before; then the disk is full, or the process dies."""
+    assert run(tmp_path, digest="yesterday") == "42 0\n"
+    (code,) = tmp_path.rglob("*.nbc")
+    old = code.read_bytes()
+    newer = MODULE.replace("2 * number", "3 * number")
+    assert run(tmp_path, source=newer) == "63 0\n"
+    code.write_bytes(old)
+    assert run(tmp_path, source=newer) == "63 0\n"
+    assert run(tmp_path, source=newer) == "63 1\n"
