@@ -197,19 +197,25 @@ async def create_checkpoint(
         InvalidCheckpointLifetime: see ``add_checkpoint``.
     """
     checkpoint_id = id if id is not None else env.ids.uuid()
+    is_ours = False
 
     def change(current: Versioned[Manifest]) -> Manifest | None:
+        nonlocal is_ours
         now_ms = env.clock.now_ms()
         if source is not None:
-            return add_checkpoint_from(
+            changed = add_checkpoint_from(
                 current.value, source, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
             )
-        return add_checkpoint(
-            current.value, current.id + 1, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
-        )
+        else:
+            changed = add_checkpoint(
+                current.value, current.id + 1, id=checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms, name=name
+            )
+        is_ours = is_ours or changed is not None
+        return changed
 
     committed = await stored.apply(change)
-    await _require_not_destroyed(stored, committed.id, checkpoint_id)
+    if is_ours:  # or it was listed long ago, and what came before its version may be gone for other reasons
+        await _require_not_destroyed(stored, committed.id, checkpoint_id)
     checkpoint = committed.value.checkpoint(checkpoint_id)
     assert checkpoint is not None
     log.info(Event.CHECKPOINT_CREATED, checkpoint_id=str(checkpoint_id), manifest_id=checkpoint.manifest_id, name=name)

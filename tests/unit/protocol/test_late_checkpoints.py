@@ -81,3 +81,19 @@ def test_a_collector_without_boundary_files_either(world: World) -> None:
         assert not await b.manifests.begins_at(created.id)
 
     run(main)
+
+
+def test_a_checkpoint_that_is_listed_already_stays(world: World) -> None:
+    """A collector without boundary files has deleted all older versions, perhaps days ago."""
+
+    async def main() -> None:
+        a = world.process()
+        await begun(a)
+        stored = await a.manifests.load()
+        made = await create_checkpoint(stored, a.env, lifetime_ms=None, id=LATE)
+        await a.manifests.delete_many([1, 2, 3])
+        assert await create_checkpoint(stored, a.env, lifetime_ms=None, id=LATE) == made
+        latest = await world.process().manifests.read_latest()
+        assert latest.value.checkpoint(LATE) == made
+
+    run(main)
