@@ -117,13 +117,22 @@ class Collector:
 
         Raises:
             LatestRecordMissing: there is no database.
-            ShaleError: the first error of a pass.
+            ShaleError: the first error of a pass, once all other tasks had theirs.
         """
         if await self.undertaker.bury():
             log.info(Event.GC_DATABASE_GONE)
             return {RESOURCE: self.undertaker.progress}
+        failed: list[ShaleError] = []
         for task in self.states:
-            await self.sweep(task)
+            try:
+                await self.sweep(task)
+            except (LatestRecordMissing, ProtocolPanic):
+                raise
+            except ShaleError as error:
+                log.error(Event.GC_TASK_FAILED, resource=task.value, error=error)
+                failed.append(error)
+        if failed:
+            raise failed[0]
         return {task: state.progress for task, state in self.states.items()}
 
     async def plan(self) -> GcPlan:

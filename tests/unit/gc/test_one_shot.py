@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
 from shale.admin.garbage import GarbageAdmin
 from shale.admin.place import AdminPlace
 from shale.engine.where import Stores
-from shale.errors import CorruptionError, InvalidDbState, LatestRecordMissing, ShaleError
+from shale.errors import CorruptionError, InvalidDbState, LatestRecordMissing, ShaleError, UnavailableError
 from shale.format.names import deleting_key, destroyed_key
 from shale.garbage.collector import Collector
 from shale.garbage.destroy import destroy
@@ -85,6 +86,28 @@ def test_one_that_is_blocked_is_collected_as_before() -> None:
         await release_checkpoints(await house.manifests().load(), [pin.id])
         await collector.run_once()
         assert house.listing() == []
+
+    run(main)
+
+
+class Dark(MemoryStore):
+    """A store that answers nothing."""
+
+    def list_pages(self, prefix: str, **_: Any) -> Any:
+        raise UnavailableError(f"dark: {prefix}")
+
+
+def test_a_task_that_fails_keeps_no_other_from_its_pass() -> None:
+    """As in the daemon: where a store of WALs is out of reach, SSTs go all the same."""
+
+    async def main() -> None:
+        house = House()
+        await house.make()
+        collector = Collector(house.store, "db", house.env, GcOptions(), wal_store=Dark())
+        with pytest.raises(UnavailableError, match="dark"):
+            await collector.run_once()
+        done = {task for task, state in collector.states.items() if state.last_success_ms is not None}
+        assert collector.states.keys() - done == {Task.WAL}
 
     run(main)
 
