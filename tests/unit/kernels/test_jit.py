@@ -57,6 +57,7 @@ def run(folder: Path, *, source: str = MODULE, digest: str = "today", file_bytes
     module = folder / "module.py"
     module.write_text(source)
     ours = {"NUMBA_CACHE_DIR": str(folder / "cache"), "DIGEST": digest, "FILE_BYTES_MAX": str(file_bytes_max)}
+    ours["NUMBA_DISABLE_JIT"] = "0"  # also where the tests themselves run without
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **ours}
     return subprocess.run([sys.executable, module], check=True, capture_output=True, text=True, env=env).stdout
 
