@@ -11,6 +11,7 @@ from shale.errors import (
     CloneIncorrectExternalDbCheckpoint,
     InvalidDbState,
     InvalidDeletion,
+    LatestRecordMissing,
     ObjectVersionExists,
     ShaleError,
 )
@@ -466,10 +467,9 @@ def test_a_swarm_of_faults(seed: int) -> None:
         sim.heal()
         sim.run(minutes=30)
         sim.kill_all()
+        expected = CheckpointMissing | InvalidDbState | ObjectVersionExists | LatestRecordMissing | None
         for process in tries:
-            assert isinstance(process.error, CheckpointMissing | InvalidDbState | ObjectVersionExists | None), (
-                process.error
-            )
+            assert isinstance(process.error, expected), process.error
         for path in ("c", "d"):
             if is_finished(pins, sim, path):
                 done(sim, rows_of, path, role="writer")

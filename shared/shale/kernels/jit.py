@@ -5,7 +5,6 @@ compiled into it.  Ours asks whether any kernel file has, so that an update in p
 """
 
 import hashlib
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,15 +22,6 @@ def _digest_of_kernels() -> str:
 
 
 _DIGEST = _digest_of_kernels()
-
-
-def _ensure_cache_path(locator: Any) -> None:
-    """Make sure of a place to read from: images bring a filled cache that nobody may write to."""
-    path = Path(locator.get_cache_path())
-    with suppress(OSError):
-        path.mkdir(parents=True, exist_ok=True)
-    if not path.is_dir() or not (os.access(path, os.W_OK) or any(path.iterdir())):
-        raise OSError(f"no cache of kernels at {path}")
 
 
 def with_our_rules(locator: Any) -> Any:
