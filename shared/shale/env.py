@@ -41,7 +41,8 @@ _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class SystemClock(Clock):
     """The machine's clocks."""
 
-    wall_s = staticmethod(time.time)  # as it is: a put that looks at it takes hardly longer than a call
+    # As it is: a put that looks at it takes hardly longer than a call.
+    wall_s = staticmethod(time.time)  # pyright: ignore[reportAssignmentType] - a method without a body of its own
 
     def now_ms(self) -> int:
         """See ``Clock``."""
