@@ -29,3 +29,11 @@ def _no_place_left_behind() -> Iterator[None]:
             environment[name] = value
         else:
             environment.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def kernels_loaded() -> bool:
+    """For tests that measure memory: a thread that an earlier test has left may still be loading kernels."""
+    from shale.kernels.choice import load_kernels
+
+    return load_kernels()

@@ -123,6 +123,7 @@ def test_bytes_from_nowhere(subject: int, data: bytes) -> None:
     decodes_or_is_corrupt(decode, model[:2] + data)
 
 
+@pytest.mark.usefixtures("kernels_loaded")
 @pytest.mark.parametrize(("decode", "data"), SUBJECTS)
 def test_counts_that_claim_four_billion_take_no_memory(decode: Callable[..., object], data: bytes) -> None:
     step = max(len(data) // 60, 1)

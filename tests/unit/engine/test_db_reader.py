@@ -440,6 +440,7 @@ def test_manifests_that_were_read_are_those_that_are_served() -> None:
     run(test)
 
 
+@pytest.mark.usefixtures("kernels_loaded")
 def test_replay_needs_little_more_than_the_rows() -> None:
     """Beside the rows themselves a few tables of the given size, however long the WAL is."""
 

@@ -64,6 +64,7 @@ def bombs() -> list[object]:
     ]
 
 
+@pytest.mark.usefixtures("kernels_loaded")
 @pytest.mark.parametrize(("codec", "stored"), bombs())
 def test_bombs_are_refused_before_they_take_memory(
     codec: Compression, stored: bytes, monkeypatch: pytest.MonkeyPatch

@@ -124,6 +124,7 @@ def test_metadata_that_somebody_holds_is_not_read_again() -> None:
     anyio.run(run)
 
 
+@pytest.mark.usefixtures("kernels_loaded")
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 def test_metadata_takes_the_memory_that_it_says(compression: Compression) -> None:
     async def run() -> None:
