@@ -1,12 +1,11 @@
 # One image, several commands: `shale writer`, `shale compactor`, `shale worker`, `shale gc`, `shale reader`, `shale <noun> <verb>`.
 #
 #   docker build -t shale:local .                       the daemons and the command line
-#   docker build --target spark -t shale-spark:local .  the same with PySpark and a Java (docs/spark.md)
+#   docker build --target spark -t shale-spark:local .  the same with PySpark and a Java (docs/how-to/spark.md)
 #   docker build --target store -t shale-store:local .  the S3 server of the local stack (not durable)
 #
 # BASE_IMAGE is any glibc image with Python >= 3.11 as `python`; releases pin it by digest.
-# KERNEL_CPU and KERNEL_FEATURES choose the machine code that is compiled into the image; a processor without these
-# features needs other values (for arm64: KERNEL_CPU=generic KERNEL_FEATURES=+neon,+crc).
+# The kernels are compiled for every processor of the machine's kind, and chosen when they are loaded.
 ARG BASE_IMAGE=python:3.12-slim
 ARG SEAWEEDFS_IMAGE=chrislusf/seaweedfs:4.44
 
@@ -16,7 +15,7 @@ FROM ${BASE_IMAGE} AS builder
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 WORKDIR /src
 COPY requirements.lock requirements-dev.lock ./
-# The installer is pinned in the lock as well; it stays in this stage.
+# The lock pins the installer, too; it stays in this stage.
 RUN --mount=type=cache,target=/root/.cache \
     awk '/^uv==/ {on=1} on {print} on && !/\\$/ {exit}' requirements-dev.lock > installer.lock \
     && python -m venv /opt/installer \
@@ -24,7 +23,7 @@ RUN --mount=type=cache,target=/root/.cache \
     && python -m venv --without-pip /opt/venv
 RUN --mount=type=cache,target=/root/.cache \
     VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --require-hashes --only-binary :all: -r requirements.lock
-# Some wheels bring symbols for debuggers, ten times the size of their code.
+# Some wheels contain debug symbols, ten times the size of their code.
 COPY deploy/strip_symbols.py ./
 RUN python strip_symbols.py /opt/venv/lib
 COPY pyproject.toml README.md* ./
@@ -63,14 +62,12 @@ HEALTHCHECK --interval=2s --timeout=2s --start-period=60s --retries=5 \
 CMD ["mini", "-dir=/data"]
 
 
-# --- what every image of ours says and sets ------------------------------------------------------------------------------
+# --- labels and environment of every image ------------------------------------------------------------------------------
 FROM ${BASE_IMAGE} AS base
 ARG VERSION=0
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z
 ARG BASE_IMAGE
-ARG KERNEL_CPU=x86-64-v3
-ARG KERNEL_FEATURES=+64bit,+avx,+avx2,+bmi,+bmi2,+cmov,+cx16,+cx8,+f16c,+fma,+fxsr,+lzcnt,+mmx,+movbe,+pclmul,+popcnt,+sahf,+sse,+sse2,+sse3,+sse4.1,+sse4.2,+ssse3,+xsave
 LABEL org.opencontainers.image.title="Shale" \
       org.opencontainers.image.description="Storage engine and daemons for databases that live in an object store" \
       org.opencontainers.image.licenses="Apache-2.0" \
@@ -83,9 +80,6 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONFAULTHANDLER=1 \
     MALLOC_ARENA_MAX=2 \
-    NUMBA_CPU_NAME=${KERNEL_CPU} \
-    NUMBA_CPU_FEATURES=${KERNEL_FEATURES} \
-    NUMBA_CACHE_DIR=/opt/kernels \
     SHALE_REVISION=${REVISION} \
     SHALE_ADMIN__HOST=0.0.0.0 \
     SHALE_WRITER__HTTP__HOST=0.0.0.0 \
@@ -97,10 +91,9 @@ ENV PATH=/opt/venv/bin:$PATH \
 # --- the daemons -----------------------------------------------------------------------------------------------------
 FROM base AS daemons
 COPY --from=builder /opt/venv /opt/venv
-# Kernels, and the modules that the daemons import, are compiled once, here, and only read later.
-RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_reader.app, shale_cli.app; \
-        from shale.kernels.choice import load_kernels; assert load_kernels()" \
-    && chmod -R a+rX /opt/kernels \
+# The modules that daemons import are compiled to bytecode here once, and only read later.
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_writer.app, shale_compactor.app, shale_compactor.worker.app, shale_gc.app, shale_reader.app, shale_cli.framework.app; \
+        from shale.kernels.dispatch import use_kernels; assert use_kernels()" \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
 USER 10001:10001
 WORKDIR /
@@ -123,13 +116,12 @@ RUN --mount=type=cache,target=/root/.cache \
 
 FROM base AS spark
 COPY --from=spark-builder /opt/venv /opt/venv
-# Java asks the system for the user's name and cannot do without one.  Its package wants a folder that slim images lack.
+# Java needs a name for its user. Its package needs a folder that slim images lack.
 RUN mkdir -p /usr/share/man/man1 && echo 'shale:x:10001:10001:Shale:/tmp:/usr/sbin/nologin' >> /etc/passwd && echo 'shale:x:10001:' >> /etc/group \
     && DEBIAN_FRONTEND=noninteractive python -m shale_spark.java_install \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
-COPY --from=daemons /opt/kernels /opt/kernels
-RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_compactor.worker.app, shale_cli.app, shale_spark.cli.app, shale_spark.session, shale_spark.tasks; \
-        from shale.kernels.choice import load_kernels; assert load_kernels()" \
+RUN PYTHONDONTWRITEBYTECODE="" python -c "import shale_compactor.worker.app, shale_cli.framework.app, shale_spark.cli.app, shale_spark.session, shale_spark.tasks; \
+        from shale.kernels.dispatch import use_kernels; assert use_kernels()" \
     && mkdir -p /var/cache/shale && chown 10001:10001 /var/cache/shale
 ENV PYSPARK_PYTHON=/opt/venv/bin/python
 USER 10001:10001
@@ -141,5 +133,5 @@ ENTRYPOINT ["python", "-m", "shale_spark.kubernetes"]
 CMD ["--help"]
 
 
-# --- what is built when nobody names a target -------------------------------------------------------------------------
+# --- the default target -------------------------------------------------------------------------
 FROM daemons AS runtime

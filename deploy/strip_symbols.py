@@ -1,8 +1,8 @@
 """Cut symbol tables and debug sections off the shared libraries below a folder: ``strip_symbols.py FOLDER``.
 
 Some wheels carry ten times as much for debuggers as for the loader.  All that the loader reads lies in segments; what
-stands in the file behind the last of them, the section table included, is for tools only.  Files are cut there, in
-place, and keep their times.  Files that are not 64-bit little-endian ELF, or hold nothing behind their segments, stay
+stands in the file after the last of them, the section table included, is for tools only.  Files are cut there, in
+place, and keep their times.  Files that are not 64-bit little-endian ELF, or hold nothing after their segments, stay
 as they are.
 """
 
@@ -19,7 +19,7 @@ SECTION_TABLE_AT, SECTION_COUNT_AT = 0x28, 0x3C
 
 
 def end_of_segments(image: bytes) -> int:
-    """The offset behind the last byte that a program header names; the file's length if it is no ELF of our kind."""
+    """Return the end of the last segment, or the length of a file that is no such ELF."""
     if not image.startswith(MAGIC):
         return len(image)
     (table,) = struct.unpack_from("<Q", image, 0x20)

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("tests.fault_selection", "tests.timing")
+
 # A shared machine may take any time for one example; hanging tests are the timeout's business.
 settings.register_profile("shale", deadline=None)
 settings.load_profile("shale")
@@ -19,8 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def _no_place_left_behind() -> Iterator[None]:
-    """What a command or SlateDB's library has said of where databases are must not reach the next test."""
+def _restore_database_locations() -> Iterator[None]:
+    """Restore the variables that a command or SlateDB's library set to locate a database."""
     environment = os.environ
     before = {name: environment.get(name) for name in PLACES}
     yield
@@ -31,9 +33,9 @@ def _no_place_left_behind() -> Iterator[None]:
             environment.pop(name, None)
 
 
-@pytest.fixture(scope="session")
-def kernels_loaded() -> bool:
-    """For tests that measure memory: a thread that an earlier test has left may still be loading kernels."""
-    from shale.kernels.choice import load_kernels
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the kernels again if their sources have changed."""
+    if not hasattr(config, "workerinput") and os.environ.get("SHALE_KERNELS") != "off":
+        from shale.kernels.compiler.module import ensure_current
 
-    return load_kernels()
+        ensure_current()

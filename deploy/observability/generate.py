@@ -14,7 +14,7 @@ import yaml
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-CHART = ROOT / "deploy" / "helm" / "shale"
+CHART = ROOT / "helm" / "shale"
 sys.path.insert(0, str(HERE))
 
 from panels.pages import DASHBOARDS  # noqa: E402 - a package beside this script
@@ -45,10 +45,9 @@ def index() -> str:
         "One page for each alert of `deploy/observability/rules`; `make gen` makes this list.",
         "",
     ]
-    lines += ["| alert | severity | says |", "| --- | --- | --- |"]
     for alert in sorted(alerts(), key=lambda each: str(each["alert"])):
         name, severity = alert["alert"], alert["labels"]["severity"]
-        lines.append(f"| [{name}]({name}.md) | {severity} | {alert['annotations']['summary']} |")
+        lines += [f"- [{name}]({name}.md), {severity}:", f"  {alert['annotations']['summary']}"]
     return "\n".join((*lines, ""))
 
 

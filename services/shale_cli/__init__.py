@@ -1,1 +1,1 @@
-"""The cli."""
+"""The command line of Shale."""

@@ -1,8 +1,9 @@
-"""``shale``: one command for processes and for questions about a database.
+"""``shale``: the command line of daemons and of database administration.
 
-A process command hands the rest of the command line to its daemon, which reads its own settings.  Everything else is
-a typer application, loaded only then; global options may stand anywhere before ``--``.  A plain ``healthcheck``, which
-every container runs every few seconds, does without that application: it would cost more than an idle daemon.
+A daemon command passes the rest of the command line to its daemon, which reads its own settings.  All other commands
+belong to a typer application, which is imported only for them; global options may be anywhere before ``--``.  A plain
+``healthcheck``, which every container runs every few seconds, does not import that application: the import would cost
+more than an idle daemon.
 """
 
 import atexit
@@ -12,106 +13,93 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-PROCESSES = {
-    "writer": "shale_writer",
-    "compactor": "shale_compactor",
-    "worker": "shale_compactor.worker",
-    "gc": "shale_gc",
-    "reader": "shale_reader",
-}
-"""Commands that are daemons, and the package of each: found by name when asked for, never imported by this one."""
-
-VERBS = {"gc": ("run", "plan")}
-"""Processes that are nouns as well; without one of these verbs they are the daemon."""
+from shale_cli.framework.daemons import DAEMON_ALIASES, DAEMONS, VERBS
 
 TOPICS = ("exit-codes", "options", "man")
-"""What ``shale help`` tells that no command's ``--help`` does."""
+"""The topics of ``shale help``."""
 
 COMPLETE = "_SHALE_COMPLETE"
-"""Set by the scripts of ``shale completion``: ``shale`` then prints words instead of doing anything."""
-
-PROCESS_ALIASES = {"run-writer": "writer", "run-compactor": "compactor", "run-worker": "worker"}
-"""SlateDB's names of processes."""
+"""The variable that completion scripts set: ``shale`` then prints completions and does nothing else."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (docs/operations.md 12)."""
+    """Run one command and return its exit code (docs/reference/exit-codes.md)."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given == ["healthcheck"]:
-        from shale_cli.probe import probe
+        from shale_cli.framework.probe import probe
 
         return probe()
     from shale.errors import InvalidRequestError
-    from shale.service.leaving import end_soon
+    from shale.service.exit_process import freeze_gc
 
-    atexit.register(end_soon)
+    atexit.register(freeze_gc)
     try:
         given = with_environment(given)
     except InvalidRequestError as error:
         sys.stderr.write(f"shale: {error}\n")
         return 2
-    given = help_last(given)
-    at = noun_at(given)
+    given = rewrite_help(given)
+    at = noun_index(given)
     wanted = None if at is None else given[at]
     if at is not None and wanted == "schedule-garbage-collection":
-        from shale_cli.gc_schedule import daemon_arguments
+        from shale_cli.commands.gc.schedule import daemon_arguments
 
         try:
             run_process("gc", daemon_arguments([*given[:at], *given[at + 1 :]]))
         except InvalidRequestError as error:
             sys.stderr.write(f"shale: {error}\n")
             return 2
-    if at is not None and (wanted in PROCESSES or wanted in PROCESS_ALIASES) and not _has_verb(given, at):
+    if at is not None and (wanted in DAEMONS or wanted in DAEMON_ALIASES) and not _has_verb(given, at):
         name = given.pop(at)
-        run_process(PROCESS_ALIASES.get(name, name), given)
+        run_process(DAEMON_ALIASES.get(name, name), given)
     if given and given[0] == "demo":
         from shale_cli.demo.__main__ import main as demo
 
         return demo(given[1:])
     if COMPLETE in os.environ:
-        from shale_cli.completion import answer
+        from shale_cli.commands.completion import print_completions
 
-        return answer()
+        return print_completions()
     if "--version" in given[:at]:
         from shale.service.build import version
 
         sys.stdout.write(f"shale {version()}\n")
         return 0
-    from shale_cli.app import run
+    from shale_cli.framework.app import run
 
     return run(given)
 
 
 def _has_verb(arguments: Sequence[str], at: int) -> bool:
-    """Whether the name of a process stands for a noun here: ``shale gc run``."""
-    verb = noun_at(arguments[at + 1 :])
+    """Return whether the name of a daemon is used as a noun: ``shale gc run``."""
+    verb = noun_index(arguments[at + 1 :])
     return verb is not None and arguments[at + 1 + verb] in VERBS.get(arguments[at], ())
 
 
 def run_process(name: str, arguments: Sequence[str]) -> NoReturn:
-    """Become the daemon ``name``."""
-    from shale.service.leaving import leave
+    """Run the daemon ``name`` in this process."""
+    from shale.service.exit_process import exit_process
 
-    module = importlib.import_module(f"{PROCESSES[name]}.__main__")
-    leave(module.main(arguments))
+    module = importlib.import_module(f"{DAEMONS[name]}.__main__")
+    exit_process(module.main(arguments))
 
 
 def with_environment(arguments: list[str]) -> list[str]:
-    """Put what ``--env-file`` and ``CLOUD_PROVIDER`` say into the environment, for daemons too.
+    """Set the variables of ``--env-file`` and ``CLOUD_PROVIDER``, also for daemons.
 
     Raises:
         InvalidRequestError: a file cannot be read, or a variable is missing.
     """
     if "CLOUD_PROVIDER" not in os.environ and not any(each.startswith(("-e", "--env-file")) for each in arguments):
         return arguments
-    from shale_cli import environment
+    from shale_cli.framework import environment
 
-    return environment.with_environment(arguments, noun_at(arguments))
+    return environment.with_environment(arguments, noun_index(arguments))
 
 
-def help_last(arguments: list[str]) -> list[str]:
-    """``shale help kv scan`` is ``shale kv scan --help``, unless there is such a topic."""
-    at = noun_at(arguments)
+def rewrite_help(arguments: list[str]) -> list[str]:
+    """Rewrite ``shale help kv scan`` to ``shale kv scan --help``, unless it names a topic."""
+    at = noun_index(arguments)
     if at is None or arguments[at] != "help":
         return arguments
     rest = arguments[at + 1 :]
@@ -119,13 +107,13 @@ def help_last(arguments: list[str]) -> list[str]:
     return arguments if is_topic else [*arguments[:at], *rest, "--help"]
 
 
-def noun_at(arguments: Sequence[str]) -> int | None:
-    """Where the first argument is that is no global option; ``None`` where somebody asks for help or says nothing."""
-    from shale_cli.global_options import option_of
+def noun_index(arguments: Sequence[str]) -> int | None:
+    """Return the index of the first argument that is not a global option; ``None`` if there is none."""
+    from shale_cli.framework.global_options import option_of
 
     at = 0
     while at < len(arguments):
-        option = option_of(arguments[at], before_the_noun=True)
+        option = option_of(arguments[at], before_noun=True)
         if option is not None and option.metavar is not None:
             at += 2
         elif arguments[at].startswith("-"):

@@ -1,1 +1,1 @@
-"""The compactor."""
+"""The compactor daemon: a coordinator, and by default a worker in the same process."""

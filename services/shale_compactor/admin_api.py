@@ -1,4 +1,4 @@
-"""Compactions by hand over HTTP, on the admin port (docs/operations.md 15)."""
+"""HTTP API of compactions on the admin port (docs/how-to/compact-manually.md)."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shale.admin.compaction_json import compaction_json
 from shale.admin.compactions import CompactionAdmin, ulid_of
+from shale.admin.json_values import compaction_json
 from shale.compaction.cancel import TooLateToCancel
 from shale.compaction.requests import parse_request
 from shale.compaction.status import CompactionInfo
@@ -16,25 +16,25 @@ from shale.errors import InvalidCompaction, ShaleError
 from shale.service.admin import json_response
 from shale.service.admin_calls import (
     SCHEMA_VERSION,
-    admin_problem_of,
-    answering,
+    admin_problem_from,
     body_budget,
     flag,
     json_value,
     no_query,
+    with_problem_responses,
 )
-from shale.service.problems import Problem
+from shale.service.http.problems import Problem
 
 PATH = "/v1/admin/compactions"
 _COMPETING = ("V9", "V12")
-"""Rules that hold again once another compaction has ended: a conflict, where the others are mistakes."""
+"""Rules that another active compaction breaks: a temporary conflict, not a malformed request."""
 
 
 class CompactionsApi:
-    """The calls below ``/v1/admin/compactions``.
+    """The endpoints below ``/v1/admin/compactions``.
 
     Args:
-        changed: called after every request that changed something, so that the coordinator looks at once.
+        changed: called after each request that changed the compactions, to wake the coordinator.
     """
 
     def __init__(self, admin: CompactionAdmin, changed: Callable[[], None]) -> None:
@@ -43,13 +43,13 @@ class CompactionsApi:
         self._budget = body_budget()
 
     def routes(self) -> list[Route]:
-        """What to add to the admin port."""
+        """Return the routes to add to the admin port."""
         one = f"{PATH}/{{compaction_id}}"
         return [
-            Route(PATH, answering(self._list, _problem_of), methods=["GET"]),
-            Route(PATH, answering(self._submit, _problem_of), methods=["POST"]),
-            Route(one, answering(self._status, _problem_of), methods=["GET"]),
-            Route(f"{one}/cancel", answering(self._cancel, _problem_of), methods=["POST"]),
+            Route(PATH, with_problem_responses(self._list, _problem_of), methods=["GET"]),
+            Route(PATH, with_problem_responses(self._submit, _problem_of), methods=["POST"]),
+            Route(one, with_problem_responses(self._status, _problem_of), methods=["GET"]),
+            Route(f"{one}/cancel", with_problem_responses(self._cancel, _problem_of), methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -87,7 +87,7 @@ def _problem_of(error: ShaleError) -> Problem:
         case TooLateToCancel():
             return Problem(HTTPStatus.CONFLICT, str(error), kind=error.kind.value)
         case _:
-            return admin_problem_of(error)
+            return admin_problem_from(error)
 
 
 def _one(info: CompactionInfo) -> Response:

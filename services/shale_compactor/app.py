@@ -1,4 +1,4 @@
-"""The compactor daemon: its parts, wired to the shell."""
+"""The compactor daemon: compactor, health checks and the admin API in one process."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -9,19 +9,19 @@ import anyio
 from shale.admin.compactions import CompactionAdmin
 from shale.service.process import Process
 from shale_compactor.admin_api import CompactionsApi
+from shale_compactor.compactor import Compactor
 from shale_compactor.execution.job import JobExecutor
-from shale_compactor.executors import open_executor
+from shale_compactor.execution.routing import open_executor
 from shale_compactor.poll_check import poll_check
-from shale_compactor.process import Compactor
 from shale_compactor.settings import CompactorSettings
 
 
 async def compact(process: Process[CompactorSettings]) -> None:
-    """Coordinate and work until told to stop; claims are given back on the way out.
+    """Run coordinator and worker until stopped; claims are released on exit.
 
     Raises:
-        InvalidRequestError: a merge operator or compaction filter that settings name cannot be used.
-        LiveCoordinator: somebody else coordinates the database, and ``take_over`` is off.
+        InvalidRequestError: a configured merge operator or compaction filter cannot be used.
+        LiveCoordinator: another coordinator is running, and ``take_over`` is off.
         FencedError: another coordinator has taken over.
     """
     async with AsyncExitStack() as stack:
@@ -39,17 +39,16 @@ async def _compact(process: Process[CompactorSettings], executor: JobExecutor | 
         process.env,
         settings.options(),
         process.metrics,
-        protocol=settings.protocol(),
         executor=executor,
     )
     await process.wait_for(compactor.start)
     process.health.add_status(lambda: _status(compactor))
-    process.on_reload.append(lambda new: compactor.reconfigure(new.options()))
+    process.add_reload_callback(lambda new: compactor.reconfigure(new.options()))
     interval_s = settings.compactor_options.poll_interval
     coordinator = compactor.coordinator
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: coordinator.last_poll_s, interval_s))
     admin = CompactionAdmin(process.store, process.root, process.env, process.metrics)
-    for route in CompactionsApi(admin, changed=coordinator.look).routes():
+    for route in CompactionsApi(admin, changed=coordinator.wake).routes():
         process.admin.add_route(route)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run, name="compactor")
@@ -59,7 +58,7 @@ async def _compact(process: Process[CompactorSettings], executor: JobExecutor | 
 
 
 def _status(compactor: Compactor) -> Mapping[str, Any]:
-    """What people ask about."""
+    """Return the status fields of the compactor."""
     coordinator, worker = compactor.coordinator, compactor.worker
     return {
         "epoch": coordinator.manifest.epoch,

@@ -1,1 +1,1 @@
-"""The garbage collector as a daemon: `shale.garbage` with settings, health and a loop for each database."""
+"""The GC daemon: ``shale.gc`` with settings, health checks and an admin API, for one or more databases."""

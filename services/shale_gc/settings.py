@@ -1,7 +1,7 @@
-"""The settings of the collector; ``options()`` is what it takes.
+"""Settings of the GC daemon.
 
-The tasks stand under ``garbage_collector_options`` with SlateDB's names and units, so that a file written for SlateDB
-is read as it is.
+The tasks are under ``garbage_collector_options`` with SlateDB's names and units, so that a SlateDB configuration
+file can be used unchanged.
 """
 
 from typing import Any, ClassVar
@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from shale.errors import InvalidRequestError
-from shale.garbage.options import DELETE_GRACE_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
-from shale.protocol.options import MissingBoundary
-from shale.service.sections import PositiveSeconds, Seconds, Section, Texts, TextsByName
-from shale.service.settings import DaemonSettings
+from shale.gc.options import DELETE_GRACE_PERIOD_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
+from shale.service.config.sections import PositiveSeconds, Seconds, Section, Texts, TextsByName
+from shale.service.config.settings import BoundarySettings
 from shale.store.location import normalize_path, parse_store_url
 
 DEFAULT = TaskOptions()
@@ -28,31 +27,31 @@ def _require_wal_store(path: str, url: str) -> None:
 
 
 class TaskSection(Section):
-    """One task."""
+    """Settings of one task."""
 
-    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="From one pass to the next.")
-    min_age: Seconds = Field(default=DEFAULT.min_age_s, description="Younger objects stay.")
-    dry_run: bool = Field(default=DEFAULT.dry_run, description="Only say what would go.")
+    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="Time between the starts of two passes.")
+    min_age: Seconds = Field(default=DEFAULT.min_age_s, description="Younger objects are kept.")
+    dry_run: bool = Field(default=DEFAULT.dry_run, description="Only log what would be deleted.")
 
     def options(self, *, dry_run: bool) -> TaskOptions:
-        """The plain value."""
+        """Return the options of the task."""
         return TaskOptions(interval_s=self.interval, min_age_s=self.min_age, dry_run=self.dry_run or dry_run)
 
 
 class FenceSection(TaskSection):
-    """The task for fences, which is off by default."""
+    """Settings of the task for fences, which is disabled by default."""
 
     min_age: Seconds = Field(default=FENCE_MIN_AGE_S, description="At least 7 days, unless dry_run is on.")
 
 
 class DetachSection(Section):
-    """Letting go of parents of a clone."""
+    """Settings of the task that releases the parents of a clone."""
 
-    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="From one pass to the next.")
+    interval: PositiveSeconds = Field(default=DEFAULT.interval_s, description="Time between the starts of two passes.")
 
 
 class GcOptionsSection(Section):
-    """SlateDB's ``garbage_collector_options``; a task set to null, or ``off``, is off."""
+    """SlateDB's ``garbage_collector_options``; a task set to null or ``off`` is disabled."""
 
     manifest_options: TaskSection | None = TaskSection()
     wal_options: TaskSection | None = TaskSection()
@@ -61,54 +60,46 @@ class GcOptionsSection(Section):
     compactions_options: TaskSection | None = TaskSection()
     detach_options: DetachSection | None = DetachSection()
     boundary_files_enabled: bool = Field(
-        default=True, description="Off only for stores without conditional updates, and then in every collector."
+        default=True, description="Off only for stores without conditional updates, and then for all GC processes."
     )
 
     @field_validator("*", mode="before")
     @classmethod
     def _off(cls, value: Any) -> Any:
-        """Variables and the command line have no null of their own."""
+        """Map ``null`` and ``off`` to ``None``: environment variables and the command line have no null."""
         return None if value in ("null", "off") else value
 
 
-class GcSettings(DaemonSettings):
-    """The garbage collector: deletes what no reader, writer or compactor can need any more."""
+class GcSettings(BoundarySettings):
+    """GC: deletes objects that no reader, writer or compactor can need."""
 
     ROLE: ClassVar[str] = "gc"
     FLAGS: ClassVar[tuple[str, ...]] = ("dry_run", "once")
 
     garbage_collector_options: GcOptionsSection = GcOptionsSection()
-    databases: Texts = Field(default=(), description="Paths of further databases in the same store.")
+    databases: Texts = Field(default=(), description="Paths of more databases in the same store.")
     databases_below: str | None = Field(
-        default=None, description="Every database directly below this path of the store too, also those to come."
+        default=None, description="Also all databases directly below this path, including later ones."
     )
     databases_interval: PositiveSeconds = Field(
-        default=60.0, description="How often databases that are not there yet, or are not known yet, are looked for."
+        default=60.0, description="Interval between searches for new or missing databases."
     )
     wal_stores: TextsByName = Field(
         default={}, description='Stores of WALs by database path, for example { "orders" = "s3://wal-bucket" }.'
     )
-    dry_run: bool = Field(default=False, description="Write nothing at all, only say what would go.")
-    once: bool = Field(default=False, description="One pass over each database, and then the end.")
-    delete_concurrency: int = Field(default=8, ge=1, le=256, description="Deletions at a time.")
-    db_delete_grace: Seconds = Field(
-        default=DELETE_GRACE_S, description="How long a database stays after it was marked as destroyed."
+    dry_run: bool = Field(default=False, description="Write nothing; only log what would be deleted.")
+    once: bool = Field(default=False, description="Run one pass over each database, then exit.")
+    delete_concurrency: int = Field(default=8, ge=1, le=256, description="Concurrent delete requests.")
+    delete_grace_period: Seconds = Field(
+        default=DELETE_GRACE_PERIOD_S, description="Time from marking a database as destroyed to its deletion."
     )
     probe_max_staleness: Seconds | None = Field(
-        default=None, description="Smaller than the min_age of manifest and compactions; by default it follows them."
-    )
-    missing_boundary: MissingBoundary = Field(
-        default=MissingBoundary.PANIC,
-        description="What a missing boundary file means: somebody deleted it (panic), or there never was one (zero).",
-    )
-    boundary_files_off_acknowledged: bool = Field(
-        default=False, description="Required to switch boundary files off: a stale writer may then commit."
+        default=None,
+        description="Must be below the min_age of manifest and compactions; the default is derived from them.",
     )
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "GcSettings":
-        if not self.garbage_collector_options.boundary_files_enabled and not self.boundary_files_off_acknowledged:
-            raise ValueError("boundary_files_enabled = false needs boundary_files_off_acknowledged = true")
         try:
             self.options()
             self.roots()
@@ -119,11 +110,15 @@ class GcSettings(DaemonSettings):
             raise ValueError(str(error)) from error
         return self
 
+    def uses_boundary_files(self) -> bool:
+        """Whether boundary files are enabled."""
+        return self.garbage_collector_options.boundary_files_enabled
+
     def roots(self) -> tuple[str, ...]:
-        """The paths of the databases that are named; a store without a path names none if others are.
+        """Return the paths of the named databases; a store URL without a path names none if others are given.
 
         Raises:
-            InvalidRequestError: a path cannot be one.
+            InvalidRequestError: a path is malformed.
         """
         path = self.database.location().path
         others = [normalize_path(each) for each in self.databases]
@@ -131,10 +126,10 @@ class GcSettings(DaemonSettings):
         return tuple(dict.fromkeys([*([path] if path or named_alone else []), *others]))
 
     def options(self) -> GcOptions:
-        """The options of the collector.
+        """Return the options of a collector.
 
         Raises:
-            InvalidRequestError: they contradict each other.
+            InvalidRequestError: the settings contradict each other.
         """
         section = self.garbage_collector_options
 
@@ -153,5 +148,5 @@ class GcSettings(DaemonSettings):
             missing_boundary=self.missing_boundary,
             boundary_files_enabled=section.boundary_files_enabled,
             delete_concurrency=self.delete_concurrency,
-            db_delete_grace_s=None if self.dry_run else self.db_delete_grace,
+            delete_grace_period_s=None if self.dry_run else self.delete_grace_period,
         )

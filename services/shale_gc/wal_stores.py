@@ -1,11 +1,11 @@
-"""Where the WAL of each database of one process lives: as the settings say, or as its manifest does."""
+"""The WAL stores of the databases of one process, from the settings or from the manifests."""
 
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from shale.service.process import Process
-from shale.service.store_start import store_options
+from shale.service.store_startup import store_options
 from shale.store.connect import connect
 from shale.store.location import parse_store_url
 from shale.store.port import ObjectStore
@@ -14,7 +14,7 @@ from shale_gc.settings import GcSettings
 
 
 class WalStores:
-    """Stores of WALs, each opened once and closed at the end; use with ``async with``."""
+    """WAL stores by URL, each opened once and closed at the end; use with ``async with``."""
 
     def __init__(self, process: Process[GcSettings]) -> None:
         self._process = process
@@ -30,13 +30,13 @@ class WalStores:
         await self._closing.aclose()
 
     def of(self, root: str, manifest: Manifest | None) -> ObjectStore | None:
-        """The store of a database's own WAL; ``None``: it lives with the rest.
+        """Return the store of a database's WAL; ``None``: the main store.
 
-        The settings come first: what they say of this database, then ``database.wal_store`` for the one that the
-        process is named after.  Then the manifest, as far as it names a store; at last ``database.wal_store`` again.
+        In this order: ``wal_stores`` of this database; ``database.wal_store`` for the main database of the process;
+        the store that the manifest names; ``database.wal_store`` for all others.
 
         Raises:
-            InvalidRequestError: the manifest names a store that cannot be understood.
+            InvalidRequestError: the store URL in the manifest is malformed.
         """
         process = self._process
         named = process.settings.wal_stores.get(root)

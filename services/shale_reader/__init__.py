@@ -1,1 +1,1 @@
-"""The reader."""
+"""The reader daemon."""

@@ -1,37 +1,34 @@
-"""The reader daemon, wired together: a following reader below, the network interfaces above (docs/operations.md 2)."""
+"""The reader daemon: a following reader with its data ports.
 
-import socket
+Source: docs/concepts/processes.md.
+"""
+
 from functools import partial
 from typing import Any
 
 import anyio
 
-from shale.api.ports import read_port
+from shale.api.build import build_reader_api
 from shale.engine.db_reader import DbReader
-from shale.engine.reader_options import ReaderMode
+from shale.engine.reader.options import ReaderMode
 from shale.env import Clock
 from shale.errors import CheckpointMissing
-from shale.resp.port import resp_socket, serving_port
-from shale.service.health import OK, Verdict
-from shale.service.http_server import open_socket, serving
+from shale.server.data_ports import open_data_ports, serve_database
+from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
-from shale.service.until_end import until_end
 from shale_reader.settings import ReaderSettings
 
 
 async def run_reader(process: Process[ReaderSettings]) -> None:
-    """Open the database for reading, serve it until the process shall stop, and give the checkpoint back.
+    """Open the database for reading, serve it until the process has to stop, and release its checkpoint.
 
     Raises:
         LatestRecordMissing: there was no database within ``store.start_timeout``.
-        CheckpointMissing: the one to serve is not listed, or has expired.
-        ShaleError: what is served cannot be protected any more, or the store answers with damage.
+        CheckpointMissing: the configured checkpoint does not exist, or has expired.
+        ShaleError: the reader has lost its checkpoint, or stored data is corrupt.
     """
     settings = process.settings
-    with (
-        open_socket(settings.http.host, settings.http.port, setting="http.port") as listener,
-        resp_socket(settings.resp) as resp_listener,
-    ):
+    with open_data_ports(settings) as ports:
         opened = await process.wait_for(partial(_open, process))
         if isinstance(opened, CheckpointMissing):
             raise opened
@@ -40,14 +37,17 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
             check = partial(_lag, opened, process.env.clock, settings.ready.max_lag)
             process.health.add_ready_check("lag", check)
         try:
-            await _serve(process, opened, listener, resp_listener)
+            api = build_reader_api(
+                opened, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate
+            )
+            await serve_database(process, ports, opened, api)
         finally:
             with anyio.CancelScope(shield=True):
                 await opened.close()
 
 
 async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissing:
-    """A checkpoint that is not there will not come, so waiting for it is of no use."""
+    """Open the reader; return a missing checkpoint instead of raising, because waiting for it is useless."""
     try:
         return await DbReader.open(
             process.root,
@@ -62,36 +62,6 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
         return missing
 
 
-async def _serve(
-    process: Process[ReaderSettings], db: DbReader, listener: socket.socket, resp_listener: socket.socket | None
-) -> None:
-    settings = process.settings
-    api = read_port(db, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate)
-    async with (
-        api.running(),
-        serving(
-            api,
-            listener,
-            request_timeout_s=settings.shutdown.request_timeout,
-            connections_max=settings.http.max_connections,
-        ),
-        serving_port(
-            db,
-            resp_listener,
-            process.env,
-            process.metrics,
-            settings.resp,
-            http_token=settings.http.bearer_token,
-            drain_timeout_s=settings.shutdown.request_timeout,
-        ) as ports,
-    ):
-        process.ready(port=listener.getsockname()[1], **ports)
-        problem = await until_end(process.draining, db.failed)
-        api.draining = True
-    if problem is not None:
-        raise problem
-
-
 def _status(db: DbReader, clock: Clock) -> dict[str, Any]:
     return {
         "manifest_id": db.manifest_id,
@@ -102,13 +72,13 @@ def _status(db: DbReader, clock: Clock) -> dict[str, Any]:
     }
 
 
-def _lag(db: DbReader, clock: Clock, max_s: float) -> Verdict:
+def _lag(db: DbReader, clock: Clock, max_s: float) -> HealthCheckResult:
     lag_s = _lag_s(db, clock)
     if lag_s <= max_s:
         return OK
-    return Verdict(ok=False, message=f"what is served is {lag_s:.0f} s old")
+    return HealthCheckResult(ok=False, message=f"the served state is {lag_s:.0f} s old")
 
 
 def _lag_s(db: DbReader, clock: Clock) -> float:
-    """How long ago it was known that nothing newer was there."""
+    """Return the seconds since the last poll, the largest possible age of the served state."""
     return max(0.0, (clock.now_ms() - db.last_poll_ms) / 1000)

@@ -1,1 +1,1 @@
-"""Everything that moves rows in bulk, as PySpark jobs; the only package that imports pyspark (docs/architecture.md)."""
+"""PySpark jobs that move rows in bulk; the only package that imports pyspark (docs/concepts/architecture.md)."""

@@ -1,19 +1,23 @@
-"""Rows as Arrow record batches and back; keys and values keep their bytes where they are.
+"""Conversion between rows, Spark schemas and Arrow, without copying keys and values.
 
-The columns of ``Rows`` are laid out as Arrow lays out ``binary``: bytes and the places where they are cut.  Only the
-places are computed anew, because Arrow counts them with 32 bits from the beginning of a batch.
+``Rows`` stores its columns as Arrow stores ``binary``: bytes and offsets.  Only the offsets are computed anew, because
+Arrow counts 32-bit offsets from the beginning of a batch.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from shale.engine.arrow import binary_column
+from shale.engine.arrow.batches import binary_column
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 COLUMNS: dict[str, Any] = {
@@ -23,17 +27,26 @@ COLUMNS: dict[str, Any] = {
     "create_ts": TIMESTAMP,
     "expire_ts": TIMESTAMP,
 }
-"""The columns that rows have, as Spark wants them."""
+"""The columns of rows with the types that Spark expects."""
 
 _MS_MAX = (2**63 - 1) // 1000
 _STRINGS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
 
 
+def arrow_schema(schema: "StructType") -> Any:
+    """Return the columns of a Spark schema as a ``pyarrow.Schema``; timestamps are in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # PySpark 4.1 always uses UTC; 4.2 and later take the time zone as an argument.
+    options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **options)
+
+
 def rows_to_batch(rows: Rows, columns: Sequence[str]) -> Any:
-    """A ``pyarrow.RecordBatch`` of these columns, in this order; keys and values share the memory of the rows.
+    """Return a ``pyarrow.RecordBatch`` of these columns, in this order; keys and values share the memory of the rows.
 
     Args:
-        rows: all of them values, with fewer than 2 GiB of keys and of values: see ``in_batches``.
+        rows: values only, with fewer than 2 GiB of keys and of values: see ``in_batches``.
         columns: names in ``COLUMNS``.
     """
     arrays = [_column(rows, name) for name in columns]
@@ -41,15 +54,15 @@ def rows_to_batch(rows: Rows, columns: Sequence[str]) -> Any:
 
 
 def batch_to_rows(batch: Any, *, seq: U64 | None = None) -> Rows:
-    """The rows of a record batch, in its order; keys and values share its memory where Arrow allows.
+    """Return the rows of a record batch, in its order; keys and values share its memory where Arrow allows.
 
     Args:
-        batch: with ``key`` and ``value`` (``binary``, ``string`` or their large forms), and perhaps ``seq``,
+        batch: with ``key`` and ``value`` (``binary``, ``string`` or their large forms), and optionally ``seq``,
             ``create_ts`` and ``expire_ts`` (timestamps, or int64 of milliseconds).  A null value deletes its key.
         seq: shape (n,), the sequence numbers; by default the column ``seq``, else 0.
 
     Raises:
-        InvalidRequestError: a column is missing or of another type, or a key is null; says in which row.
+        InvalidRequestError: a column is missing or of another type, or a key is null; names the row.
     """
     names = set(batch.schema.names)
     keys, values = _binary(batch, "key"), _binary(batch, "value")
@@ -90,7 +103,7 @@ def _column(rows: Rows, name: str) -> Any:
 
 
 def _times(stamps_ms: I64, absent: Any) -> Any:
-    # A stamp that Arrow cannot say in microseconds lies beyond the year 290,000: the last one it can say will do.
+    # Timestamps beyond the year 290,000 do not fit into int64 microseconds; they are clamped to the last that does.
     stamps_us = np.clip(stamps_ms, -_MS_MAX, _MS_MAX) * 1000
     return pa.array(stamps_us, pa.int64(), mask=absent).cast(TIMESTAMP)
 
@@ -107,7 +120,7 @@ def _binary(batch: Any, name: str) -> Any:
 
 
 def _pieces(column: Any) -> tuple[U8, I64]:
-    """The bytes of a column and where they are cut, as ``Rows`` have them."""
+    """Return the bytes of a column and the offsets between its values, as ``Rows`` stores them."""
     _, places, data = column.buffers()
     is_large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
     if places is None:
@@ -126,7 +139,7 @@ def _seqs(batch: Any) -> U64:
 
 
 def _stamps(batch: Any, name: str, flags: U8, flag: int) -> I64:
-    """Milliseconds, 0 where there are none; sets the flag of the others."""
+    """Return milliseconds, 0 where the column is null, and set ``flag`` for the other rows."""
     if name not in batch.schema.names:
         return np.zeros(len(batch), np.int64)
     column = batch.column(name)

@@ -1,7 +1,6 @@
-"""``python -m shale_spark.java_install``: see to it that there is a Java for Spark, or say what is to be done.
+"""``python -m shale_spark.java_install``: install a Java for Spark, or print how to.
 
-Nothing happens where there is one.  Else it is installed if this process may do that: as root, or where sudo asks no
-password.
+Does nothing if there is one.  Installs one if this process may: as root, or where sudo needs no password.
 """
 
 import os
@@ -10,12 +9,11 @@ import sys
 from collections.abc import Sequence
 
 from shale.errors import InvalidRequestError
-from shale_spark.java import require_java
-from shale_spark.java_packages import Installation, here
+from shale_spark.prerequisites import Installation, here, require_java
 
 
 def main() -> int:
-    """0 if there is a Java in the end, else 1 and a line that says what to install."""
+    """Return 0 if there is a Java at the end, else 1 after a line that says what to install."""
     try:
         home = require_java()
     except InvalidRequestError as error:
@@ -30,7 +28,7 @@ def main() -> int:
 
 
 def _root_prefix(found: Installation) -> tuple[str, ...] | None:
-    """What stands before commands that need root: nothing, or sudo; ``None`` if this process may not."""
+    """Return the prefix of commands that need root: nothing, or sudo; ``None`` if this process may not."""
     if not found.needs_root or os.geteuid() == 0:
         return ()
     return ("sudo", "-n") if _runs(("sudo", "-n", "true")) else None
@@ -44,7 +42,7 @@ def _installed(found: Installation, prefix: Sequence[str]) -> bool:
 
 def _runs(command: Sequence[str]) -> bool:
     try:
-        # Its chatter goes to stderr, so that it can be seen and is no result.
+        # The output of the package manager goes to stderr, because stdout is for results.
         return subprocess.run(command, check=False, stdout=sys.stderr).returncode == 0  # noqa: S603 - our own words
     except FileNotFoundError:
         return False

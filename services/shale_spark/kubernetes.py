@@ -1,9 +1,9 @@
-"""The entry point of the image with Spark: what Kubernetes asks of a container, and else the command line.
+"""The entry point of the image with Spark: drivers and executors that Kubernetes starts, else the command line.
 
-Spark starts its pods with the argument ``driver`` or ``executor`` and says the rest in variables; a client that is a
-pip package has no entry point for them.
+Spark starts its pods with the argument ``driver`` or ``executor`` and passes the rest in variables; PySpark from pip
+has no entry point for them.
 
-Source: Spark's "Running on Kubernetes", and ``BasicExecutorFeatureStep`` of its Kubernetes room, which sets the
+Source: Spark's "Running on Kubernetes", and ``BasicExecutorFeatureStep`` of its Kubernetes module, which sets the
 variables.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shale.errors import InvalidRequestError
-from shale_spark.java import require_java
+from shale_spark.prerequisites import require_java
 
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _JAVA_OPTION = "SPARK_JAVA_OPT_"
@@ -31,15 +31,15 @@ _ARGUMENTS = {
 
 
 def executor_command(environ: Mapping[str, str], *, java: Path, spark_home: Path) -> list[str]:
-    """The command line of an executor.
+    """Return the command line of an executor.
 
     Args:
         environ: as Spark's driver made it for the pod.
         java: the program.
-        spark_home: where Spark's own jars are.
+        spark_home: the directory of Spark's own jars.
 
     Raises:
-        InvalidRequestError: a variable is missing, so nobody's driver started this container.
+        InvalidRequestError: a variable is missing, so no Spark driver started this container.
     """
     memory = _said(environ, "SPARK_EXECUTOR_MEMORY")
     arguments = [part for option, name in _ARGUMENTS.items() for part in (option, _said(environ, name))]
@@ -62,7 +62,7 @@ def executor_command(environ: Mapping[str, str], *, java: Path, spark_home: Path
 
 
 def driver_command(environ: Mapping[str, str], arguments: Sequence[str], *, spark_home: Path) -> list[str]:
-    """The command line of a driver that runs in the cluster.
+    """Return the command line of a driver that runs in the cluster.
 
     Raises:
         InvalidRequestError: a variable is missing.
@@ -97,7 +97,7 @@ def _become(command: Sequence[str], java_home: Path) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become a driver or an executor, or run a command; returns the command's exit code."""
+    """Become a driver or an executor, or run a command and return its exit code."""
     if not arguments or arguments[0] not in {"driver", "executor"}:
         from shale_cli.__main__ import main as shale
 

@@ -1,7 +1,8 @@
-"""``scrub``: every object that a database needs, read to its last byte and checked, on executors.
+"""``scrub``: read and check every object of a database to the last byte, on executors.
 
-The driver reads the metadata, the tasks everything else, and only findings come back.  A checkpoint keeps what is
-checked from being collected meanwhile; what went with somebody else's checkpoint is no finding.
+The driver reads the metadata, the tasks read everything else, and only findings come back.  A checkpoint keeps the
+checked objects from being collected; objects that were collected together with another process's checkpoint are no
+finding.
 """
 
 import pickle
@@ -18,17 +19,16 @@ from anyio.from_thread import start_blocking_portal
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.admin.verify.orphans import Orphan
 from shale.admin.verify.parts import PartResult, VerifyPart, plan_parts, verify_part, wal_disorder
-from shale.engine.where import Stores, Where, resolve
+from shale.engine.location import DatabaseLocation, DatabaseStores, resolve
 from shale.env import Env
 from shale.errors import CheckpointMissing, UnavailableError
-from shale.protocol.checkpoint_names import checkpoint_reference
-from shale.protocol.checkpoints import create_checkpoint, renew_checkpoint
+from shale.protocol.checkpoints import create_checkpoint, renew_checkpoint, require_checkpoint_reference
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.finding import Finding
 from shale.telemetry.metrics import Metrics
-from shale_spark.source.lease import let_go
-from shale_spark.source.options import options_of, where_of
+from shale_spark.source.lease import release_lease
+from shale_spark.source.options import parse_where, where_options
 from shale_spark.source.snapshot import open_manifest
 from shale_spark.tasks import TaskInfo, run_async, run_tasks
 
@@ -40,12 +40,12 @@ _LIFETIME_MS = 30 * 60 * 1000
 _RENEW_S = 5 * 60.0
 _PART_BYTES = 128 * 1024**2
 _ITEMS_MAX = 32
-"""Objects per task: their part of the plan is what the manifest says of them."""
+"""Objects per task; the plan carries their part of the manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubReport:
-    """What was checked, and what was found.
+    """The counts and findings of a scrub.
 
     ``versions``: manifests and compactions files.  ``orphans`` are no findings: they cost space, not rows.
     """
@@ -61,31 +61,31 @@ class ScrubReport:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing was found."""
+        """Whether nothing was found."""
         return not self.findings
 
 
 def scrub(
-    spark: "SparkSession", where: Where | str, *, checkpoint: UUID | str | None = None, orphans: bool = True
+    spark: "SparkSession", where: DatabaseLocation | str, *, checkpoint: UUID | str | None = None, orphans: bool = True
 ) -> ScrubReport:
     """Check a database; blocks until that is done.
 
     Args:
         spark: a session.
         where: the database.
-        checkpoint: an id or a name: only what this one keeps.
-        orphans: look for objects that nobody refers to, too.
+        checkpoint: an id or a name: only what this checkpoint keeps.
+        orphans: look for unreferenced objects, too.
 
     Raises:
-        LatestRecordMissing, InvalidDbState: there is no database, or half of one.
+        LatestRecordMissing, InvalidDbState: there is no database, or it is incomplete.
         InvalidRequestError: its WAL is in a store of its own, and that was not named.
         CheckpointMissing: there is no such checkpoint.
         AmbiguousCheckpoint: several have that name.
         CorruptionError: the newest manifest cannot be read.
         UnavailableError: the store gave up.
     """
-    place = where_of(options_of(where if isinstance(where, Where) else resolve(where)))
-    wanted = None if checkpoint is None else checkpoint_reference(checkpoint)
+    place = parse_where(where_options(where if isinstance(where, DatabaseLocation) else resolve(where)))
+    wanted = None if checkpoint is None else require_checkpoint_reference(checkpoint)
     with _protected(place, wanted):
         inventory = run_async(partial(_read, place, wanted))
         parts = list(plan_parts(inventory, part_bytes=_PART_BYTES, items_max=_ITEMS_MAX))
@@ -94,7 +94,7 @@ def scrub(
     return report if orphans else replace(report, orphans=())
 
 
-async def _read(where: Where, checkpoint: UUID | str | None, env: Env) -> Inventory:
+async def _read(where: DatabaseLocation, checkpoint: UUID | str | None, env: Env) -> Inventory:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
         return await read_inventory(stores.main, stores.wal, where.root, env, checkpoint=checkpoint)
@@ -102,7 +102,7 @@ async def _read(where: Where, checkpoint: UUID | str | None, env: Env) -> Invent
         await stores.aclose()
 
 
-def _plan(where: Where, part: VerifyPart) -> bytes:
+def _plan(where: DatabaseLocation, part: VerifyPart) -> bytes:
     return pickle.dumps((where, part))
 
 
@@ -111,7 +111,7 @@ def _work(plan: bytes, _: TaskInfo) -> bytes:
     return pickle.dumps(run_async(partial(_verified, where, part)))
 
 
-async def _verified(where: Where, part: VerifyPart, env: Env) -> PartResult:
+async def _verified(where: DatabaseLocation, part: VerifyPart, env: Env) -> PartResult:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
         wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
@@ -126,7 +126,9 @@ def _decoded(data: bytes) -> PartResult:
     return result
 
 
-async def _concluded(where: Where, inventory: Inventory, results: Sequence[PartResult], env: Env) -> ScrubReport:
+async def _concluded(
+    where: DatabaseLocation, inventory: Inventory, results: Sequence[PartResult], env: Env
+) -> ScrubReport:
     findings = [*inventory.findings, *(finding for result in results for finding in result.findings)]
     gone = {key for result in results for key in result.gone}
     stores = where.connect(env, Metrics(), component="pipeline")
@@ -135,7 +137,7 @@ async def _concluded(where: Where, inventory: Inventory, results: Sequence[PartR
         findings += wal_disorder((seqs for result in results for seqs in result.wal), wal)
         if gone:
             needed = await _needed_now(where, inventory.checkpoint, env)
-            # Collected with a checkpoint of somebody else's, or behind the replay point, while we read.
+            # Collected during the scrub: with another process's checkpoint, or before the new replay point.
             findings = [finding for finding in findings if finding.object not in gone - needed]
     finally:
         await stores.aclose()
@@ -151,15 +153,15 @@ async def _concluded(where: Where, inventory: Inventory, results: Sequence[PartR
     )
 
 
-async def _needed_now(where: Where, checkpoint: UUID | None, env: Env) -> set[str]:
-    """Keys of SSTs that have to be there, as things stand now; a WAL file that is missing is in its findings."""
+async def _needed_now(where: DatabaseLocation, checkpoint: UUID | None, env: Env) -> set[str]:
+    """Return the keys of SSTs that must exist now; missing WAL files are in the findings of the new inventory."""
     again = await _read(where, checkpoint, env)
     return {needed.path for needed in again.ssts} | {finding.object for finding in again.findings}
 
 
 @contextmanager
-def _protected(where: Where, checkpoint: UUID | str | None) -> Iterator[None]:
-    """Keep the newest state from being collected; a checkpoint that was named is its owner's affair."""
+def _protected(where: DatabaseLocation, checkpoint: UUID | str | None) -> Iterator[None]:
+    """Keep the newest state from being collected; a named checkpoint is its owner's responsibility."""
     if checkpoint is not None:
         yield
         return
@@ -179,31 +181,31 @@ def _protected(where: Where, checkpoint: UUID | str | None) -> Iterator[None]:
 class _Lease:
     """The checkpoint of one scrub."""
 
-    where: Where
-    stores: Stores
+    where: DatabaseLocation
+    stores: DatabaseStores
     stored: StoredManifest
     env: Env
     checkpoint_id: UUID
 
     async def keep(self) -> None:
-        """Renew it until that is cancelled.  What is collected without it is told apart at the end."""
+        """Renew the checkpoint until cancelled.  ``_concluded`` recognises what is collected without it."""
         while True:
             await anyio.sleep(_RENEW_S)
             try:
                 await self.stored.refresh()
                 await renew_checkpoint(self.stored, self.env, self.checkpoint_id, lifetime_ms=_LIFETIME_MS)
             except UnavailableError:
-                continue  # there are several tries within a lifetime
+                continue  # a lifetime has several renewals
             except CheckpointMissing:
                 return
 
     async def release(self) -> None:
-        """Delete it.  What was found counts, also if this fails."""
-        await let_go(self.where, self.checkpoint_id, self.stores, self.env)
+        """Delete the checkpoint; the findings count even if this fails."""
+        await release_lease(self.where, self.checkpoint_id, self.stores, self.env)
 
 
 @asynccontextmanager
-async def _opened_lease(where: Where, env: Env) -> AsyncIterator[_Lease]:
+async def _opened_lease(where: DatabaseLocation, env: Env) -> AsyncIterator[_Lease]:
     stores = where.connect(env, Metrics(), component="pipeline")
     try:
         stored = await open_manifest(stores, where, env)

@@ -1,4 +1,4 @@
-"""The Spark session: found or made, with the properties that Shale needs."""
+"""The Spark session: the active one or a new one, with the properties that Shale needs."""
 
 import os
 import sys
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from shale.service.spark_section import SparkSettings
-from shale_spark.conf import LOOPBACK, properties, with_master, worker_python
-from shale_spark.java import require_java
+from shale.service.config.spark_section import SparkSettings
+from shale_spark.prerequisites import require_java
+from shale_spark.session_conf import LOOPBACK, properties, with_master, worker_python
 from shale_spark.source.data_source import register
 
 
@@ -20,17 +20,16 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The active session, or a new one, which knows ``format("shale")``.  Blocks for seconds when one is made.
+    """Return the active session, or a new one, with ``format("shale")`` registered.  A new one takes seconds.
 
     Args:
         settings: the section ``spark``.
-        app_name: what Spark's own page and logs call the application.
+        app_name: the name of the application in Spark's web interface and logs.
         master: wins over the settings and the properties.
         conf: Spark properties; they win over the settings.
 
     Raises:
-        InvalidRequestError: there is no Java that Spark could use, and names the command that installs one; or the
-            master is none.
+        InvalidRequestError: there is no usable Java (names the command that installs one), or the master is invalid.
     """
     current = current_session()
     session = current if current is not None else _new_session(settings, app_name, master, conf or {})
@@ -39,7 +38,7 @@ def spark_session(
 
 
 def current_session() -> SparkSession | None:
-    """The session of this thread or, in a thread that never had one, of this process."""
+    """Return the session of this thread or, in a thread that never had one, of this process."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -63,10 +62,10 @@ def _new_session(
 
 
 def _prepare_environment(settings: SparkSettings) -> None:
-    """Say to Spark's launcher, which only looks at the environment, which Java and which Python it shall take."""
+    """Set the Java and the Python for Spark's launcher, which reads only the environment."""
     os.environ["JAVA_HOME"] = str(require_java().path)
     if settings.is_local:
-        # Else Spark looks the name of this machine up, and says at length what it found.
+        # Without it Spark resolves the name of this machine and logs warnings about the result.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     python = worker_python(settings, own=sys.executable)
     if python is not None:

@@ -1,22 +1,25 @@
-"""Work on executors without a row in the JVM: small plans go out, small results come back.
+"""Work on executors without rows in the JVM: small plans go out, small results come back.
 
-Spark distributes nothing but the numbers of the plans.  The function that its Python workers run carries the plans
-itself; what they read and write goes between them and the object store.  Sessions over Spark Connect do the same.
+Spark distributes only the numbers of the plans.  The function that its Python workers run carries the plans itself, and
+its data goes directly between executors and the object store.  Sessions over Spark Connect do the same.
+
+Jobs are cancelled from another thread by tag.  The tags of a classic session are local to a thread, so an interrupt
+from another thread finds nothing (PySpark 4.3); the tags of the Spark context are shared by all threads.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.service.allocator import reuse_large_buffers, share_one_arena
-from shale_spark.tags import tagged
-from shale_spark.task_errors import decode_error, encode_error
+from shale.service.runtime_tuning import reuse_large_buffers, share_one_arena
+from shale_spark.errors import decode_error, encode_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +38,7 @@ class TaskInfo:
         partition: the number of the plan.
         attempt: of this plan, from 0; a lost executor or a speculative copy makes another one.
         stage: Spark's stage.
-        id: unique in the Spark application; what was started later has a larger one.
+        id: unique in the Spark application; later attempts have larger ids.
     """
 
     partition: int
@@ -53,15 +56,15 @@ def run_tasks(spark: "SparkSession", plans: Sequence[bytes], work: Work, *, tag:
     Args:
         spark: a classic session or one over Connect.
         plans: about a kilobyte each.
-        work: importable on the executors; called with a plan and with which attempt this is.
-        tag: lets ``shale_spark.tags.interrupt`` end the tasks.
+        work: importable on the executors; called with a plan and the attempt.
+        tag: lets ``interrupt`` end the tasks.
 
     Returns:
-        the results in the order of the plans.
+        The results in the order of the plans.
 
     Raises:
-        ShaleError: what ``work`` raised, as it was raised; Spark does not try such a plan again.
-        PySparkException: ``work`` raised something else as often as Spark's settings allow, or was interrupted.
+        ShaleError: what ``work`` raised; Spark does not retry such a plan.
+        PySparkException: ``work`` raised another error as often as Spark's settings allow, or was interrupted.
     """
     if not plans:
         return []
@@ -128,3 +131,49 @@ def _task_info() -> TaskInfo:
         stage=context.stageId(),
         id=context.taskAttemptId(),
     )
+
+
+def is_remote(spark: "SparkSession") -> bool:
+    """Return whether the session is over Connect, where there is no context."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def tagged(spark: "SparkSession", tag: str) -> Iterator[None]:
+    """Let ``interrupt`` end all jobs that this thread runs inside the block."""
+    if is_remote(spark):
+        add, remove = spark.addTag, spark.removeTag
+    else:
+        add, remove = spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag
+    add(tag)
+    try:
+        yield
+    finally:
+        remove(tag)
+
+
+def interrupt(spark: "SparkSession", tag: str) -> None:
+    """End the jobs under a tag, in any thread.  Spark kills Python workers that go on after two seconds."""
+    if is_remote(spark):
+        spark.interruptTag(tag)
+    else:
+        spark.sparkContext.cancelJobsWithTag(tag)
+
+
+@contextmanager
+def open_in_portal(opened: AbstractAsyncContextManager[T]) -> Iterator[tuple[BlockingPortal, T]]:
+    """Enter and exit an asynchronous context manager in a thread of its own.
+
+    An error of the block is not passed to the context manager: a KeyboardInterrupt raised there would end the event
+    loop before resources are released.
+
+    Yields:
+        The portal to the thread's event loop, and the value of the context manager.
+    """
+    with start_blocking_portal("asyncio") as portal:
+        entered = portal.wrap_async_context_manager(opened)
+        held = entered.__enter__()
+        try:
+            yield portal, held
+        finally:
+            entered.__exit__(None, None, None)

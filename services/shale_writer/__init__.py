@@ -1,1 +1,1 @@
-"""The writer."""
+"""The writer daemon."""

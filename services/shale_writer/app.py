@@ -1,6 +1,8 @@
-"""The writer daemon, wired together: the engine below, the network interface above (docs/operations.md 10 and 11)."""
+"""The writer daemon: the engine with its data ports and admin routes.
 
-import socket
+Source: docs/reference/health.md and docs/concepts/shutdown.md.
+"""
+
 from functools import partial
 from typing import Any
 
@@ -10,34 +12,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shale.admin.checkpoints import CheckpointAdmin
-from shale.admin.place import AdminPlace
-from shale.api.admin_openapi import FLUSH, checkpoint_paths, description_route
-from shale.api.checkpoint_calls import CheckpointCalls
-from shale.api.ports import write_port
+from shale.admin.context import AdminContext
+from shale.api.admin_openapi import FLUSH, checkpoint_paths, openapi_route
+from shale.api.build import build_writer_api
+from shale.api.routes.checkpoints import CheckpointRoutes
 from shale.engine.db import Db
 from shale.engine.options import FlushType
-from shale.errors import FencedError, ShaleError
-from shale.resp.port import resp_socket, serving_port
-from shale.service.health import OK, State, Verdict
-from shale.service.http_server import open_socket, serving
-from shale.service.problems import problem_of, response
+from shale.errors import ShaleError
+from shale.server.data_ports import open_data_ports, serve_database
+from shale.service.health import OK, HealthCheckResult
+from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
-from shale.service.until_end import until_end
 from shale_writer.settings import WriterSettings
 
 
 async def run_writer(process: Process[WriterSettings]) -> None:
-    """Open the database, serve it until the process shall stop, bring what was written to the store, and close.
+    """Open the database, serve it until the process has to stop, flush, and close it.
 
     Raises:
         FencedError: another writer took over.
-        ShaleError: the engine failed otherwise.
+        ShaleError: the engine failed for another reason.
     """
     settings = process.settings
-    with (
-        open_socket(settings.http.host, settings.http.port, setting="http.port") as listener,
-        resp_socket(settings.resp) as resp_listener,
-    ):
+    with open_data_ports(settings) as ports:
         db = await Db.open(
             process.root,
             store=process.store,
@@ -47,11 +44,20 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             env=process.env,
             metrics=process.metrics,
         )
-        process.undurable = partial(_undurable, db)
+        process.report_undurable(partial(_undurable, db))
         process.health.add_status(partial(_status, db))
-        process.health.add_ready_check("pressure", partial(_pressure, db, settings.max_unflushed_bytes))
+        process.health.add_ready_check("pressure", partial(_check_backpressure, db, settings.max_unflushed_bytes))
         try:
-            await _serve(process, db, listener, resp_listener)
+            api = build_writer_api(
+                db,
+                settings.http,
+                process.metrics,
+                process.env,
+                max_key_bytes=settings.max_key_bytes,
+                sample_rate=settings.metrics.sample_rate,
+            )
+            _add_admin_routes(process, db)
+            await serve_database(process, ports, db, api, max_key_bytes=settings.max_key_bytes)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await db.close(flush=FlushType.NONE)
@@ -59,77 +65,36 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         await db.close(flush=settings.close_flush())
 
 
-async def _serve(
-    process: Process[WriterSettings], db: Db, listener: socket.socket, resp_listener: socket.socket | None
-) -> None:
-    settings = process.settings
-    api = write_port(
-        db,
-        settings.http,
-        process.metrics,
-        process.env,
-        max_key_bytes=settings.max_key_bytes,
-        sample_rate=settings.metrics.sample_rate,
-    )
-    _add_admin_calls(process, db)
-    async with (
-        api.running(),
-        serving(
-            api,
-            listener,
-            request_timeout_s=settings.shutdown.request_timeout,
-            connections_max=settings.http.max_connections,
-        ),
-        serving_port(
-            db,
-            resp_listener,
-            process.env,
-            process.metrics,
-            settings.resp,
-            http_token=settings.http.bearer_token,
-            drain_timeout_s=settings.shutdown.request_timeout,
-            max_key_bytes=settings.max_key_bytes,
-        ) as ports,
-    ):
-        process.ready(port=listener.getsockname()[1], **ports)
-        problem = await until_end(process.draining, db.failed)
-        if isinstance(problem, FencedError):
-            process.health.set_state(State.FENCED)
-        api.draining = True
-    if problem is not None:
-        raise problem
-
-
-def _add_admin_calls(process: Process[WriterSettings], db: Db) -> None:
-    place = AdminPlace.of(process.stores, process.root, process.env, process.metrics, component="writer")
-    checkpoints = CheckpointCalls(CheckpointAdmin(place), process.env, db)
+def _add_admin_routes(process: Process[WriterSettings], db: Db) -> None:
+    place = AdminContext.of(process.stores, process.root, process.env, process.metrics, component="writer")
+    checkpoints = CheckpointRoutes(CheckpointAdmin(place), process.env, db)
     for route in (_flush_route(db), *checkpoints.routes()):
         process.admin.add_route(route)
-    process.admin.add_route(description_route(FLUSH, checkpoint_paths(with_scope=True)))
+    process.admin.add_route(openapi_route(FLUSH, checkpoint_paths(with_scope=True)))
 
 
 def _status(db: Db) -> dict[str, Any]:
-    trees = [tree for _, tree in db.manifest.trees()]
+    trees = [tree for _, tree in db.status.manifest.trees()]
     return {
-        "writer_epoch": db.writer_epoch,
-        "manifest_id": db.manifest_id,
-        "last_seq": db.last_seq,
-        "durable_seq": db.durable_seq,
+        "writer_epoch": db.status.writer_epoch,
+        "manifest_id": db.status.manifest_id,
+        "last_seq": db.status.last_seq,
+        "durable_seq": db.status.durable_seq,
         "l0_ssts": sum(len(tree.l0) for tree in trees),
         "sorted_runs": sum(len(tree.compacted) for tree in trees),
-        "unflushed_bytes": db.unflushed_bytes,
-        "checkpoints": len(db.manifest.checkpoints),
+        "unflushed_bytes": db.status.unflushed_bytes,
+        "checkpoints": len(db.status.manifest.checkpoints),
     }
 
 
-def _pressure(db: Db, limit_bytes: int) -> Verdict:
-    if db.unflushed_bytes < limit_bytes:
+def _check_backpressure(db: Db, limit_bytes: int) -> HealthCheckResult:
+    if db.status.unflushed_bytes < limit_bytes:
         return OK
-    return Verdict(ok=False, message=f"{db.unflushed_bytes} bytes are not flushed; writes wait")
+    return HealthCheckResult(ok=False, message=f"{db.status.unflushed_bytes} bytes are not flushed; writes wait")
 
 
 def _undurable(db: Db) -> tuple[int, int] | None:
-    return (db.durable_seq + 1, db.last_seq) if db.durable_seq < db.last_seq else None
+    return (db.status.durable_seq + 1, db.status.last_seq) if db.status.durable_seq < db.status.last_seq else None
 
 
 def _flush_route(db: Db) -> Route:
@@ -137,7 +102,7 @@ def _flush_route(db: Db) -> Route:
         try:
             await db.flush()
         except ShaleError as error:
-            return response(problem_of(error))
+            return response(problem_from(error))
         return Response(status_code=204)
 
     return Route("/v1/admin/flush", flush, methods=["POST"])

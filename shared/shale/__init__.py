@@ -3,24 +3,26 @@
 Names are loaded when they are first used, so ``import shale`` costs next to nothing.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shale.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from shale.admin.admin import Admin
     from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
-    from shale.engine.aes_gcm import AesGcm
-    from shale.engine.batch import WriteBatch
+    from shale.core.ttl import NEVER
+    from shale.crypto.aes_gcm import AesGcm
     from shale.engine.configure import configure
     from shale.engine.db import Db
     from shale.engine.db_reader import DbReader
-    from shale.engine.lifetime import NEVER
+    from shale.engine.open_options import ConnectOptions, DbOpenOptions, ReaderOpenOptions
     from shale.engine.options import DbOptions, FlushType
-    from shale.engine.reader_options import ReaderOptions
-    from shale.engine.snapshot import Snapshot
-    from shale.engine.transaction import Transaction
+    from shale.engine.read.snapshot import Snapshot
+    from shale.engine.reader.options import ReaderOptions
+    from shale.engine.txn.transaction import Transaction
     from shale.engine.warm import CacheTarget
-    from shale.engine.write_handle import WriteHandle
+    from shale.engine.write.batch import WriteBatch
+    from shale.engine.write.write_handle import WriteHandle
     from shale.env import Env
     from shale.errors import (
         ClosedError,
@@ -33,17 +35,19 @@ if TYPE_CHECKING:
         TransactionConflict,
         UnavailableError,
     )
-    from shale.format.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
+    from shale.format.sst.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
     from shale.sst.budget import MemoryBudget
     from shale.types import Row
 
-_HOMES = {
-    "BloomPolicy": "shale.format.bloom",
-    "DelimitedPrefix": "shale.format.bloom",
-    "FixedPrefix": "shale.format.bloom",
+_MODULES = {
+    "codecs": "shale.codecs",
+    "sync": "shale.sync",
+    "BloomPolicy": "shale.format.sst.bloom",
+    "DelimitedPrefix": "shale.format.sst.bloom",
+    "FixedPrefix": "shale.format.sst.bloom",
     "CacheTarget": "shale.engine.warm",
     "Admin": "shale.admin.admin",
-    "AesGcm": "shale.engine.aes_gcm",
+    "AesGcm": "shale.crypto.aes_gcm",
     "ClosedError": "shale.errors",
     "ConflictError": "shale.errors",
     "RowBatch": "shale.compaction.filters",
@@ -52,24 +56,27 @@ _HOMES = {
     "CompactionFilter": "shale.compaction.filters",
     "CorruptionError": "shale.errors",
     "Db": "shale.engine.db",
+    "ConnectOptions": "shale.engine.open_options",
+    "DbOpenOptions": "shale.engine.open_options",
     "DbOptions": "shale.engine.options",
     "DbReader": "shale.engine.db_reader",
     "Env": "shale.env",
     "FencedError": "shale.errors",
     "FlushType": "shale.engine.options",
     "InvalidRequestError": "shale.errors",
-    "NEVER": "shale.engine.lifetime",
+    "NEVER": "shale.core.ttl",
     "NotFoundError": "shale.errors",
-    "ReaderOptions": "shale.engine.reader_options",
+    "ReaderOpenOptions": "shale.engine.open_options",
+    "ReaderOptions": "shale.engine.reader.options",
     "MemoryBudget": "shale.sst.budget",
     "Row": "shale.types",
     "ShaleError": "shale.errors",
-    "Snapshot": "shale.engine.snapshot",
-    "Transaction": "shale.engine.transaction",
+    "Snapshot": "shale.engine.read.snapshot",
+    "Transaction": "shale.engine.txn.transaction",
     "TransactionConflict": "shale.errors",
     "UnavailableError": "shale.errors",
-    "WriteBatch": "shale.engine.batch",
-    "WriteHandle": "shale.engine.write_handle",
+    "WriteBatch": "shale.engine.write.batch",
+    "WriteHandle": "shale.engine.write.write_handle",
     "configure": "shale.engine.configure",
 }
 
@@ -82,8 +89,10 @@ __all__ = [
     "ClosedError",
     "CompactionFilter",
     "ConflictError",
+    "ConnectOptions",
     "CorruptionError",
     "Db",
+    "DbOpenOptions",
     "DbOptions",
     "DbReader",
     "Decisions",
@@ -96,6 +105,7 @@ __all__ = [
     "InvalidRequestError",
     "MemoryBudget",
     "NotFoundError",
+    "ReaderOpenOptions",
     "ReaderOptions",
     "Row",
     "RowBatch",
@@ -109,17 +119,4 @@ __all__ = [
     "configure",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("codecs", "sync"):
-        return importlib.import_module(f"shale.{name}")
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shale' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)

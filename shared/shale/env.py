@@ -1,19 +1,22 @@
 """The outside world, injected: clock, randomness, ids and CPU work.
 
-Nothing else reads a clock, draws a number or makes an id, so a simulation can replay a history from one seed.
-Waiting is anyio's; the clock of the event loop belongs to whoever starts the loop.
+Nothing else reads a clock, draws a random number or makes an id, so a simulation can replay a history from one seed.
+Code waits with anyio; the clock of the event loop is not part of ``Env``.
 """
 
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
 
 from shale.types import Ulid
+
+if TYPE_CHECKING:
+    from ulid import ULIDGenerator
 
 T = TypeVar("T")
 
@@ -35,13 +38,13 @@ class Clock(Protocol):
 
 
 _STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts while the machine is suspended: who slept through a collection must know how long it was away."""
+"""Counts while the machine is suspended: a process that slept during a GC pass must see how long it was away."""
 
 
 class SystemClock(Clock):
     """The machine's clocks."""
 
-    # As it is: a put that looks at it takes hardly longer than a call.
+    # The function itself: a put reads the time, and a method around it would double the cost.
     wall_s = staticmethod(time.time)  # pyright: ignore[reportAssignmentType] - a method without a body of its own
 
     def now_ms(self) -> int:
@@ -61,12 +64,12 @@ class Cpu(Protocol):
         ...
 
     async def load(self, work: Callable[[], object]) -> None:
-        """Call what only makes later work faster; who is cancelled does not wait for its end."""
+        """Call ``work``, which only makes later work faster; a cancelled caller does not wait for it."""
         ...
 
 
 class InlineCpu:
-    """Runs work on the spot: for simulations, which use no threads."""
+    """Runs work in the calling task: for simulations, which use no threads."""
 
     async def run(self, work: Callable[[], T]) -> T:
         """See ``Cpu``."""
@@ -86,17 +89,17 @@ class ThreadCpu:
 
     @property
     def waiting(self) -> int:
-        """Pieces of work that wait for a thread."""
+        """The number of calls that wait for a thread."""
         return self._limiter.statistics().tasks_waiting if self._limiter is not None else 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """See ``Cpu``.  Cancellation waits for the thread: buffers it uses must stay alive."""
+        """See ``Cpu``.  Cancellation waits for the thread, because the buffers it uses must stay alive."""
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(self._limiter_size)
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
     async def load(self, work: Callable[[], object]) -> None:
-        """See ``Cpu``.  Beside the limited threads: one that nobody waits for must not take the place of another."""
+        """See ``Cpu``.  Not limited: an abandoned call must not take a thread from one that a task waits for."""
         await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
@@ -106,19 +109,33 @@ class Ids:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
+        self._generator: ULIDGenerator | None = None
 
     def ulid(self, at_least_ms: int = 0) -> Ulid:
-        """A fresh ULID whose time is now, or ``at_least_ms`` if that is later."""
-        return Ulid.from_parts(max(self._clock.now_ms(), at_least_ms), self._rng.getrandbits(80))
+        """Return a fresh ULID whose time is now, or ``at_least_ms`` if that is later."""
+        generator = self._generator or self._make_generator()
+        return Ulid(int(generator.generate(max(self._clock.now_ms(), at_least_ms))))
 
     def uuid(self) -> UUID:
-        """A fresh UUID of version 4."""
+        """Return a fresh UUID of version 4."""
         return UUID(int=self._rng.getrandbits(128), version=4)
+
+    def _make_generator(self) -> "ULIDGenerator":
+        # Imported with the first id: a command that only reads needs none.
+        from ulid import PureRandomPolicy, ULIDGenerator
+
+        # Ids of one millisecond need no order, and a counter would make them depend on each other.
+        policy = PureRandomPolicy()
+        self._generator = ULIDGenerator(clock=self._clock.now_ms, randomness=self._draw, policy=policy)
+        return self._generator
+
+    def _draw(self, _timestamp_ms: int) -> bytes:
+        return self._rng.getrandbits(80).to_bytes(10, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What a process gets from outside."""
+    """The clock, randomness, CPU runner and id source of a process."""
 
     clock: Clock
     rng: random.Random
@@ -130,5 +147,5 @@ class Env:
 
     @classmethod
     def system(cls, *, cpu_threads: int = 2) -> "Env":
-        """The real world."""
+        """Return the environment of a real process."""
         return cls(SystemClock(), random.SystemRandom(), ThreadCpu(cpu_threads))

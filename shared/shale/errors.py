@@ -1,14 +1,14 @@
-"""The whole error tree, on one screen: each branch answers one question for the caller, "what now?".
+"""The tree of all errors; each branch tells the caller what to do.
 
 ShaleError
-├── ConflictError        someone wrote first: refresh, plan again, retry
+├── ConflictError        another process wrote first: refresh, plan again, retry
 │   ├── AlreadyExists, Precondition, TransactionConflict
 │   └── ObjectVersionExists
 │       └── ObjectVersionBehindBoundary
 ├── FencedError          a newer epoch owns this role: stop this process
 ├── UnavailableError     the store did not answer: back off and retry
-│   └── ObjectUpdateTimeout, OutOfTime
-├── CorruptionError      stored bytes break the format or miss what they name: stop, keep path and offset
+│   └── ObjectUpdateTimeout, DeadlineExceeded
+├── CorruptionError      stored bytes break the format or name what is missing: stop, keep path and offset
 │   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, SstMissing, FeedGap
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing
@@ -16,9 +16,9 @@ ShaleError
 │   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), AmbiguousCheckpoint, InvalidDeletion, …
 │   └── InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
 ├── ClosedError          the handle is closed: open a new one
-└── ProtocolPanic        an invariant of ours broke: write nothing more, end the process
+└── ProtocolPanic        an invariant is broken: write nothing more, end the process
 
-``kind`` is the public error kind of SlateDB for the same condition (docs/protocol.md 0.5).
+``kind`` is the public error kind of SlateDB for the same condition (docs/reference/protocol.md 0.5).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _IDS_SHOWN_MAX = 20
 
 
 class ErrorKind(StrEnum):
-    """What the public interface of SlateDB calls a condition, so that both can be compared."""
+    """The name of a condition in the public interface of SlateDB."""
 
     TRANSACTION = "transaction"
     CLOSED_CLEAN = "closed:clean"
@@ -47,7 +47,7 @@ class ShaleError(Exception):
 
 
 class ConflictError(ShaleError):
-    """Someone wrote first."""
+    """Another process wrote first."""
 
     kind = ErrorKind.DATA
     retryable = True
@@ -97,8 +97,8 @@ class ObjectUpdateTimeout(UnavailableError):
     """An update of a sequenced object did not get through in time."""
 
 
-class OutOfTime(UnavailableError):
-    """What a caller was willing to wait is over."""
+class DeadlineExceeded(UnavailableError):
+    """The deadline that the caller set has passed."""
 
 
 class CorruptionError(ShaleError):
@@ -119,14 +119,14 @@ class CorruptionError(ShaleError):
         return f"{place.strip()}: {self.message}" if place else self.message
 
     def at(self, path: str) -> "CorruptionError":
-        """The same error, naming the object, unless it names one already."""
+        """Return this error with the path of the object, unless it has one."""
         if self.path is None:
             self.path = path
         return self
 
 
 class InvalidVersion(CorruptionError):
-    """The object is of a format version that this release does not know."""
+    """The object has a format version that this release does not know."""
 
 
 class InvalidObjectState(CorruptionError):
@@ -150,19 +150,19 @@ class WalTruncated(CorruptionError):
 
 
 class SstMissing(CorruptionError):
-    """An SST that the manifest names is gone: lost, or, if a newer manifest does not name it, collected."""
+    """An SST that the manifest names is missing: lost, or removed by GC if a newer manifest does not name it."""
 
     def __init__(self, id: str, path: str) -> None:  # noqa: A002 - the protocol's name
         super().__init__(
-            "the object is gone, and a manifest still names it; if it was collected under a scan without protection "
-            "(follow_latest), refresh and begin another scan behind the last row, or read with a checkpoint",
+            "the object does not exist, but a manifest names it; if GC removed it during a scan without a checkpoint "
+            "(follow_latest), refresh and start another scan after the last row, or read with a checkpoint",
             path=path,
         )
         self.id = id
 
 
 class FeedGap(CorruptionError):
-    """Changes that a feed still has to give are not in the WAL any more, or never were."""
+    """The WAL no longer holds changes that a feed has yet to return, or never held them."""
 
 
 class NotFoundError(ShaleError):
@@ -176,7 +176,7 @@ class LatestRecordMissing(NotFoundError):
 
 
 class CheckpointMissing(NotFoundError):
-    """The latest manifest lists no such checkpoint.  ``id`` may also be the name by which it was looked for."""
+    """The latest manifest lists no such checkpoint.  ``id`` may also be the requested name."""
 
     def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
         super().__init__(f"no checkpoint is named {id!r}" if isinstance(id, str) else f"checkpoint {id} does not exist")
@@ -189,8 +189,12 @@ class InvalidRequestError(ShaleError):
     kind = ErrorKind.INVALID
 
 
-class ValuesTooLarge(InvalidRequestError):
-    """What was asked for is together larger than the caller has room for."""
+class UnknownOption(InvalidRequestError, TypeError):
+    """A call got a keyword that names no option; as for any unknown keyword, this is also a ``TypeError``."""
+
+
+class ResponseTooLarge(InvalidRequestError):
+    """The values of a request together exceed the size that the caller accepts."""
 
 
 class AccessDenied(InvalidRequestError):
@@ -200,17 +204,17 @@ class AccessDenied(InvalidRequestError):
 
 
 class StoreUnsafe(InvalidRequestError):
-    """The store fails the conditional-write check, so two processes could both believe they won."""
+    """The store fails the conditional-write check, so two processes could win the same commit."""
 
 
 class InvalidDbState(InvalidRequestError):
-    """The database cannot be used like this: half built, destroyed, or without what the call needs."""
+    """The state of the database does not allow the call: not initialised, destroyed, or without what it needs."""
 
     kind = ErrorKind.DATA
 
 
 class UnknownCheckpoint(InvalidDbState):
-    """A checkpoint that an administrator wants to change is not there; commands and HTTP call it not found."""
+    """The checkpoint to change does not exist; commands and HTTP report it as not found."""
 
     def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
         super().__init__(f"the database has no checkpoint {f'named {id!r}' if isinstance(id, str) else id}")
@@ -218,7 +222,7 @@ class UnknownCheckpoint(InvalidDbState):
 
 
 class AmbiguousCheckpoint(InvalidRequestError):
-    """Several checkpoints have the name by which one was looked for.  ``ids``: theirs, in the order of the list."""
+    """Several checkpoints have the requested name.  ``ids``: theirs, in the order of the list."""
 
     def __init__(self, name: str, ids: Sequence[object]) -> None:
         shown = [str(each) for each in ids[:_IDS_SHOWN_MAX]]
@@ -248,7 +252,7 @@ class InvalidSequenceNumber(InvalidRequestError):
 
 
 class InvalidClockTick(InvalidRequestError):
-    """The clock went backwards further than the writer is willing to wait."""
+    """The clock went back further than the writer waits."""
 
 
 class InvalidCheckpointLifetime(InvalidRequestError):
@@ -284,33 +288,33 @@ class MergeOperatorMissing(InvalidRequestError):
 
 
 class MergeOperatorFailed(InvalidRequestError):
-    """The merge operator raised, or returned something else than bytes."""
+    """The merge operator raised, or returned something other than bytes."""
 
 
 class IncompatibleMergeTtls(InvalidRequestError):
-    """A batch merges a key and has several lifetimes for it, so no one row could stand for them."""
+    """A batch merges a key with several lifetimes, which one row cannot represent."""
 
 
 class CompactionFilterFailed(InvalidRequestError):
-    """A compaction filter raised, or decided something impossible."""
+    """A compaction filter raised, or returned an invalid decision."""
 
     kind = ErrorKind.INTERNAL
 
 
 class CloneExternalDbMissing(InvalidRequestError):
-    """The database at the clone's path is no clone: it borrows from nobody."""
+    """The database at the path of the clone is not a clone: it uses no SSTs of another database."""
 
     kind = ErrorKind.DATA
 
 
 class CloneIncorrectExternalDbCheckpoint(InvalidRequestError):
-    """The clone that is there was made of another source, or of another checkpoint of it."""
+    """The existing clone was made of another source, or of another checkpoint of it."""
 
     kind = ErrorKind.DATA
 
 
 class CloneIncorrectFinalCheckpoint(InvalidRequestError):
-    """A database that the clone borrows from does not hold the clone's checkpoint any more."""
+    """A database that owns SSTs of the clone no longer has the clone's checkpoint."""
 
     kind = ErrorKind.DATA
 
@@ -324,7 +328,7 @@ class DuplicatedCloneSourcePath(InvalidRequestError):
 
 
 class InvalidCloneSourceWithWal(InvalidRequestError):
-    """Rows of a source are only in its WAL, where they cannot be cut or united."""
+    """Rows of a source are only in its WAL, where they cannot be projected or united."""
 
 
 class InvalidUnionSetEmpty(InvalidRequestError):
@@ -336,7 +340,7 @@ class InvalidUnion(InvalidRequestError):
 
 
 class InvalidProjection(InvalidRequestError):
-    """The range for a segment is empty, or leaves the segment."""
+    """The range for a segment is empty, or extends beyond the segment."""
 
 
 class ClosedError(ShaleError):
@@ -346,7 +350,7 @@ class ClosedError(ShaleError):
 
 
 class ProtocolPanic(ShaleError):
-    """An invariant broke that the process cannot survive: nothing more may be written.  ``state`` is for the log."""
+    """An invariant is broken and the process must write nothing more.  ``state`` is for the log."""
 
     def __init__(self, invariant: str, **state: object) -> None:
         super().__init__(f"{invariant} {state}" if state else invariant)

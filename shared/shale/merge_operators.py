@@ -1,10 +1,10 @@
-"""Merge operators that come with the library, and how operators are named in options and settings.
+"""Built-in merge operators, and the lookup of operators by the names used in options and settings.
 
 An operator is ``(key, existing value or None, operands oldest first) -> value``.  It must be associative, because
-operands are folded in any grouping, and it must be the same in every process that uses the database.
+operands are folded in any grouping, and every process that uses the database must have the same operator.
 
-Wherever one is configured a name will do: one of ``BUILT_IN``, one that an installed distribution registers, or
-``module:attribute`` (docs/compaction_code.md).
+A setting can name an operator: one of ``BUILT_IN``, one that an installed distribution registers, or
+``module:attribute`` (docs/how-to/compaction-filters.md).
 """
 
 import json
@@ -24,30 +24,30 @@ _MANY_DIGITS = re.compile(rb"\d{19}")
 
 
 def concatenate(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """One behind the other, oldest first."""
+    """Join the values, oldest first."""
     return b"".join(operands) if existing is None else b"".join((existing, *operands))
 
 
 def int_add(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The sum of signed integers of 64 bits, stored in 8 bytes, little-endian; it wraps around, as theirs does in C."""
+    """Add signed 64-bit integers, stored in 8 bytes, little-endian; the sum wraps around on overflow."""
     total = sum(_ints(existing, operands)) % _INT_VALUES
     return total.to_bytes(_INT_BYTES, "little")
 
 
 def int_max(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The greatest of signed integers of 64 bits, stored as for ``int_add``."""
+    """Return the greatest of signed 64-bit integers, stored as for ``int_add``."""
     return max(_ints(existing, operands)).to_bytes(_INT_BYTES, "little", signed=True)
 
 
 def int_min(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The least of signed integers of 64 bits, stored as for ``int_add``."""
+    """Return the least of signed 64-bit integers, stored as for ``int_add``."""
     return min(_ints(existing, operands)).to_bytes(_INT_BYTES, "little", signed=True)
 
 
 def json_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The union of JSON arrays taken as sets; the result is ordered by how its elements are written.
+    """Return the union of JSON arrays as sets; the result is ordered by the JSON text of its elements.
 
-    Integers beyond 64 bits are refused: read as floats, different ones would become one.
+    Integers beyond 64 bits are refused: they would be read as floats, and different ones could become equal.
     """
     import orjson
 
@@ -61,7 +61,7 @@ def json_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes
 
 
 def msgpack_set_union(_key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
-    """The union of msgpack arrays taken as sets; the result is ordered by the packed bytes of its elements.
+    """Return the union of msgpack arrays as sets; the result is ordered by the packed bytes of its elements.
 
     Maps whose keys are equal in Python (1, 1.0 and true) are refused: they would lose entries.
     """
@@ -90,25 +90,25 @@ BUILT_IN: Mapping[str, MergeOperator] = {
 }
 
 
-def operator_called(name: str) -> MergeOperator:
-    """The operator that a name stands for.
+def operator_by_name(name: str) -> MergeOperator:
+    """Return the operator of a name.
 
     Raises:
-        InvalidRequestError: nobody registered it, or it cannot be imported or called.
+        InvalidRequestError: the name is not registered, or the operator cannot be imported or called.
     """
     found = BUILT_IN.get(name)
     return resolve(MERGE_OPERATORS, name) if found is None else found
 
 
-def operator_of(given: MergeOperator | str | None) -> MergeOperator | None:
-    """What options hold, ready to be called: whatever it raises names the operator and the key.
+def resolve_operator(given: MergeOperator | str | None) -> MergeOperator | None:
+    """Return the operator of an option, wrapped so that its errors name the operator and the key.
 
     Raises:
-        InvalidRequestError: an unknown name, or nothing that can be called.
+        InvalidRequestError: the name is unknown, or the object is not callable.
     """
     if given is None:
         return None
-    operator = operator_called(given) if isinstance(given, str) else given
+    operator = operator_by_name(given) if isinstance(given, str) else given
     if not callable(operator):
         raise InvalidRequestError(f"merge_operator: {given!r} is not callable")
     name = given if isinstance(given, str) else getattr(given, "__qualname__", type(given).__name__)
@@ -123,7 +123,7 @@ def _ints(existing: bytes | None, operands: Sequence[bytes]) -> list[int]:
 
 
 def _integer(digits: str) -> int:
-    """An integer of JSON that is read exactly."""
+    """Parse a JSON integer; refuse one that would lose digits."""
     value = int(digits)
     if not -_INT_VALUES // 2 <= value < _INT_VALUES:
         raise ValueError("integers of more than 64 bits cannot be told apart")
@@ -151,7 +151,7 @@ def _union(
 
 
 def _ordered(element: Any, packed: Callable[[Any], bytes]) -> Any:
-    """The same value, with the entries of every map in one order."""
+    """Return the value with the entries of every map ordered by packed key."""
     if isinstance(element, dict):
         pairs = sorted((packed(key), key) for key in element)
         return {key: _ordered(element[key], packed) for _, key in pairs}

@@ -1,4 +1,4 @@
-"""Code of the user's that settings name: a name that an installed distribution registered, or ``module:attribute``.
+"""User code that settings name: a name that an installed distribution registered, or ``module:attribute``.
 
 A distribution registers names as entry points of a group (``pyproject.toml``)::
 
@@ -19,7 +19,7 @@ MERGE_OPERATORS = "shale.merge_operators"
 
 COMMANDS = "shale.commands"
 COMMAND_HELP = "shale.command_help"
-"""One line about each of them, for those who only ask what there is."""
+"""One line of help for each command, which is read without importing the command."""
 
 EXECUTORS = "shale.executors"
 
@@ -33,27 +33,27 @@ _NOUNS = {
 
 
 def known_names(group: str) -> tuple[str, ...]:
-    """The names that installed distributions register, sorted."""
+    """Return the names that installed distributions register, sorted."""
     return tuple(sorted({point.name for point in entry_points(group=group)}))
 
 
 def resolve(group: str, name: str) -> Callable[..., Any]:
-    """Import what a name stands for.
+    """Import the callable that a name refers to.
 
     Raises:
-        InvalidRequestError: nobody registered the name, or several did, or it cannot be imported or called.
+        InvalidRequestError: no distribution or several registered the name, or it cannot be imported or called.
     """
     target, plugin = _found(group, name)
     if not callable(plugin):
         raise InvalidRequestError(f"{_NOUNS.get(group, group)} {name!r}: {target} is not callable")
-    return plugin  # type: ignore[no-any-return]  # callable, whatever it is
+    return plugin  # type: ignore[no-any-return]  # callable() was checked
 
 
 def resolve_text(group: str, name: str) -> str:
-    """The same for a text.
+    """Import the text that a name refers to.
 
     Raises:
-        InvalidRequestError: as for ``resolve``; or it is no text.
+        InvalidRequestError: as for ``resolve``; or it is not a text.
     """
     target, text = _found(group, name)
     if not isinstance(text, str):
@@ -62,7 +62,7 @@ def resolve_text(group: str, name: str) -> str:
 
 
 def _found(group: str, name: str) -> tuple[str, Any]:
-    """Where it is, as ``module:attribute``, and it."""
+    """Return the object of a name, after its place as ``module:attribute``."""
     noun = _NOUNS.get(group, group)
     target = name
     if ":" not in name:
@@ -85,7 +85,7 @@ def _imported(target: str, what: str) -> Any:
         raise InvalidRequestError(f"{what}: write module:attribute")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # a module of the user's may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a user's module may raise anything while it is imported
         raise InvalidRequestError(f"{what}: cannot import {module_name}: {type(error).__name__}: {error}") from error
     try:
         return reduce(getattr, path.split("."), module)

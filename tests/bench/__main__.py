@@ -1,45 +1,40 @@
-"""``make bench``: the table of docs/architecture.md's promises, every line measured in this run.
+"""``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
-python -m tests.bench [codec|compaction|calls|durable|ingest|caching|transactions|resp|http|sync]... [--large]
+python -m tests.bench [codec|manifest|compaction|calls|durable|ingest|caching|transactions|resp|http|sync|cli|cold]...
+                      [--large]
 
 ``--large`` adds the compaction of 10 GB, which takes 20 minutes and up to 42 GB of disk.
 """
 
-import argparse
-from importlib import import_module
-from typing import TYPE_CHECKING
+from tests.bench.suites import Suites
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from tests.bench.line import BenchLine
-
-SUITES = {
-    "codec": "codec_lines",
-    "compaction": "compaction_lines",
-    "calls": "call_lines",
-    "durable": "durable_lines",
-    "ingest": "ingest_lines",
-    "caching": "caching_lines",
-    "transactions": "transaction_lines",
-    "resp": "resp_lines",
-    "http": "http_lines",
-    "sync": "sync_lines",
-    "cli": "cli_lines",
+ENTRY_POINTS = {
+    "codec": "tests.bench.codec:codec_lines",
+    "manifest": "tests.bench.manifest:manifest_lines",
+    "compaction": "tests.bench.compaction.suite:compaction_lines",
+    "calls": "tests.bench.calls:call_lines",
+    "durable": "tests.bench.durable:durable_lines",
+    "ingest": "tests.bench.ingest:ingest_lines",
+    "caching": "tests.bench.caching:caching_lines",
+    "transactions": "tests.bench.transactions:transaction_lines",
+    "resp": "tests.bench.resp:resp_lines",
+    "http": "tests.bench.http.suite:http_lines",
+    "sync": "tests.bench.sync:sync_lines",
+    "cli": "tests.bench.cli:cli_lines",
+    "cold": "tests.bench.cold:cold_lines",
 }
 
 
 def main() -> None:
-    """Print the lines of the suites that were asked for, or of all."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("suites", nargs="*", metavar="suite", help=f"of {', '.join(SUITES)}; default: all")
-    parser.add_argument("--large", action="store_true", help="compact 10 GB too: 20 minutes, up to 42 GB of disk")
-    arguments = parser.parse_args()
-    if unknown := set(arguments.suites) - set(SUITES):
-        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
-    for name in arguments.suites or SUITES:
-        lines: Callable[..., Iterable[BenchLine]] = getattr(import_module(f"tests.bench.{name}"), SUITES[name])
-        for line in lines(large=True) if arguments.large and name == "compaction" else lines():
+    """Print the lines of the chosen suites."""
+    suites = Suites("python -m tests.bench", ENTRY_POINTS)
+    suites.parser.add_argument(
+        "--large", action="store_true", help="compact 10 GB too: 20 minutes, up to 42 GB of disk"
+    )
+    arguments = suites.parse()
+    for name in arguments.suites:
+        options = {"large": True} if arguments.large and name == "compaction" else {}
+        for line in suites.load(name)(**options):
             print(line, flush=True)
 
 

@@ -1,4 +1,7 @@
-"""What the caches miss, what they cost, and what encryption takes (docs/caching.md, docs/encryption.md)."""
+"""The cost of cache misses, of caches, and of encryption.
+
+Source: docs/how-to/caching.md, docs/how-to/encryption.md.
+"""
 
 import os
 import tempfile
@@ -8,10 +11,9 @@ from random import Random
 import anyio
 import numpy as np
 
-from shale.engine.aes_gcm import AesGcm
+from shale.crypto.aes_gcm import AesGcm
 from shale.env import SystemClock
-from shale.format.block import decode_blocks
-from shale.kernels.choice import load_kernels
+from shale.format.blocks.decoder import decode_blocks
 from shale.sst.builder import build_sst
 from shale.sst.cache import ENTRY_OVERHEAD_BYTES
 from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
@@ -29,13 +31,12 @@ PART = 1 << 20
 
 
 def caching_lines() -> list[BenchLine]:
-    """All lines."""
-    load_kernels()
+    """Return all lines."""
     return [*_misses(), *_disk(), *_encryption()]
 
 
 def trace(skew: float, *, scans: bool) -> list[int]:
-    """Blocks by popularity, and now and then fifty side by side."""
+    """Return a trace of blocks by popularity, with fifty adjacent ones at intervals."""
     rng = np.random.default_rng(1)
     weights = 1 / np.arange(1, BLOCKS + 1) ** skew
     picks = rng.permutation(BLOCKS)[np.searchsorted(weights.cumsum() / weights.sum(), rng.random(READS))].tolist()

@@ -1,6 +1,6 @@
 """Calls from Python: put, batch, get, many gets and scans, against the wheel and RocksDB, interleaved in one run.
 
-Behind them what reads ask of the store, counted.  Peers write equal numbers of rows in turn (but the wheel, which
+Then come the counted requests of reads to the store.  Peers write equal numbers of rows in turn (but the wheel, which
 would take minutes), each after the work of the one before has ended, and every line's ratio is the median of the
 rounds' ratios.
 """
@@ -26,7 +26,7 @@ Times = dict[str, dict[str, list[float]]]
 
 
 async def fill(peer: Peer) -> None:
-    """Four L0s whose keys interleave."""
+    """Write four L0s whose keys interleave."""
     numbers = list(range(KEYS))
     random.Random(3).shuffle(numbers)
     part = KEYS // L0_COUNT
@@ -37,7 +37,7 @@ async def fill(peer: Peer) -> None:
 
 
 async def measure_reads(peer: Peer, times: dict[str, list[float]], rng: random.Random) -> None:
-    """Microseconds per row of each way to read."""
+    """Return microseconds per row of each way to read."""
     count = GETS[peer.name]
     present = [key_of(rng.randrange(KEYS)) for _ in range(count)]
     missing = [key_of(rng.randrange(KEYS)) + b"x" for _ in range(count)]
@@ -60,7 +60,7 @@ async def measure_reads(peer: Peer, times: dict[str, list[float]], rng: random.R
 
 
 async def measure_writes(peer: Peer, times: dict[str, list[float]], number: int) -> None:
-    """Microseconds per row of each way to write; fresh keys, so the readers' rows stay."""
+    """Return microseconds per row of each way to write; keys are new, so the readers' rows stay."""
     count = PUTS[peer.name]
     keys = [b"w%d/%014d" % (number, each) for each in range(count)]
     times["put, not durable"].append(await peer.put(keys) / count)
@@ -73,7 +73,7 @@ async def measure_writes(peer: Peer, times: dict[str, list[float]], number: int)
 
 
 async def measure() -> Times:
-    """Rounds over all engines in turn; a drifting machine drifts for all of them."""
+    """Measure all engines in turn, round by round; a drift of the machine affects all of them."""
     names = (
         "put, not durable", "batch of 1000, per row", "get, hot, 4 L0s", "get, missing",
         "get, memtable", "get 1000 keys at once, per key", "scan of 1000 rows, per row", "full scan, per row",
@@ -119,7 +119,7 @@ TARGETS: Mapping[str, str] = {
 
 
 def call_lines() -> list[BenchLine]:
-    """Two lines for each call: against the wheel and against RocksDB; then the requests."""
+    """Return two lines for each call: against the wheel and against RocksDB; then the requests."""
     times = asyncio.run(measure())
 
     def us(peer: str, name: str) -> list[float]:

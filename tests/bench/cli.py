@@ -1,21 +1,20 @@
-"""What a command line costs before it does anything: CPU time, because a busy machine would tell its own load."""
+"""The start-up cost of commands, as CPU time, which does not depend on the load of the machine."""
 
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from tests.bench.line import BenchLine
+from tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": os.environ["PATH"], "COLUMNS": "80"}
+ENVIRONMENT = {"PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services", "PATH": os.environ["PATH"], "COLUMNS": "80"}
 TIMES = 9
 
 
 def cli_lines() -> Iterator[BenchLine]:
-    """Whole processes, beside one that only starts Python, and one that imports typer besides."""
+    """Measure whole processes, beside one that only starts Python, and one that also imports typer."""
     reference = _cpu_ms("-c", "pass")
     yield _line(reference, _cpu_ms("-c", "import typer"), "typer alone", "told")
     for words in ("--version", "kv scan --help", "kv get", "nonsense", "--help"):
@@ -38,7 +37,7 @@ def _shale(*words: str, **environment: str) -> float:
 
 
 def _cpu_ms(*arguments: str, **environment: str) -> float:
-    """User and system time of a process; the least of several."""
+    """Return user and system time of a process; the least of several runs."""
     return min(_run(*arguments, **environment) for _ in range(TIMES)) * 1000
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shale.format.block import decode_blocks
-from shale.format.block_writer import BlockOptions, BlockWriter
-from shale.kernels.choice import load_kernels
+from shale.format.blocks.decoder import decode_blocks
+from shale.format.blocks.output import BlockOptions
+from shale.format.blocks.writer import BlockWriter
 from shale.types import Compression
 from tests.bench.line import BenchLine, cpu_seconds
 from tests.bench.rows import bench_rows
@@ -16,7 +16,6 @@ TARGET = ">= 2.5 GB/s"
 
 def codec_lines() -> list[BenchLine]:
     """Encode and decode blocks of 4 KiB, through the interfaces that builders and readers use."""
-    load_kernels()
     rows = bench_rows(np.arange(ROWS))
     chunks = [rows.slice(start, min(start + CHUNK_ROWS, ROWS)) for start in range(0, ROWS, CHUNK_ROWS)]
 

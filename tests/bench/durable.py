@@ -38,8 +38,8 @@ REQUESTS = (
 )
 
 
-class SlowStore(MemoryStore):
-    """Takes a millisecond for every put."""
+class SlowPutStore(MemoryStore):
+    """A store that takes a millisecond for every put."""
 
     async def put(self, *args: Any, **keywords: Any) -> Any:
         """See ``ObjectStore``."""
@@ -47,19 +47,19 @@ class SlowStore(MemoryStore):
         return await super().put(*args, **keywords)
 
 
-class CountingStore(MemoryStore):
-    """Counts its requests."""
+class RequestCountingStore(MemoryStore):
+    """A store that counts its requests."""
 
     count = 0
 
     def __getattribute__(self, name: str) -> Any:
         if name in REQUESTS:
-            CountingStore.count += 1
+            RequestCountingStore.count += 1
         return super().__getattribute__(name)
 
 
 async def one_client() -> tuple[float, float]:
-    """Seconds at the median of a raw put and of a durable one, in turn: the disk drifts for both."""
+    """Return seconds at the median of a raw put and of a durable one, measured in turn because the disk drifts."""
     raw, ours = [], []
     with tempfile.TemporaryDirectory() as directory:
         store = open_store(f"file://{Path(directory)}")
@@ -76,7 +76,7 @@ async def one_client() -> tuple[float, float]:
 
 
 async def rate(put: Any) -> float:
-    """Durable puts per second of all clients together."""
+    """Return durable puts per second of all clients together."""
 
     async def client(name: int) -> None:
         for number in range(PUTS_EACH):
@@ -88,8 +88,8 @@ async def rate(put: Any) -> float:
 
 
 async def our_rate() -> float:
-    """Of ours."""
-    async with shale.Db.open("db", store=SlowStore(), flush_interval=0) as db:
+    """Return the rate of Shale."""
+    async with shale.Db.open("db", store=SlowPutStore(), flush_interval=0) as db:
 
         async def put(key: bytes) -> None:
             await (await db.put(key, VALUE)).durable()
@@ -99,7 +99,7 @@ async def our_rate() -> float:
 
 
 async def their_rate() -> float:
-    """Of SlateDB with the settings that it comes with."""
+    """Return the rate of SlateDB with its default settings."""
     db = await slate.DbBuilder("db", slate.ObjectStore.resolve("memory:///")).build()
 
     async def put(key: bytes) -> None:
@@ -111,15 +111,15 @@ async def their_rate() -> float:
 
 
 async def requests_of_reopening() -> int:
-    """Of a database with some L0s that was closed."""
-    store = CountingStore()
+    """Return the requests to reopen a closed database with some L0s."""
+    store = RequestCountingStore()
     async with shale.Db.open("db", store=store) as db:
         for number in range(4):
             await db.put(b"%d" % number, VALUE)
             await db.flush("memtable")
-    before = CountingStore.count
+    before = RequestCountingStore.count
     db = await shale.Db.open("db", store=store)
-    count = CountingStore.count - before
+    count = RequestCountingStore.count - before
     await db.close()
     return count
 

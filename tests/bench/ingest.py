@@ -27,7 +27,7 @@ ROWS = 200_000
 PEER_ROWS = {"slatedb": 2_000, "rocksdict": 50_000}
 WAL_ROWS = 300_000
 MEMORY_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where there is one, nobody waits for a disk."""
+"""With it, no operation waits for a disk."""
 BATCH = 1_000
 VALUE_BYTES = len(VALUE)
 
@@ -51,7 +51,7 @@ async def measure_ingest(directory: Path) -> dict[str, float]:
         await peer.open(folder)
         times["sorted"][peer.name] = []
     ours = Shale()
-    # Nobody compacts here, and no flush should wait for it.
+    # No compactor runs here, and no flush should wait for one.
     ours.db = await shale.Db.open(f"file://{directory}/shale", l0_max_ssts=1000, l0_max_ssts_per_key=1000)
     await ours.db.write_arrow(arrow_table(np.arange(20_000)))
     for number in range(ROUNDS):
@@ -76,7 +76,7 @@ async def measure_ingest(directory: Path) -> dict[str, float]:
 
 
 async def open_ours(folder: Path) -> Any:
-    """Shale, which writes to the WAL only when it is told to."""
+    """Open Shale without timed flushes of the WAL."""
     return await shale.Db.open(f"file://{folder}/db", flush_interval=None)
 
 

@@ -1,4 +1,4 @@
-"""One line of a benchmark's table (docs/architecture.md, "How it is proved")."""
+"""One line of a benchmark's table (docs/concepts/architecture.md, "How it is proved")."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def seconds(work: Callable[[], object], rounds: int = 7) -> float:
 
 
 def cpu_seconds(work: Callable[[], object], rounds: int = 7) -> float:
-    """Median CPU time of one call, after one that does not count: what one core gives, whoever else uses it."""
+    """Median CPU time of one call, after one that does not count: one core's rate, independent of other load."""
     return _median_of(process_time, work, rounds)
 
 

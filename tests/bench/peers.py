@@ -1,4 +1,4 @@
-"""Shale, SlateDB from Python, and RocksDB from Python behind one small interface, for benchmarks in one run."""
+"""Shale, SlateDB from Python, and RocksDB from Python with one small interface, for benchmarks in one run."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ class Shale:
         await self.db.flush("memtable")
 
     async def settle(self) -> None:
-        """Do now what would go on behind the next peer's back."""
+        """Finish background work that would disturb the next peer."""
         await self.db.flush("wal")
 
     async def get(self, keys: Sequence[bytes]) -> float:
@@ -89,7 +89,7 @@ class Shale:
         return perf_counter() - start, count
 
     async def scan_items(self) -> tuple[float, int]:
-        """Keys and values only, which is what RocksDB gives."""
+        """Scan keys and values only, the columns of RocksDB."""
         start, count = perf_counter(), 0
         async for items in self.db.scan().items(1024):
             for _ in items:

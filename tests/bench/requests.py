@@ -1,4 +1,4 @@
-"""What reads ask of the store: round trips of a cold get, and requests of a scan."""
+"""The requests of reads: round trips of a cold get, and requests of a scan."""
 
 import asyncio
 from time import perf_counter
@@ -15,7 +15,7 @@ SCAN_ROWS, VALUE_BYTES = 60_000, 500
 READ_AHEAD_BYTES = 4 << 20
 
 
-class SlowStore(MemoryStore):
+class SlowReadStore(MemoryStore):
     """Range reads take a while once ``is_slow`` is set; they are counted."""
 
     is_slow = False
@@ -32,7 +32,7 @@ class SlowStore(MemoryStore):
 
 async def cold_get() -> float:
     """Round trips of a first get over four L0s that all may hold the key."""
-    store = SlowStore(Env.system().clock)
+    store = SlowReadStore(Env.system().clock)
     async with shale.Db.open("db", store=store, min_filter_keys=1 << 30) as db:
         for part in range(L0_COUNT):
             async with db.batch() as batch:
@@ -48,7 +48,7 @@ async def cold_get() -> float:
 
 async def scan_requests(*, reverse: bool) -> float:
     """GETs for each 4 MiB of a full scan over one large SST, its metadata among them."""
-    store = SlowStore(Env.system().clock)
+    store = SlowReadStore(Env.system().clock)
     async with shale.Db.open("db", store=store, l0_sst_size_bytes="1GiB", max_unflushed_bytes="2GiB") as db:
         for first in range(0, SCAN_ROWS, 5_000):
             async with db.batch() as batch:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.line import BenchLine
-from tests.integration.daemons.running import running
+from tests.integration.daemons.daemon_process import running
 
 ROUNDS = 3
 KEYS = 100_000

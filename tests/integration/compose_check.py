@@ -1,9 +1,9 @@
-"""The compose stack on a real engine: ``make compose-check`` (docs/operations.md 5, not in the default suite).
+"""The compose stack on a real engine: ``make compose-check`` (docs/how-to/containers.md, not in the default suite).
 
 Checks: the image keeps its size; everything is healthy within 60 s; rows written before a hard kill of each daemon are
 read after it, at the writer and then at the reader; a writer that is stopped under load ends with 0 and loses no
 acknowledged row; Prometheus has every target up and knows how far the reader lags; Grafana shows the dashboards to
-anybody and reaches Prometheus; ``down`` takes at most 15 s.
+anonymous users and reaches Prometheus; ``down`` takes at most 15 s.
 ``BASE_IMAGE`` chooses the base of the images.  Where no registry can be reached, ``PROMETHEUS_BINARIES=/usr/bin`` makes
 an image of the ``prometheus`` and ``promtool`` found there, and Grafana is left out unless ``GRAFANA_IMAGE`` names one.
 """
@@ -24,10 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import REPOSITORY
+
 PROJECT = "shale-check"
 DAEMONS = ("writer", "compactor", "worker", "gc", "reader")
-DASHBOARDS = ROOT / "deploy" / "observability" / "dashboards"
+DASHBOARDS = REPOSITORY / "deploy" / "observability" / "dashboards"
 ROWS = 2000
 IMAGE_BYTES = 450_000_000
 HEALTHY_S, DOWN_S, SCRAPED_S = 60.0, 15.0, 60.0
@@ -37,7 +38,7 @@ LAG_METRIC = "slatedb_reader_visible_timestamp_seconds"
 
 
 class CheckError(Exception):
-    """What the stack does differently from what it should."""
+    """A difference between the stack and its description."""
 
 
 def _say(text: str) -> None:
@@ -77,7 +78,7 @@ class Engine:
         return self._call([*self._compose, *args], quiet=True)
 
     def _call(self, command: list[str], *, quiet: bool) -> str:
-        done = subprocess.run(command, cwd=ROOT, env=self.env, capture_output=quiet, text=True, check=False)
+        done = subprocess.run(command, cwd=REPOSITORY, env=self.env, capture_output=quiet, text=True, check=False)
         if done.returncode != 0:
             raise CheckError(
                 f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout or ''}{done.stderr or ''}"
@@ -85,7 +86,7 @@ class Engine:
         return done.stdout or ""
 
     def health(self, service: str) -> str:
-        """What the containers of a service are, if it is the same for all of them."""
+        """Return the health of the containers of a service, if it is the same for all of them."""
         containers = self.compose("ps", "-q", service).split()
         if not containers:
             return "absent"
@@ -123,7 +124,7 @@ def build(engine: Engine) -> None:
 
 
 def wait_until(what: str, limit_s: float, look: Callable[[], str | None]) -> float:
-    """Look until there is nothing to complain about; how long it took."""
+    """Poll until there is no complaint; return the seconds it took."""
     start = time.monotonic()
     while (complaint := look()) is not None:
         if time.monotonic() - start > limit_s:
@@ -133,14 +134,14 @@ def wait_until(what: str, limit_s: float, look: Callable[[], str | None]) -> flo
 
 
 def unhealthy(engine: Engine) -> str | None:
-    """Who is not healthy, if anybody."""
+    """Return the services that are not healthy."""
     states = {service: engine.health(service) for service in engine.services}
     bad = {service: state for service, state in states.items() if state != "healthy"}
     return str(bad) if bad else None
 
 
 def call(port: int, path: str, body: Any) -> bytes:
-    """A call of the writer or of the reader."""
+    """Call the writer or the reader."""
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}{path}",
         data=json.dumps(body).encode(),
@@ -161,7 +162,7 @@ def write_rows(engine: Engine, batch: int) -> None:
 
 
 def missing_rows(port: int, batches: int) -> str | None:
-    """What a scan of everything gives other than all rows of so many batches, if it does."""
+    """Return the difference between a full scan and all rows of the given number of batches, if any."""
     try:
         *lines, end = (json.loads(line) for line in call(port, "/v1/scan", {}).splitlines())
     except OSError as error:
@@ -172,13 +173,13 @@ def missing_rows(port: int, batches: int) -> str | None:
 
 
 def check_rows(engine: Engine, batches: int) -> None:
-    """Read everything back."""
+    """Read all rows back."""
     if (complaint := missing_rows(engine.port, batches)) is not None:
         raise CheckError(complaint)
 
 
 def check_stop_under_load(engine: Engine) -> None:
-    """SIGTERM while a client writes: exit code 0, and every acknowledged batch is there afterwards."""
+    """SIGTERM while a client writes: exit code 0, and every acknowledged batch exists afterwards."""
     acknowledged: list[int] = []
 
     def load() -> None:
@@ -208,7 +209,7 @@ def check_stop_under_load(engine: Engine) -> None:
 
 
 def targets_down(engine: Engine) -> str | None:
-    """The scrape targets that are not up, if any."""
+    """Return the scrape targets that are not up, if any."""
     try:
         targets = _prometheus(engine, "targets")["activeTargets"]
     except OSError as error:
@@ -219,7 +220,7 @@ def targets_down(engine: Engine) -> str | None:
 
 
 def check_lag(engine: Engine) -> float:
-    """How far the reader is behind, as Prometheus knows it, in seconds."""
+    """Return the reader's lag in seconds, as Prometheus reports it."""
     result = _prometheus(engine, f"query?query=time()-{LAG_METRIC}%7Bprocess%3D%22reader%22%7D")["result"]
     if len(result) != 1 or not 0 <= float(result[0]["value"][1]) < FOLLOWED_S + SCRAPED_S:
         raise CheckError(f"the lag of the reader in Prometheus: {result}")
@@ -231,7 +232,7 @@ def _prometheus(engine: Engine, path: str) -> Any:
 
 
 def no_dashboards(engine: Engine) -> str | None:
-    """What Grafana does not show to somebody without a name, if anything; it reads its files after it is healthy."""
+    """Return the dashboards that anonymous users cannot see; Grafana reads its files after it is healthy."""
     wanted = {json.loads(file.read_text())["uid"] for file in DASHBOARDS.glob("*.json")}
     try:
         found = {each["uid"] for each in _got(engine.grafana_port, "/api/search?type=dash-db")}
@@ -247,7 +248,7 @@ def _got(port: int, path: str) -> Any:
 
 
 def check(engine: Engine) -> None:
-    """Run the stack through everything."""
+    """Run all checks on the stack."""
     start = time.monotonic()
     engine.compose("up", "-d", "--no-build", *engine.services)
     wait_until("up", HEALTHY_S, lambda: unhealthy(engine))
@@ -269,14 +270,14 @@ def check(engine: Engine) -> None:
     _say(f"the reader serves what was written after {followed_s:.1f} s")
     check_stop_under_load(engine)
     up_s = wait_until("Prometheus", SCRAPED_S, lambda: targets_down(engine))
-    _say(f"Prometheus has every target up after {up_s:.1f} s; the reader is {check_lag(engine):.1f} s behind")
+    _say(f"Prometheus has every target up after {up_s:.1f} s; the reader lags by {check_lag(engine):.1f} s")
     if engine.has_grafana:
         shown_s = wait_until("Grafana", SCRAPED_S, lambda: no_dashboards(engine))
         _say(f"Grafana shows the dashboards after {shown_s:.1f} s")
 
 
 def main() -> int:
-    """Build, check, take down; 0 if everything held."""
+    """Build, check, take down; return 0 if all checks pass."""
     engine = Engine()
     try:
         build(engine)

@@ -1,13 +1,12 @@
-"""A whole database in a folder, read with the codecs alone: no store, no engine."""
+"""A whole database in a folder, decoded by the codecs without store and engine."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shale.format.block_plain import decode_block_plain
+from shale.format.blocks.plain import decode_block_plain
 from shale.format.boundary import decode_boundary, encode_boundary
 from shale.format.compactions import decode_compactions, encode_compactions
-from shale.format.index import decode_index, encode_index
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.format.names import (
     compacted_prefix,
@@ -17,22 +16,23 @@ from shale.format.names import (
     parse_wal_key,
 )
 from shale.format.sequence_tracker import SequenceTracker
-from shale.format.sst_info import encode_trailer
-from shale.format.stats import decode_stats, encode_stats
+from shale.format.sst.index import decode_index, encode_index
+from shale.format.sst.info import encode_trailer
+from shale.format.sst.stats import decode_stats, encode_stats
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Compactions, Entry, Manifest, Row, SstType, SstView, Ulid
-from tests.interop.sections import Opened, open_sst
+from tests.interop.sst_sections import Opened, open_sst
 
 Fold = Callable[[bytes | None, list[bytes]], bytes]
 
 
 def concatenate(existing: bytes | None, operands: list[bytes]) -> bytes:
-    """The merge operator of the fixtures."""
+    """Fold as the merge operator of the fixtures does."""
     return b"".join([existing or b"", *operands])
 
 
 @dataclass(frozen=True)
 class DatabaseFiles:
-    """The folder of a store and the root of a database in it; ``wal_store`` if the WAL lives elsewhere."""
+    """The folder of a store and the root of a database in it; ``wal_store`` is set if the WAL is in another store."""
 
     store: Path
     root: str
@@ -40,37 +40,37 @@ class DatabaseFiles:
     _ssts: dict[Ulid, Opened] = field(default_factory=dict)
 
     def manifests(self) -> dict[int, bytes]:
-        """All versions by id."""
+        """Return all versions by id."""
         return self._listed("manifest", lambda key: parse_manifest_key(self.root, key))
 
     def compactions(self) -> dict[int, bytes]:
-        """All versions by id."""
+        """Return all versions by id."""
         return self._listed("compactions", lambda key: parse_compactions_key(self.root, key))
 
     def latest(self) -> Manifest:
-        """The current manifest."""
+        """Return the current manifest."""
         return decode_manifest(max(self.manifests().items())[1])
 
     def decoded_compactions(self) -> dict[int, Compactions]:
-        """All versions by id."""
+        """Return all versions by id."""
         return {id_: decode_compactions(data) for id_, data in self.compactions().items()}
 
     def wal_files(self) -> dict[int, bytes]:
-        """All WAL files by id; fences are empty."""
+        """Return all WAL files by id; fences are empty."""
         store = self.wal_store or self.store
         return self._listed("wal", lambda key: parse_wal_key(self.root, key), store)
 
     def wal_entries(self, id_: int) -> list[Entry]:
-        """The rows of one WAL file in its order."""
+        """Return the rows of one WAL file in its order."""
         data = self.wal_files()[id_]
         return list(entries_of(open_sst(data, f"wal/{id_}"))) if data else []
 
     def compacted(self) -> dict[int, bytes]:
-        """All L0 and sorted-run SSTs below the root by ULID."""
+        """Return all L0 and sorted-run SSTs below the root by ULID."""
         return self._listed("compacted", lambda key: parse_sst_key(self.root, key))
 
     def sst(self, manifest: Manifest, id_: Ulid) -> Opened:
-        """One SST, from wherever the manifest says it is."""
+        """Return one SST from the location in the manifest."""
         if id_ not in self._ssts:
             owner = next((db.path for db in manifest.external_dbs if id_ in db.sst_ids), self.root)
             path = self.store / f"{compacted_prefix(owner)}{id_}.sst"
@@ -78,7 +78,7 @@ class DatabaseFiles:
         return self._ssts[id_]
 
     def rows(self, fold: Fold = concatenate) -> list[Row]:
-        """What a scan shows: all SSTs of the latest manifest and the WAL behind it, merged the plain way."""
+        """Return the rows of a scan: a simple merge of all SSTs of the latest manifest and of the WAL after it."""
         manifest = self.latest()
         versions: dict[bytes, list[Entry]] = {}
         entries = [entry for view in manifest.views() for entry in self._view_entries(manifest, view)]
@@ -107,13 +107,13 @@ class DatabaseFiles:
 
 
 def entries_of(sst: Opened) -> Iterator[Entry]:
-    """All rows of an SST in its order."""
+    """Return all rows of an SST in its order."""
     for block in sst.blocks():
         yield from decode_block_plain(block, sst.version)
 
 
 def check_bytes(files: DatabaseFiles) -> int:
-    """Write everything again that is written in one way only, and return how many pieces were equal.
+    """Encode every object with one valid encoding again, and return how many encodings were equal.
 
     Filters need the policies; see ``test_sst_sections``.
     """

@@ -1,4 +1,4 @@
-"""The rules see what they should: mistakes that are made on purpose are found, each by a face that can meet it."""
+"""The rules find injected defects, each on an adapter that can reach the defect."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -9,23 +9,23 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from shale.api import ops_body
-from shale.engine.accept import Acceptor
-from shale.engine.active_seqs import ActiveSeqs
-from shale.engine.batch import WriteBatch
-from shale.engine.commit_history import CommitHistory, Since
+from shale.core.ttl import resolve_lifetime
 from shale.engine.db import Db
-from shale.engine.lifetime import lifetime_of
-from shale.engine.memtable import Memtable
-from shale.engine.own_writes import OwnWrites, SealedWrites
-from shale.engine.progress import Progress
-from shale.engine.scan import Scan
-from shale.engine.transaction import Transaction
+from shale.engine.memtable.memtable import Memtable
+from shale.engine.read.active_seqs import ActiveSeqs
+from shale.engine.scan.scan import Scan
+from shale.engine.txn.own_writes import FrozenWrites, OwnWrites
+from shale.engine.txn.transaction import Transaction
+from shale.engine.write.batch import WriteBatch
+from shale.engine.write.commit_history import CommitHistory, ConflictWindow
+from shale.engine.write.durability import DurabilityTracker
+from shale.engine.write.pipeline import WritePipeline
 from shale.iter import merge_operator
 from shale.sync import scan as sync_scan
 from shale.types import KeyRange, excluded
-from tests.model.focused import Outliving, Racing
-from tests.model.machine import DatabaseMachine
-from tests.model.test_faces import QUICK, OnAsync, OnHttp, OnSync
+from tests.model.rule_subsets import Outliving, Racing
+from tests.model.state_machine import DatabaseMachine
+from tests.model.test_adapters import QUICK, OnAsync, OnHttp, OnSync
 
 EXAMPLES = 100
 
@@ -60,7 +60,7 @@ def mistake(machine: type[DatabaseMachine]) -> Callable[[Callable[[Patch], None]
 
 @mistake(Racing)
 def scanned_ranges_do_not_conflict(patch: Patch) -> None:
-    patch.setattr(Since, "wrote_in", lambda self, ranges: False)
+    patch.setattr(ConflictWindow, "wrote_in", lambda self, ranges: False)
 
 
 @mistake(Racing)
@@ -86,18 +86,18 @@ def a_memtable_shows_snapshots_its_newest_row(patch: Patch) -> None:
 
 @mistake(OnAsync)
 def a_deletion_that_finds_no_row_is_forgotten(patch: Patch) -> None:
-    delete = Acceptor.delete
+    delete = WritePipeline.delete
 
-    async def forgetful(self: Acceptor, key: Any) -> Any:
-        return await delete(self, key if self.table.get(key) else b"never")
+    async def forgetful(self: WritePipeline, key: Any) -> Any:
+        return await delete(self, key if self.buffers.active.get(key) else b"never")
 
-    patch.setattr(Acceptor, "delete", forgetful)
+    patch.setattr(WritePipeline, "delete", forgetful)
 
 
 @mistake(OnAsync)
 def a_commit_is_called_durable_too_early(patch: Patch) -> None:
-    durable_through = Progress.durable_through
-    patch.setattr(Progress, "durable_through", lambda self, seq: durable_through(self, seq + 1))
+    advance_durable = DurabilityTracker.advance_durable
+    patch.setattr(DurabilityTracker, "advance_durable", lambda self, seq: advance_durable(self, seq + 1))
 
 
 @mistake(OnAsync)
@@ -132,15 +132,15 @@ def a_merge_in_a_batch_forgets_the_put_before_it(patch: Patch) -> None:
 @mistake(OnAsync)
 def lifetimes_are_off_by_one(patch: Patch) -> None:
     def longer(ttl: Any, expire_at: Any, default_ms: Any) -> Any:
-        lifetime = lifetime_of(ttl, expire_at, default_ms)
+        lifetime = resolve_lifetime(ttl, expire_at, default_ms)
         return lifetime + 1 if isinstance(lifetime, int) else lifetime
 
-    patch.setattr("shale.engine.accept.lifetime_of", longer)
+    patch.setattr("shale.engine.write.pipeline.resolve_lifetime", longer)
 
 
 @mistake(Racing)
 def scans_of_a_transaction_do_not_show_its_writes(patch: Patch) -> None:
-    patch.setattr(SealedWrites, "parts", lambda self, key_range=None: [])
+    patch.setattr(FrozenWrites, "parts", lambda self, key_range=None: [])
 
 
 @mistake(Racing)
@@ -150,7 +150,7 @@ def a_transaction_sees_only_the_first_of_its_writes(patch: Patch) -> None:
 
 @mistake(OnAsync)
 def a_user_s_sequence_number_is_not_compared(patch: Patch) -> None:
-    patch.setattr(Acceptor, "_next_seq", lambda self, wanted: self.last_seq + 1 if wanted is None else wanted)
+    patch.setattr(WritePipeline, "_next_seq", lambda self, wanted: self.last_seq + 1 if wanted is None else wanted)
 
 
 @mistake(Racing)
@@ -193,7 +193,7 @@ def a_blocking_scan_loses_a_row_between_two_trips(patch: Patch) -> None:
 
 @mistake(OnHttp)
 def a_batch_over_http_loses_lifetimes(patch: Patch) -> None:
-    patch.setattr(ops_body, "life_in_body", lambda value, name: ops_body.DEFAULT_LIFE)
+    patch.setattr(ops_body, "expiry_from_body", lambda value, name: ops_body.DEFAULT_EXPIRY)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -1,10 +1,10 @@
-"""A process that has imported everything, and becomes daemons and commands by forking.
+"""A process that has imported all modules, and becomes daemons and commands by forking.
 
     python -m tests.processes.fork_server CONTROL
 
 ``CONTROL`` is the number of a Unix socket.  Each byte on it comes with four descriptors: a socket for one new process,
 and its stdin, stdout and stderr.  That socket brings what to run, one line of JSON; back go the process's id and, when
-it has ended, how.  The server ends, with all of them, when nobody holds the other end of ``CONTROL`` any more.
+it has ended, how.  The server ends, with all of them, when no process holds the other end of ``CONTROL`` any more.
 
 What is forked is as it would be after ``python -m``: its own arguments, environment, folder, warnings and descriptors,
 no handlers of signals, one thread.  It ends as an interpreter ends.
@@ -53,7 +53,7 @@ class _Server:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def serve(self) -> tuple[Start, list[int]] | None:
-        """Fork whatever is asked for: returns in every child what to run and on which descriptors, here ``None``."""
+        """Fork on request: return in every child the program and its descriptors, here ``None``."""
         while True:
             ready, _, _ = select.select([self._control, self._ended], [], [])
             self._reap()
@@ -62,7 +62,7 @@ class _Server:
             message, descriptors, _, _ = socket.recv_fds(self._control, 1, 1 + STDIO)
             if not message:
                 for pid in self._running:
-                    os.kill(pid, signal.SIGKILL)  # nobody else would end them
+                    os.kill(pid, signal.SIGKILL)  # no other process would end them
                 return None
             owner, stdio = socket.socket(fileno=descriptors[0]), descriptors[1:]
             with owner.makefile("r", encoding="utf-8") as line:
@@ -73,7 +73,7 @@ class _Server:
             pid = os.fork()
             if not pid:
                 owner.detach()
-                self._let_go()
+                self._detach_descriptors()
                 return start, stdio
             self._running[pid] = owner
             for descriptor in stdio:
@@ -90,8 +90,8 @@ class _Server:
                 with self._running.pop(pid) as owner:
                     _say(owner, status)
 
-    def _let_go(self) -> None:
-        """In a child: nothing of the server must close, later, a descriptor that is somebody else's by then."""
+    def _detach_descriptors(self) -> None:
+        """Detach descriptors in a child: no later close of the server's objects may hit a reused descriptor."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for each in (self._control, self._ended, self._wakes, *self._running.values()):
@@ -99,12 +99,12 @@ class _Server:
 
 
 def _say(owner: socket.socket, number: int) -> None:
-    with suppress(OSError):  # whoever asked has gone away
+    with suppress(OSError):  # the client has gone away
         owner.sendall(NUMBER.pack(number))
 
 
 def become(start: Start, stdio: list[int]) -> None:
-    """Be the process that was asked for, from its first line to its last."""
+    """Run the requested program in this process, from its first line to its last."""
     for number, descriptor in enumerate(stdio):
         os.dup2(descriptor, number)
     os.closerange(STDIO, 1 + max(int(each.name) for each in Path("/dev/fd").iterdir()))
@@ -119,7 +119,7 @@ def become(start: Start, stdio: list[int]) -> None:
 
 
 def main() -> None:
-    """Serve until nobody asks any more; every fork comes by here, too."""
+    """Serve until no client is left; every fork returns through here, too."""
     started = _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
     if started is not None:
         become(*started)

@@ -1,4 +1,4 @@
-"""Processes of ours, as tests start them: forks of one that has imported everything.
+"""Processes of Shale in tests: forks of one process that has imported all modules.
 
 A process takes half a second of processor time to import what a daemon needs; the suite starts hundreds.  A fork takes
 some milliseconds, and is otherwise as if it had been started by ``python -m`` (``tests.processes.fork_server``).
@@ -20,24 +20,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from tests.paths import PYTHONPATH, REPOSITORY
 from tests.processes.fork_server import NUMBER, Start
 
-ROOT = Path(__file__).parents[2]
-PATHS = [str(ROOT), str(ROOT / "shared"), str(ROOT / "services")]
 OURS = [
     *("shale_writer.app", "shale_reader.app", "shale_compactor.app", "shale_compactor.worker", "shale_gc.app"),
-    *("shale_cli.app", "shale_cli.kv", "shale_cli.db", "shale_cli.doctor"),
-    *("shale.store.preflight", "shale.store.local", "anyio._backends._asyncio"),
+    *("shale_cli.framework.app", "shale_cli.commands.kv.app", "shale_cli.commands.db.app", "shale_cli.commands.doctor"),
+    *("shale.store.preflight", "shale.store.local_store.adapter", "anyio._backends._asyncio"),
 ]
 """What daemons and commands import, sooner or later."""
 S3 = ["moto.moto_server.werkzeug_app", "moto.s3.urls", "moto.s3control.urls", "werkzeug.test"]
-BEFORE_PYTHON = ("PYTHON", "NUMBA", "MALLOC", "LD_")
+BEFORE_PYTHON = ("PYTHON", "MALLOC", "LD_")
 """Variables that are read before a module is: a fork cannot be given others."""
 HARMLESS = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
 
 
 class _Server:
-    """The process that is forked, started when the first fork is wanted."""
+    """The process that is forked, started at the first fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +44,7 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self, start: Start, stdio: tuple[int, int, int]) -> socket.socket:
-        """Start a process; what comes back tells its id and its end."""
+        """Start a process; return a socket that reports its id and its exit."""
         ours, theirs = socket.socketpair()
         with self._lock, theirs:
             if self._control is None:
@@ -58,10 +57,10 @@ class _Server:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "tests.processes.fork_server", str(theirs.fileno())]
         # A second thread, even one of a library for algebra, would make forking unsafe.
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS), "OPENBLAS_NUM_THREADS": "1"}
+        env = {**os.environ, "PYTHONPATH": PYTHONPATH, "OPENBLAS_NUM_THREADS": "1"}
         env.pop("PYTHONUNBUFFERED", None)
         with theirs:
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, cwd=ROOT)
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=env, cwd=REPOSITORY)
         atexit.register(self._end)
         return ours
 
@@ -76,7 +75,7 @@ _SERVER = _Server()
 
 
 class Fork:
-    """One process, with the names of ``subprocess.Popen``."""
+    """One process, with the interface of ``subprocess.Popen``."""
 
     def __init__(
         self,
@@ -99,11 +98,11 @@ class Fork:
         self.pid = self._number()
 
     def poll(self) -> int | None:
-        """The exit code, if it has ended."""
+        """Return the exit code, if it has ended."""
         return self._ended(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, when it has ended."""
+        """Wait for the end and return the exit code."""
         code = self._ended(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -116,11 +115,11 @@ class Fork:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def _ended(self, timeout: float | None) -> int | None:
@@ -145,7 +144,7 @@ def run(
     is_strict: bool = False,
     timeout_s: float = 120,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run a process to its end and return what it said, as ``subprocess.run`` does."""
+    """Run a process to its end and return its output, as ``subprocess.run`` does."""
     with tempfile.TemporaryFile() as in_, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         in_.write(stdin)
         in_.seek(0)

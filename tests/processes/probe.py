@@ -1,4 +1,4 @@
-"""Tells what it is, as a line of JSON, and ends as its first argument says."""
+"""Prints its properties as a line of JSON, and ends as its first argument demands."""
 
 import json
 import os

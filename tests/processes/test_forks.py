@@ -1,4 +1,4 @@
-"""A fork is as the process that an interpreter starts, for all that our daemons and commands can see of themselves."""
+"""A fork looks to daemons and commands like a process that an interpreter starts."""
 
 import json
 import os
@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.forks import PATHS, Fork, run
+from tests.paths import PYTHONPATH
+from tests.processes.forks import Fork, run
 
 PROBE = "tests.processes.probe"
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(PATHS), "PATH": os.environ["PATH"], "GREETING": "hello"}
+ENVIRONMENT = {"PYTHONPATH": PYTHONPATH, "PATH": os.environ["PATH"], "GREETING": "hello"}
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
@@ -44,5 +45,5 @@ def test_signals_reach_it_and_its_end_is_told(tmp_path: Path) -> None:
 
 
 def test_what_an_interpreter_reads_first_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="NUMBA_DISABLE_JIT is for an interpreter that starts"):
-        run(PROBE, "0", env={**ENVIRONMENT, "NUMBA_DISABLE_JIT": "1"}, folder=tmp_path)
+    with pytest.raises(AssertionError, match="MALLOC_ARENA_MAX is for an interpreter that starts"):
+        run(PROBE, "0", env={**ENVIRONMENT, "MALLOC_ARENA_MAX": "1"}, folder=tmp_path)

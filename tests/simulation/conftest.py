@@ -1,4 +1,4 @@
-"""How many seeds a simulated row gets.
+"""The number of seeds of a simulated test.
 
 ``make test`` runs a few; ``SHALE_SIM_SEEDS=1000`` runs that many, ``SHALE_SIM_SEED=17`` replays one (``make sim``).
 """
@@ -21,7 +21,7 @@ Test = Callable[..., object]
 
 
 def seeds(default: int = DEFAULT_SEEDS) -> list[int]:
-    """The seeds to run: one, if it is named, or as many as were asked for."""
+    """Return the seeds to run: the selected one, or the requested number."""
     chosen = os.environ.get("SHALE_SIM_SEED")
     if chosen:
         return [int(chosen)]
@@ -45,7 +45,7 @@ def simulated(test: Test, default: int = DEFAULT_SEEDS) -> Callable[..., None]:
 
 
 def simulated_slowly(test: Test) -> Callable[..., None]:
-    """The same for what takes a second or more of each seed: by default, it gets fewer."""
+    """Parametrise ``seed`` for tests that take a second or more per seed: by default with fewer seeds."""
     return simulated(test, FEW_SEEDS)
 
 
@@ -59,7 +59,7 @@ def _cases(chosen: list[int]) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _quiet_logs() -> Iterator[None]:
-    """Faults make thousands of warnings, which pytest would keep."""
+    """Drop the thousands of warnings that faults cause, which pytest would keep."""
     logger = logging.getLogger("shale")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -69,8 +69,8 @@ def _quiet_logs() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _situations_come_up(request: pytest.FixtureRequest) -> Iterator[None]:
-    """At the end of a module: every row has met what it is about (``tests.simulation.reached``)."""
-    from tests.simulation.reached import rows_of
+    """Check at the end of a module that every test reached its situations (``tests.simulation.coverage_marks``)."""
+    from tests.simulation.coverage_marks import rows_of
 
     rows = rows_of(request.module)
     for row in rows:

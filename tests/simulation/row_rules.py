@@ -1,15 +1,15 @@
-"""The rule that no row is lost and none appears twice, read off the store after every manifest."""
+"""The rule that no row is lost or duplicated, checked in the store after every manifest."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from shale.format.block import decode_blocks
-from shale.format.index import decode_index
+from shale.format.blocks.decoder import decode_blocks
+from shale.format.blocks.section import open_section
 from shale.format.names import sst_key
-from shale.format.section import open_section
+from shale.format.sst.index import decode_index
 from shale.kernels.rows import entries_from_rows
-from shale.testing.history import Mutation
-from shale.testing.sequenced_rules import SequencedRules
+from shale.testing.mutation_log import Mutation
+from shale.testing.sequenced_invariants import SequencedInvariants
 from shale.testing.simulation import Simulation
 from shale.types import FLAG_EXPIRE_TS, Entry, Manifest, Sst, SstView, Tree
 
@@ -17,14 +17,14 @@ Versions = dict[int, Entry]
 
 
 class RowRules:
-    """After every manifest: each row that was ever flushed is visible, overwritten or deleted, and is there once.
+    """After every manifest, each row that was ever flushed is visible, overwritten or deleted, and exists once.
 
     Checked at the oldest snapshot and at the newest sequence number, tree by tree.  A drain takes rows away on
     purpose: it is known by a compactor's step that removes sources and puts nothing in their place.
     """
 
-    def __init__(self, manifests: SequencedRules[Manifest]) -> None:
-        """``manifests`` has decoded every version before this rule sees it."""
+    def __init__(self, manifests: SequencedInvariants[Manifest]) -> None:
+        """``manifests`` must decode every version before this rule checks it."""
         self._manifests = manifests
         self.latest_id = 0
         self.drained: set[bytes] = set()
@@ -34,7 +34,7 @@ class RowRules:
         self._before = Manifest()
 
     def after(self, mutation: Mutation, sim: Simulation) -> None:
-        """See ``Rules``."""
+        """See ``Invariants``."""
         if self._manifests.latest_id == self.latest_id:
             return
         self.latest_id = self._manifests.latest_id
@@ -48,7 +48,7 @@ class RowRules:
         self.check(sim, manifest, str(mutation))
 
     def check(self, sim: Simulation, manifest: Manifest, where: str = "") -> None:
-        """Compare what the trees show, now and at the oldest snapshot, with what was flushed."""
+        """Compare the rows of the trees, now and at the oldest snapshot, with the flushed rows."""
         moments = (manifest.recent_snapshot_min_seq, manifest.last_l0_seq)
         tick = manifest.last_l0_clock_tick
         for prefix, flushed in self._flushed.items():
@@ -58,7 +58,7 @@ class RowRules:
                 for at_seq in moments:
                     wanted, found = _visible(versions, at_seq, tick), _visible(shown.get(key, {}), at_seq, tick)
                     assert found == wanted, f"{where}: {key!r} at {at_seq} shows {found!r}, not {wanted!r}"
-            assert shown.keys() <= flushed.keys(), f"{where}: keys that nobody wrote"
+            assert shown.keys() <= flushed.keys(), f"{where}: keys that were never written"
 
     def entries_of(self, sim: Simulation, sst: Sst) -> list[Entry]:
         """The rows of an SST that exists."""
@@ -67,7 +67,7 @@ class RowRules:
         return self._entries[sst.id]
 
     def rows_of(self, sim: Simulation, views: Iterable[SstView]) -> list[Entry]:
-        """The rows that views show, in the order of the views."""
+        """Return the rows that views show, in the order of the views."""
         return [
             entry
             for view in views
@@ -100,7 +100,7 @@ class RowRules:
 
 def read_entries(sim: Simulation, sst: Sst) -> list[Entry]:
     key = sst_key("db", sst.id)
-    data = sim.memory._objects[key].data
+    data = sim.memory.objects[key].data
     info = sst.info
     image = open_section(data[info.index_offset : info.index_offset + info.index_len], info.compression, key, 0)
     offsets = decode_index(image, data_len=info.data_len).offsets
@@ -110,7 +110,7 @@ def read_entries(sim: Simulation, sst: Sst) -> list[Entry]:
 
 
 def _visible(versions: Versions, at_seq: int, tick: int) -> bytes | None:
-    """What a reader at ``at_seq`` sees once everything that has expired by ``tick`` is gone: operands on their base.
+    """Return the rows of a reader at ``at_seq`` without those expired by ``tick``, with folded operands.
 
     Operands are concatenated, which is what the operator of these tests does too.
     """

@@ -1,7 +1,7 @@
-"""The net holds: real code broken on purpose is found out by the simulation.
+"""The simulation finds injected defects.
 
-Each mutation replaces one rule of the protocol by a plausible mistake; the seeds are tried in order until one of them
-ends with a violation.  A mutation that survives its seeds means that the simulation checks nothing.
+Each mutation replaces one rule of the protocol by a plausible mistake; seeds are tried in order until one ends with a
+violation. A mutation that survives its seeds shows that the simulation does not check the rule.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,60 +10,60 @@ from typing import Any
 
 import pytest
 
-from shale.garbage.database import Database
-from shale.garbage.passes import Pass
+from shale.gc.database import GcDatabase
+from shale.gc.passes import Pass
 from shale.protocol import rebase
 from shale.protocol.boundary import Boundary
 from shale.testing.simulation import Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Tree
-from tests.simulation import toy
-from tests.simulation.mutants import first_seed_that_fails
-from tests.simulation.test_manifest_updates import everybody
-from tests.simulation.test_whole_system import everything
+from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.protocol import effects
+from tests.simulation.protocol.manifest_processes import run_all_roles
+from tests.simulation.whole_system import everything
 
 
 def sleepers(seed: int) -> None:
-    """Contenders that freeze for long and short, and a collector."""
-    acks = toy.Acknowledged()
+    """Run contenders that freeze for short and long times, and a collector."""
+    acks = effects.Acknowledged()
     with Simulation(seed, options=SimOptions(freeze=0.01, freeze_s=7200, latency_s=0.1)) as sim:
-        sim.watch(toy.toy_rules())
+        sim.watch(effects.toy_rules())
         for name in "abc":
-            sim.start(toy.contender, name, acks=acks, rounds=15, pause_s=100.0, probe_max_staleness_s=1e9)
-        gc = sim.start(toy.collector, "gc")
+            sim.start(effects.contender, name, acks=acks, rounds=15, pause_s=100.0, probe_max_staleness_s=1e9)
+        gc = sim.start(effects.collector, "gc")
         sim.run(hours=20, until=lambda: len(acks.effects) == 45)
         gc.kill()
         sim.check_errors()
-        acks.check(toy.final_value(sim))
+        acks.check(effects.final_value(sim))
 
 
 def sleepers_without_boundaries(seed: int) -> None:
-    """The same with boundaries off, where only the age of proofs protects."""
-    acks = toy.Acknowledged()
+    """Run the same without boundaries, where only the age of proofs protects."""
+    acks = effects.Acknowledged()
     off: dict[str, Any] = {"boundary_files_enabled": False}
     with Simulation(seed, options=SimOptions(freeze=0.01, freeze_s=7200, latency_s=0.1)) as sim:
-        sim.watch(toy.toy_rules(boundaries=False))
+        sim.watch(effects.toy_rules(boundaries=False))
         for name in "abc":
-            sim.start(toy.contender, name, acks=acks, rounds=15, pause_s=100.0, **off)
-        gc = sim.start(toy.collector, "gc", **off)
+            sim.start(effects.contender, name, acks=acks, rounds=15, pause_s=100.0, **off)
+        gc = sim.start(effects.collector, "gc", **off)
         sim.run(hours=20, until=lambda: len(acks.effects) == 45)
         gc.kill()
         sim.check_errors()
-        acks.check(toy.final_value(sim, **off))
+        acks.check(effects.final_value(sim, **off))
 
 
 def crowded(seed: int) -> None:
-    everybody(seed, SimOptions(latency_s=0.5), minutes=10)
+    run_all_roles(seed, SimOptions(latency_s=0.5), minutes=10)
 
 
 def daemons(seed: int) -> None:
-    """The code that the daemons run, all of it."""
+    """Run all code of the daemons."""
     everything(seed, SimOptions(latency_s=0.3), min_age_s=100.0, minutes=8)
 
 
 @pytest.mark.parametrize("scenario", [sleepers, sleepers_without_boundaries, crowded, daemons])
 def test_the_unbroken_code_passes(scenario: Callable[[int], object]) -> None:
-    """A net that catches everything would be as useless."""
+    """The scenarios pass without a defect; a check that always fails would be useless."""
     for seed in range(3):
         scenario(seed)
 
@@ -77,7 +77,7 @@ def test_no_boundary_check(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_boundary_checked_before_the_create(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check must come after: the collector may advance in between."""
+    """The check must follow the create: the collector may advance in between."""
     from shale.protocol.versioned_store import VersionedStore
 
     original = VersionedStore.commit
@@ -125,7 +125,7 @@ def test_delete_before_advance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_latest_is_collected_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = toy.VersionedStore.advance_boundary
+    original = effects.VersionedStore.advance_boundary
 
     async def too_far(store: Any, target: int) -> None:
         await original(store, target + 1)
@@ -146,7 +146,7 @@ def test_the_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     ("rule", "side"), [("rebase_writer", "local"), ("rebase_writer", "remote"), ("rebase_compactor", "local")]
 )
 def test_one_side_of_a_tree_wins(monkeypatch: pytest.MonkeyPatch, rule: str, side: str) -> None:
-    """The tree of one side is kept as it is, so the work of the other one is lost."""
+    """The tree of one side is kept unchanged, so the work of the other side is lost."""
     original = getattr(rebase, rule)
 
     def one_sided(local: Manifest, remote: Manifest) -> Manifest:
@@ -169,7 +169,7 @@ def test_local_state_overwrites_the_newer_version(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("rule", ["rebase_writer", "rebase_compactor"])
 def test_checkpoints_of_others_are_dropped(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
-    """A checkpoint that its owner was promised must not vanish, or its SSTs are collected under it."""
+    """A confirmed checkpoint must not disappear, or its SSTs are collected while in use."""
     original = getattr(rebase, rule)
 
     def forgetful(local: Manifest, remote: Manifest) -> Manifest:
@@ -184,11 +184,11 @@ def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     from shale.protocol.transactional import Fenceable
 
     monkeypatch.setattr(Fenceable, "check_epoch", lambda _owner: None)
-    first_seed_that_fails(everybody)
+    first_seed_that_fails(run_all_roles)
 
 
 def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Pass.carry_out
+    original = Pass.execute
 
     async def hasty(
         this: Pass, chunks: Any, delete: Any, *, why: str, boundary: int | None = None, advance: Any = None
@@ -197,28 +197,28 @@ def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.Monke
         if boundary is not None and advance is not None:
             await advance(boundary)
 
-    monkeypatch.setattr(Pass, "carry_out", hasty)
+    monkeypatch.setattr(Pass, "execute", hasty)
     first_seed_that_fails(daemons)
 
 
 def test_the_real_collector_forgets_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifests and SSTs that only a checkpoint needs are deleted under its reader."""
+    """Manifests and SSTs that only a checkpoint references are deleted under its reader."""
 
-    async def none(_database: Database, _latest: object, **_options: object) -> AsyncIterator[tuple[int, Manifest]]:
+    async def none(_database: GcDatabase, _latest: object, **_options: object) -> AsyncIterator[tuple[int, Manifest]]:
         for nothing in ():
             yield nothing
 
-    monkeypatch.setattr(Database, "checkpointed", none)
+    monkeypatch.setattr(GcDatabase, "checkpointed", none)
     first_seed_that_fails(daemons)
 
 
 def test_the_real_collector_has_no_cutoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is uploaded and not yet published is deleted."""
+    """Uploaded but unpublished objects are deleted."""
 
     def everything_unused(files: Any, *, active: Any, cutoff: object) -> list[Any]:
         return [file for file in files if file.id not in active]
 
-    monkeypatch.setattr("shale.garbage.sweep_compacted.plan_compacted_gc", everything_unused)
+    monkeypatch.setattr("shale.gc.sweeps.plan_compacted_gc", everything_unused)
     first_seed_that_fails(daemons)
 
 
@@ -228,12 +228,12 @@ def test_the_real_writer_keeps_one_side(monkeypatch: pytest.MonkeyPatch, side: s
         winner = {"local": local, "remote": remote}[side]
         return replace(rebase.rebase_writer(local, remote), tree=winner.tree)
 
-    monkeypatch.setattr("shale.engine.writer_manifest.rebase_writer", one_sided)
+    monkeypatch.setattr("shale.engine.flush.writer_manifest.rebase_writer", one_sided)
     first_seed_that_fails(daemons)
 
 
 def test_the_real_compactor_does_not_rebase(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shale_compactor.coordinator.manifest_commit.rebase_compactor", lambda local, _remote: local)
+    monkeypatch.setattr("shale_compactor.coordinator.state_writer.rebase_compactor", lambda local, _remote: local)
     first_seed_that_fails(daemons)
 
 

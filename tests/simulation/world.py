@@ -1,18 +1,18 @@
-"""A simulated database under all rules, and the questions that every row of docs/protocol.md 16.4 asks."""
+"""A simulated database under all rules, and checks that rows of docs/reference/protocol.md 16.4 share."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from shale.format.names import parse_sst_key
 from shale.protocol.manifest_invariants import newest_l0_ms
-from shale.testing.database_rules import DatabaseRules
-from shale.testing.history import Mutation
-from shale.testing.sim_store import Moment
+from shale.testing.database_invariants import DatabaseInvariants
+from shale.testing.mutation_log import Mutation
+from shale.testing.sim_store import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import Compaction, Compactions, CompactionStatus, Entry, Manifest, Ulid
-from shale_compactor.process import CompactorOptions
-from tests.simulation.gc_house import collect_once, quick
-from tests.simulation.lsm import OPTIONS, ROOT, SCHEDULER, Load, compactor, lifter, writer
+from shale_compactor.compactor import CompactorOptions
+from tests.simulation.compactor.lsm import OPTIONS, PASSIVE, ROOT, SCHEDULER, Load, compactor, l0_promoter, writer
+from tests.simulation.gc.harness import collect_once, quick
 from tests.simulation.row_rules import RowRules
 
 S = CompactionStatus
@@ -24,13 +24,13 @@ class World:
 
     Args:
         rows: whether every manifest must show every row; off where a test compares them itself.
-        pins: commits must pin their inputs for everybody's clock.
+        pins: commits must pin their inputs by the clocks of all processes.
         union: L0s may be listed twice, as in a union that SlateDB made.
     """
 
     def __init__(self, sim: Simulation, *, rows: bool = True, union: bool = False, pins: bool = True) -> None:
         self.sim = sim
-        self.rules = DatabaseRules(sim, ROOT, union=union, pins=pins)
+        self.rules = DatabaseInvariants(sim, ROOT, union=union, pins=pins)
         self.rows = RowRules(self.rules.manifests)
         self._checks_rows = rows
         sim.watch(self.rules, *((self.rows,) if rows else ()))
@@ -44,7 +44,7 @@ class World:
         return self.rules.compactions.latest if self.rules.compactions.latest_id else Compactions()
 
     def filled(self, flushes: int, load: Load | None = None, *, loads: Sequence[Load] = ()) -> "World":
-        """Write some L0s before anything else happens, without faults."""
+        """Write some L0s without faults before the test starts."""
         chosen = load if load is not None else Load(snapshots=True)
         process = self.sim.start(
             writer, "first", role="writer", flushes=flushes, pause_s=1.0, load=chosen, loads=tuple(loads)
@@ -55,20 +55,20 @@ class World:
 
     def layered(self, runs: int, *, gap: int = 1) -> "World":
         """Turn the oldest L0s into runs."""
-        process = self.sim.start(lifter, "lifter", role="compactor", runs=runs, gap=gap)
+        process = self.sim.start(l0_promoter, "l0_promoter", role="compactor", runs=runs, gap=gap)
         self.sim.run(hours=1)
         assert process.error is None
         return self
 
     def versions_of(self, job: Ulid) -> Iterator[Compaction]:
-        """What the compactions file ever said about a job, in order."""
+        """Return all versions of a job in the compactions file, in order."""
         for file_id in sorted(self.rules.compactions.versions):
             entry = self.rules.compactions.versions[file_id].get(job)
             if entry is not None:
                 yield entry
 
     def path_of(self, job: Ulid) -> list[CompactionStatus]:
-        """The states of a job, without repetitions."""
+        """Return the states of a job, without repetitions."""
         path: list[CompactionStatus] = []
         for entry in self.versions_of(job):
             if not path or path[-1] is not entry.status:
@@ -76,44 +76,50 @@ class World:
         return path
 
     def outcome(self, job: Ulid) -> CompactionStatus:
-        """The last thing that was said about a job."""
+        """Return the last state of a job."""
         return self.path_of(job)[-1]
 
     def has(self, job: Ulid, *states: CompactionStatus) -> bool:
-        """Whether the job is in one of these states now."""
+        """Return whether the job is in one of these states."""
         entry = self.compactions.get(job)
         return entry is not None and entry.status in states
 
     def any_in(self, *states: CompactionStatus) -> bool:
-        """Whether some job is in one of these states now."""
+        """Return whether any job is in one of these states."""
         return any(entry.status in states for entry in self.compactions.entries)
 
     def pause_at(self, process: SimProcess, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
-        """Freeze a process when it is about to send a request, and let ``sim.run`` return there."""
+        """Freeze a process before it sends a request, and let ``sim.run`` return then."""
 
         def pause() -> None:
             process.freeze(seconds)
             self.sim.pause()
 
-        process.network.hook(Moment.BEFORE, op, key_part, pause, skip=skip)
+        process.network.hook(HookPoint.BEFORE, op, key_part, pause, skip=skip)
 
     def run_until(self, condition: Callable[[], bool], *, minutes: float = 10.0, why: str = "") -> None:
-        """Let time pass until the condition holds; it has to."""
+        """Let time pass until the condition holds; fail if it never does."""
         self.sim.run(minutes=minutes, until=condition)
         assert condition(), f"{why or 'it never happened'}: {self.compactions.entries}"
 
+    def fail_in(self, successor: Callable[..., Awaitable[None]], job: Ulid) -> None:
+        """Start the next coordinator or compactor, which must fail the job."""
+        self.sim.start(successor, "heir", role="compactor", options=PASSIVE)
+        self.run_until(lambda: self.has(job, S.COMPLETED, S.FAILED))
+        assert self.outcome(job) is S.FAILED
+
     def is_settled(self) -> bool:
-        """Nothing is under way and too few L0s are left for another compaction."""
+        """Return whether no job is active and too few L0s are left for another compaction."""
         return self.is_idle() and len(self.manifest.tree.l0) < SCHEDULER.min_compaction_sources
 
     def is_idle(self) -> bool:
-        """No writer is at work and no job is active."""
+        """Return whether no writer runs and no job is active."""
         busy = any(process.is_running and process.role == "writer" for process in self.sim.processes)
         active = any(entry.is_active for entry in self.compactions.entries)
         return self.compactions.compactor_epoch > 0 and not busy and not active
 
     def settle(self, options: CompactorOptions = OPTIONS) -> None:
-        """Heal, start a fresh compactor, and wait until it has done everything there is to do."""
+        """End the faults, start a new compactor, and wait until it has completed all work."""
         done = self.is_settled if options.coordinator.scheduler is OPTIONS.coordinator.scheduler else self.is_idle
         self.sim.heal()
         process = self.sim.start(compactor, "last", role="compactor", options=options)
@@ -125,7 +131,7 @@ class World:
             self.rows.check(self.sim, self.manifest)
 
     def conclude(self, options: CompactorOptions = OPTIONS) -> None:
-        """Settle, stop everything, and let the collector clean up: only what somebody needs is left (16.8)."""
+        """Settle, stop all processes, and run the collector: only objects in use are left (16.8)."""
         self.settle(options)
         self.sim.kill_all()
         last = self.sim.start(
@@ -141,7 +147,7 @@ class World:
             assert sst_id.ms >= bound_ms or sst_id in self.manifest.ssts(), f"garbage stays: {key}"
 
     def owners(self) -> dict[int, Sequence[str]]:
-        """Who has ever run which compaction, in order."""
+        """Return the processes that ran each compaction, in order."""
         owners: dict[int, list[str]] = defaultdict(list)
         for version in self.rules.compactions.versions.values():
             for entry in version.entries:
@@ -150,20 +156,20 @@ class World:
         return dict(owners)
 
     def rows_of_run(self, run_id: int) -> list[Entry]:
-        """The rows of a run of the root tree, in the order in which its SSTs hold them."""
+        """Return the rows of a run of the root tree, in the order of its SSTs."""
         (run,) = (run for run in self.manifest.tree.compacted if run.id == run_id)
         return self.rows.rows_of(self.sim, run.ssts)
 
     def stored_rows(self) -> list[Entry]:
-        """Every row that the root tree shows, by key and descending sequence number."""
+        """Return every row of the root tree, by key and descending sequence number."""
         return sorted(self.rows.rows_of(self.sim, self.manifest.tree.views()), key=lambda row: (row.key, -row.seq))
 
     def live_manifests(self) -> Iterator[Mutation]:
-        """The mutations that became versions of the manifest, without what landed behind the boundary."""
+        """Return the mutations that became versions of the manifest, without those that landed below the boundary."""
         return self._live("/manifest/")
 
     def live_compactions(self) -> Iterator[Mutation]:
-        """The same for the compactions."""
+        """Return the same for the compactions."""
         return self._live("/compactions/")
 
     def _live(self, part: str) -> Iterator[Mutation]:

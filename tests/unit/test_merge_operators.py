@@ -1,4 +1,4 @@
-"""The operators that come with the library: what they make of operands, and that any grouping makes the same."""
+"""The operators of the library: their results, which are the same for any grouping of operands."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.errors import InvalidRequestError, MergeOperatorFailed
-from shale.merge_operators import BUILT_IN, operator_called, operator_of
+from shale.merge_operators import BUILT_IN, operator_by_name, resolve_operator
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=3),
@@ -62,7 +62,7 @@ def i64(number: int) -> bytes:
     ],
 )
 def test_values(name: str, existing: bytes | None, operands: Sequence[bytes], value: bytes) -> None:
-    assert operator_called(name)(b"k", existing, operands) == value
+    assert operator_by_name(name)(b"k", existing, operands) == value
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -85,18 +85,18 @@ def test_any_grouping_gives_the_same(name: str, data: Any) -> None:
      ("msgpack_set_union", b"\x01"), ("msgpack_set_union", b"")],
 )  # fmt: skip
 def test_operands_that_are_none_are_named(name: str, operand: bytes) -> None:
-    operator = operator_of(name)
+    operator = resolve_operator(name)
     assert operator is not None
     with pytest.raises(MergeOperatorFailed, match=f"merge operator '{name}' raised .* for key"):
         operator(b"k", None, [operand])
 
 
 def test_operators_are_callables_or_names() -> None:
-    assert operator_of(None) is None
-    checked = operator_of(lambda _key, existing, operands: bytearray(b"".join([existing or b"", *operands])))
+    assert resolve_operator(None) is None
+    checked = resolve_operator(lambda _key, existing, operands: bytearray(b"".join([existing or b"", *operands])))
     assert checked is not None
     assert checked(b"k", b"a", [b"b"]) == b"ab"
-    assert operator_called("os.path:join").__name__ == "join"
+    assert operator_by_name("os.path:join").__name__ == "join"
     for wrong in ("no_such_operator", "", 7):
         with pytest.raises(InvalidRequestError):
-            operator_of(wrong)  # type: ignore[arg-type]
+            resolve_operator(wrong)  # type: ignore[arg-type]

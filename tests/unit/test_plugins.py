@@ -1,4 +1,4 @@
-"""Names of settings that stand for code of the user's."""
+"""Settings that name code of the user."""
 
 import sys
 from importlib.metadata import EntryPoint

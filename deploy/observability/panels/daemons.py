@@ -193,7 +193,7 @@ RUNTIME = Row(
         ),
         process(
             "Roles",
-            "SlateDBWriterDown and its like when nobody is active.",
+            "No process is active: see SlateDBWriterDown and the like.",
             "short",
             "{{job}} {{instance}} {{role}}",
             "topk(12, shale_role{$all} == 1)",

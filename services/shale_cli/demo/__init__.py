@@ -1,1 +1,1 @@
-"""``shale demo``: the main job on real data, from an empty directory to a summary whose counts must match."""
+"""``shale demo``: a demonstration on real data, which ends with a summary of checked counts."""

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from shale.errors import ShaleError
 from shale.service.exit_codes import ExitCode
-from shale_cli.demo.story import run_demo
+from shale_cli.demo.scenario import run_demo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; 0 if every count matches, 4 if one differs, 2 for a directory that is not empty."""
-    parser = argparse.ArgumentParser(prog="shale demo", description="Run the main job on real data.")
-    parser.add_argument("directory", nargs="?", type=Path, help="where the data goes; must be empty or missing")
+    """Run the demo; return 0 if every count matches, 4 if one differs, 2 for a directory that is not empty."""
+    parser = argparse.ArgumentParser(prog="shale demo", description="Run a demonstration on real data.")
+    parser.add_argument("directory", nargs="?", type=Path, help="the directory for the data; must be empty or missing")
     directory = parser.parse_args(arguments).directory or Path(tempfile.mkdtemp(prefix="shale-demo-"))
     if directory.exists() and any(directory.iterdir()):
         sys.stderr.write(f"shale demo: {directory} is not empty\n")

@@ -1,7 +1,6 @@
-"""The demo's daemons: real child processes that can be waited for, killed, paused and stopped."""
+"""The daemons of the demo: child processes that the demo can start, kill, pause and stop."""
 
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,18 +17,6 @@ READY_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 20
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports on the loopback address that nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 @dataclass(slots=True)
 class Daemon:
     """One child process.  ``options`` are its command line; its log goes to ``log_path``."""
@@ -44,12 +31,12 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where it serves its data."""
+        """The URL of the HTTP API."""
         return f"http://127.0.0.1:{self.data_port}"
 
     @property
     def admin_url(self) -> str:
-        """Where it serves health and metrics."""
+        """The URL of the admin port."""
         return f"http://127.0.0.1:{self.admin_port}"
 
     @property
@@ -60,19 +47,19 @@ class Daemon:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended; ``None`` while it runs."""
+        """The exit code; ``None`` while the process runs."""
         return None if self._process is None else self._process.poll()
 
     @property
     def is_running(self) -> bool:
-        """Started, and not ended yet."""
+        """Whether the process has started and not ended."""
         return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
-        """Start it and wait until it is ready.
+        """Start the process and wait until it is ready.
 
         Raises:
-            UnavailableError: it ended, or was not ready in time.
+            UnavailableError: the process ended, or was not ready in time.
         """
         self._process = self._spawn()
         with anyio.move_on_after(READY_TIMEOUT_S):
@@ -85,36 +72,36 @@ class Daemon:
     def _spawn(self) -> "Popen[bytes]":
         command = [sys.executable, "-m", self.module, *self.options]
         with self.log_path.open("ab") as log:
-            return Popen(command, stdin=DEVNULL, stdout=log, stderr=log)  # noqa: S603 - our own module and arguments
+            return Popen(command, stdin=DEVNULL, stdout=log, stderr=log)  # noqa: S603 - a module of Shale and its own arguments
 
     async def _is_ready(self, client: httpx.AsyncClient) -> bool:
         if self.exit_code is not None:
-            raise UnavailableError(f"{self.name} ended with {self.exit_code} at its start, see {self.log_path}")
+            raise UnavailableError(f"{self.name} exited with {self.exit_code} during its start, see {self.log_path}")
         try:
             return (await client.get(f"{self.admin_url}/readyz", timeout=2)).status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
     def kill(self) -> None:
-        """SIGKILL: no farewell, no flush."""
+        """Send SIGKILL: the process ends without a flush."""
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: alive, but it does nothing."""
+        """Send SIGSTOP: the process stays alive but does nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if nothing had happened."""
+        """Send SIGCONT: the process continues."""
         self._signal(signal.SIGCONT)
 
     async def stop(self) -> int:
-        """SIGTERM and wait; a child that does not end in time is killed."""
+        """Send SIGTERM and wait; kill the process if it does not end in time."""
         if self.exit_code is None:
             self._signal(signal.SIGTERM)
         return await self.wait()
 
     async def wait(self) -> int:
-        """Wait for the end and return the exit code; a child that does not end is killed after a while."""
+        """Wait for the end and return the exit code; kill the process after a time limit."""
         process = self._process
         if process is None:
             return 0

@@ -16,7 +16,7 @@ _CARRIER, _FLIGHT, _TIME_HOUR = 9, 10, 18
 
 
 def read_flights() -> list[tuple[bytes, bytes]]:
-    """All rows as (key, value), in the order of the data set.
+    """Return all rows as (key, value), in the order of the data set.
 
     Raises:
         NotFoundError: the data set is not installed.
@@ -25,7 +25,7 @@ def read_flights() -> list[tuple[bytes, bytes]]:
 
 
 def archive() -> Path:
-    """Where the data set lies: a zip file with ``flights.csv``.
+    """Return the path of the data set: a zip file with ``flights.csv``.
 
     Raises:
         NotFoundError: the data set is not installed.

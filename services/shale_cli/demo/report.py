@@ -1,4 +1,4 @@
-"""What the demo promises, as checks that can fail, and the summary it ends with."""
+"""The checks of the demo and its final summary."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from rich.table import Column, Table
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise: what must be, and what was seen."""
+    """One check: the expected and the actual value."""
 
     what: str
     expected: object
@@ -16,33 +16,33 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether the promise was kept."""
+        """Whether the check passed."""
         return self.expected == self.seen
 
 
 @dataclass(slots=True)
-class Report:
-    """Checks and plain facts, in the order in which they came."""
+class DemoReport:
+    """Checks and facts, in the order in which they were added."""
 
     checks: list[Check] = field(default_factory=list)
     facts: list[tuple[str, object]] = field(default_factory=list)
 
     def check(self, what: str, *, expected: object, seen: object) -> None:
-        """Note a promise."""
+        """Add a check."""
         self.checks.append(Check(what, expected, seen))
 
     def fact(self, what: str, value: object) -> None:
-        """Note something worth knowing that promises nothing."""
+        """Add a fact that is not checked."""
         self.facts.append((what, value))
 
     @property
     def holds(self) -> bool:
-        """Whether every promise was kept."""
+        """Whether every check passed."""
         return all(check.holds for check in self.checks)
 
     def show(self, console: Console) -> None:
-        """Print both as tables."""
-        facts = Table("what happened", Column(overflow="fold"), title="The main job in numbers", title_justify="left")
+        """Print facts and checks as tables."""
+        facts = Table("what happened", Column(overflow="fold"), title="The demo in numbers", title_justify="left")
         for what, value in self.facts:
             facts.add_row(what, str(value))
         console.print(facts)

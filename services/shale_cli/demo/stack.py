@@ -1,13 +1,14 @@
-"""The demo's daemons with settings under which minutes of production happen in seconds."""
+"""The daemons of the demo, with settings that turn minutes of production into seconds."""
 
 from pathlib import Path
 
-from shale_cli.demo.daemons import Daemon, free_ports
+from shale_cli.commands.up.stack import free_ports
+from shale_cli.demo.daemons import Daemon
 
 DATABASE = "flights"
 GC_MIN_AGE_MS = 4_000
 
-# Every limit below must stay under the collector's min_age (docs/protocol.md, Appendix A).
+# Every limit below must be less than the gc's min_age (docs/reference/protocol.md, Appendix A).
 _STALENESS = "2s"
 
 _COMPACTOR = {
@@ -20,7 +21,7 @@ _COMPACTOR = {
 
 
 class Stack:
-    """Makes the daemons of one database in one directory."""
+    """Creates the daemons of one database in one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -31,7 +32,7 @@ class Stack:
         self.logs.mkdir(exist_ok=True)
 
     def writer(self, name: str) -> Daemon:
-        """A writer; starting a second one fences the first."""
+        """Return a writer; starting a second one fences the first."""
         settings = {
             "flush_interval": "20ms",
             "l0_sst_size_bytes": "2MiB",
@@ -43,16 +44,16 @@ class Stack:
         return self._daemon(name, "writer", settings, has_data_port=True)
 
     def compactor(self) -> Daemon:
-        """A coordinator with its embedded worker."""
+        """Return a compactor: a coordinator with its embedded worker."""
         return self._daemon("compactor", "compactor", _COMPACTOR)
 
     def coordinator(self) -> Daemon:
-        """A compactor that schedules what it is asked for, and leaves the work to workers elsewhere."""
+        """Return a coordinator that only schedules requested compactions, for workers in other processes."""
         quiet = {"compactor_options.scheduler_options.min_compaction_sources": "8", "embedded_worker": "false"}
         return self._daemon("coordinator", "compactor", _COMPACTOR | quiet)
 
     def collector(self) -> Daemon:
-        """A collector that looks every second."""
+        """Return a gc that runs every second."""
         settings = {"probe_max_staleness": _STALENESS}
         for task in ("manifest", "wal", "compacted", "compactions"):
             options = f"garbage_collector_options.{task}_options"

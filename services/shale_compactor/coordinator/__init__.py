@@ -1,1 +1,1 @@
-"""The one process that plans compactions, hands them out and commits their results."""
+"""The coordinator: schedules compactions and commits their results."""

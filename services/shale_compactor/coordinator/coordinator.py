@@ -1,12 +1,11 @@
-"""The coordinator: the one process that plans compactions, hands them out and commits their results.
+"""The coordinator: the only process that schedules compactions and commits their results.
 
-It holds the compactor epoch in both kinds of files.  A round looks (``state_view``), decides (``states.round``),
-stores (``writing``) and tells (``reporting``); this is the loop around it.
+It holds the compactor epoch in manifest and compactions.  A round refreshes the state (``state``), plans
+(``planning.round``), writes the plan (``state_writer``) and reports it (``reporting``).  This module is the loop.
 
-Source: docs/protocol.md 6.1, 6.4, 6.6.
+Source: docs/reference/protocol.md 6.1, 6.4, 6.6.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from shale.compaction.entries import with_status
@@ -16,22 +15,20 @@ from shale.protocol.compactions_store import CompactionsStore, FenceableCompacti
 from shale.protocol.manifest_store import FenceableManifest, ManifestStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, CompactionStatus, Ulid
-from shale_compactor.coordinator.healing import heal
-from shale_compactor.coordinator.options import CoordinatorOptions, longest_gap_s
-from shale_compactor.coordinator.reporting import Reporter
-from shale_compactor.coordinator.state_view import StateView, refresh_view
-from shale_compactor.coordinator.succession import resign, take_office
-from shale_compactor.coordinator.writing import write_both
-from shale_compactor.nudge import Nudge
-from shale_compactor.states.merge_state import MergedState
-from shale_compactor.states.reclaim import Sighting, observe
-from shale_compactor.states.round import Policy, plan_round, plan_tick
-from shale_compactor.states.step import Step
-from shale_compactor.states.withheld import Sources, withhold
+from shale_compactor.coordinator.leadership import acquire_leadership, release_leadership
+from shale_compactor.coordinator.options import CoordinatorOptions, max_poll_gap_s
+from shale_compactor.coordinator.reporting import CoordinatorReporter
+from shale_compactor.coordinator.state import CoordinatorState, refresh_state
+from shale_compactor.coordinator.state_writer import repair_duplicate_l0, write_both
+from shale_compactor.planning.merge_state import MergedState
+from shale_compactor.planning.reclaim import ObservedHeartbeat, observe_heartbeats
+from shale_compactor.planning.round import Policy, SourceSet, plan_commit_round, plan_round, update_cooldown
+from shale_compactor.planning.step import PlanningStep
+from shale_compactor.runtime import CompactorRuntime
 
 
 class Coordinator:
-    """Use ``start`` once, then ``run``, then ``resign``; or ``tick`` and ``commit_tick`` by hand."""
+    """Use ``start`` once, then ``run``, then ``release_leadership``; tests call the rounds themselves."""
 
     def __init__(
         self,
@@ -41,27 +38,26 @@ class Coordinator:
         options: CoordinatorOptions,
         metrics: Metrics | None = None,
         *,
-        require_alive: Callable[[], Awaitable[None]] | None = None,
-        jobs_ready: Nudge | None = None,
-        results_ready: Nudge | None = None,
+        runtime: CompactorRuntime | None = None,
     ) -> None:
-        """``require_alive`` raises once the database is marked as destroyed; it is asked once per round."""
-        self._require_alive = require_alive
+        """Create a coordinator; no request is made yet.  ``runtime`` links it with the worker of this process."""
+        runtime = runtime if runtime is not None else CompactorRuntime()
+        self._require_alive = runtime.require_alive
         self._manifests = manifests
         self._compactions_store = compactions
         self._env = env
         self._options = options
-        self._reporter = Reporter(metrics if metrics is not None else Metrics())
-        self._jobs_ready = jobs_ready if jobs_ready is not None else Nudge()
-        self._results_ready = results_ready if results_ready is not None else Nudge()
-        self._view: StateView | None = None
-        self._seen: Mapping[Ulid, Sighting] = {}
+        self._reporter = CoordinatorReporter(metrics if metrics is not None else Metrics())
+        self._jobs_ready = runtime.jobs_ready
+        self._results_ready = runtime.results_ready
+        self._view: CoordinatorState | None = None
+        self._seen: dict[Ulid, ObservedHeartbeat] = {}
         self._looked_s: float | None = None
-        self._withheld_until_s: Mapping[Sources, float] = {}
+        self._cooldown_until_s: dict[SourceSet, float] = {}
         self.last_poll_s: float | None = None
 
     def reconfigure(self, options: CoordinatorOptions) -> None:
-        """From the next round on, go by another policy, capacity and timeout of heartbeats; active jobs go on."""
+        """Apply another policy, capacity and heartbeat timeout from the next round on; active jobs go on."""
         self._options = replace(
             self._options,
             scheduler=options.scheduler,
@@ -70,44 +66,44 @@ class Coordinator:
         )
 
     @property
-    def view(self) -> StateView:
-        """Both files and all jobs; ``start`` has taken the epoch."""
+    def view(self) -> CoordinatorState:
+        """Both files and all jobs; only after ``start``."""
         assert self._view is not None, "start first"
         return self._view
 
     @property
     def manifest(self) -> FenceableManifest:
-        """The manifest under our epoch."""
+        """The manifest, under this coordinator's epoch."""
         return self.view.manifest
 
     @property
     def compactions(self) -> FenceableCompactions:
-        """The compactions file under our epoch."""
+        """The compactions file, under this coordinator's epoch."""
         return self.view.compactions
 
     @property
     def local(self) -> Compactions:
-        """What this process knows about all jobs."""
+        """The local state of all jobs."""
         return self.view.local
 
     async def start(self) -> None:
-        """Take the epoch, first in the manifest, then in the compactions, and take stock of inherited jobs.
+        """Claim the epoch, first in the manifest, then in the compactions, and validate inherited jobs.
 
         Raises:
             LatestRecordMissing: there is no database yet.
-            FencedError: another coordinator started at the same time and is ahead.
+            FencedError: another coordinator started at the same time and claimed a higher epoch.
         """
-        self._view, step = await take_office(self._manifests, self._compactions_store, self._on_merge)
-        self._reporter.took_office(self.manifest.epoch)
-        self._tell(step)
-        await self._heal()
+        self._view, step = await acquire_leadership(self._manifests, self._compactions_store, self._on_merge)
+        self._reporter.leadership_acquired(self.manifest.epoch)
+        self._report(step)
+        await self._repair_duplicate_l0()
 
-    async def resign(self) -> None:
-        """Give the epoch up after a clean stop, so that the next coordinator may start at once."""
-        await resign(self.manifest)
+    async def release_leadership(self) -> None:
+        """Give up the epoch after a clean stop, so that the next coordinator can start at once."""
+        await release_leadership(self.manifest)
 
     async def run(self) -> None:
-        """Tick until cancelled or fenced.
+        """Run rounds until cancelled or fenced.
 
         Raises:
             FencedError: another coordinator has taken over; this one has stopped writing.
@@ -125,34 +121,33 @@ class Coordinator:
         while True:
             now_s = clock.monotonic_s()
             if now_s >= next_tick_s:
-                await self.tick()
+                await self.run_round()
                 next_tick_s = max(next_tick_s + self._options.poll_interval_s, clock.monotonic_s())
             elif called or self.view.has_active:
-                await self.commit_tick()
+                await self.run_commit_round()
             wait_s = next_tick_s - clock.monotonic_s()
             if self.view.has_active:
                 wait_s = min(wait_s, self._options.commit_compacted_interval_s)
-            called = await self._results_ready.wait(max(wait_s, 0.0))
+            called = await self._results_ready.wait_for(max(wait_s, 0.0))
 
-    def look(self) -> None:
-        """Look at the files at once: somebody in this process has changed them."""
-        self._results_ready.call()
+    def wake(self) -> None:
+        """Start the next round at once: another part of this process has changed the compactions."""
+        self._results_ready.notify()
 
-    async def tick(self) -> None:
-        """One round: look, take back what silent workers hold, commit, admit, propose.
+    async def run_round(self) -> None:
+        """Run one round: refresh, reclaim jobs of silent workers, commit, admit, propose.
 
         Raises:
             FencedError: another coordinator has taken over.
             InvalidDbState: the database is being destroyed.
         """
-        await refresh_view(self.view)
-        if self._require_alive is not None:
-            await self._require_alive()
+        await refresh_state(self.view)
+        await self._require_alive()
         now_s = self._env.clock.monotonic_s()
         self.last_poll_s = now_s
-        await self._heal()
-        await self._carry_out(
-            plan_tick(
+        await self._repair_duplicate_l0()
+        await self._execute(
+            plan_round(
                 self.manifest.value,
                 self.local,
                 self._policy(),
@@ -163,31 +158,33 @@ class Coordinator:
             )
         )
 
-    async def commit_tick(self) -> None:
-        """Between two rounds: settle what workers have finished and admins have submitted, and plan on.
+    async def run_commit_round(self) -> None:
+        """Between two rounds: commit results and admit submissions, if there are any.
 
         Raises:
             FencedError: another coordinator has taken over.
             InvalidDbState: the database is being destroyed.
         """
-        if await refresh_view(self.view, wanted=_needs_a_round):
-            await self._heal()
-            await self._carry_out(plan_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
+        if await refresh_state(self.view, wanted=_needs_a_round):
+            await self._repair_duplicate_l0()
+            await self._execute(plan_commit_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
 
-    async def _heal(self) -> None:
-        """Lift L0s that a union of SlateDB lists twice, before anything is decided about them."""
-        lifted = await heal(self.view, self._env, checkpoint_lifetime_s=self._options.checkpoint_lifetime_s)
-        self._reporter.lifted(lifted)
+    async def _repair_duplicate_l0(self) -> None:
+        """Promote duplicate L0s of a union made by SlateDB, before any compaction of them is planned."""
+        promoted = await repair_duplicate_l0(
+            self.view, self._env, checkpoint_lifetime_s=self._options.checkpoint_lifetime_s
+        )
+        self._reporter.promoted(promoted)
 
     def _on_merge(self, merged: MergedState) -> None:
         now_s = self._env.clock.monotonic_s()
         self._reporter.merged(merged)
-        self._withheld_until_s = withhold(
-            self._withheld_until_s, merged.cancelled, now_s=now_s, hold_s=self._options.cancelled_hold_s
+        self._cooldown_until_s = update_cooldown(
+            self._cooldown_until_s, merged.cancelled, now_s=now_s, cooldown_s=self._options.cancel_cooldown_s
         )
         gap_s = now_s - self._looked_s if self._looked_s is not None else 0.0
-        self._seen = observe(
-            self._seen, merged.compactions, now_s, unwatched_s=max(0.0, gap_s - longest_gap_s(self._options))
+        self._seen = observe_heartbeats(
+            self._seen, merged.compactions, now_s, unwatched_s=max(0.0, gap_s - max_poll_gap_s(self._options))
         )
         self._looked_s = now_s
 
@@ -196,10 +193,10 @@ class Coordinator:
             scheduler=self._options.scheduler,
             capacity=self._options.max_concurrent_compactions,
             trivial_moves=self._options.enable_trivial_move,
-            withheld=self._withheld_until_s.keys(),
+            in_cooldown=self._cooldown_until_s.keys(),
         )
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _execute(self, step: PlanningStep) -> None:
         await write_both(
             self.view,
             step.manifest,
@@ -208,15 +205,15 @@ class Coordinator:
             checkpoint_lifetime_s=self._options.checkpoint_lifetime_s,
             reclaimed=step.reclaimed,
         )
-        self._tell(step)
+        self._report(step)
 
-    def _tell(self, step: Step) -> None:
+    def _report(self, step: PlanningStep) -> None:
         self._reporter.decided(step, self.local, self._env.clock.now_ms())
         self._reporter.observe(self.manifest.value, self.local)
         if step.scheduled or step.reclaimed:
-            self._jobs_ready.call()
+            self._jobs_ready.notify()
 
 
 def _needs_a_round(compactions: Compactions) -> bool:
-    """Whether something waits that only a coordinator can settle."""
+    """Return whether a result or a submission is waiting."""
     return any(with_status(compactions, status) for status in (CompactionStatus.COMPACTED, CompactionStatus.SUBMITTED))

@@ -1,4 +1,4 @@
-"""What people hear of a coordinator: its log lines and metrics (docs/operations.md 1.5, 1.6, 8)."""
+"""Log lines and metrics of the coordinator (docs/how-to/monitor.md and docs/reference/logs.md)."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,15 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, Compactions, CompactionSpec, CompactionStatus, Epoch, Manifest
-from shale_compactor.coordinator.healing import LiftedTree
-from shale_compactor.states.merge_state import MergedState
-from shale_compactor.states.step import Refused, Step
+from shale_compactor.coordinator.state_writer import PromotedTree
+from shale_compactor.planning.merge_state import MergedState
+from shale_compactor.planning.step import PlanningStep, RefusedProposal
 
 log = get_logger("compactor")
 
 
-class Reporter:
-    """Tells once what happened; it decides nothing."""
+class CoordinatorReporter:
+    """Logs and counts each event once."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._epoch = metrics.gauge("slatedb_compactor_epoch").set
@@ -28,35 +28,35 @@ class Reporter:
         ).inc
         self._inflight_bytes = metrics.gauge("slatedb_compactor_inflight_input_bytes").set
         self._waiting_for_commit = metrics.gauge("slatedb_compaction_phase", phase="commit").set
-        self._lifted = metrics.counter("slatedb_compactor_lifted_l0_total").inc
+        self._promoted_l0 = metrics.counter("slatedb_compactor_l0_promotions_total").inc
         self._refused: frozenset[CompactionSpec] = frozenset()
 
-    def took_office(self, epoch: Epoch) -> None:
-        """The epoch is ours."""
+    def leadership_acquired(self, epoch: Epoch) -> None:
+        """Report that this coordinator claimed the epoch."""
         self._epoch(epoch)
 
     def fenced(self, epoch: Epoch, error: Exception) -> None:
-        """The epoch is somebody else's; this coordinator has stopped writing."""
+        """Report that another coordinator claimed the epoch; this one has stopped writing."""
         self._fenced()
         log.warning(Event.COMPACTOR_FENCED, epoch=epoch, error=error)
 
     def merged(self, merged: MergedState) -> None:
-        """Entries that were found in the store: cancelled ones, and ones that nobody may add."""
+        """Report entries of the stored version: cancelled ones, and ones with an invalid new status."""
         for entry in merged.cancelled:
             _log_entry(Event.COMPACTION_CANCELLED, entry)
         for entry in merged.ignored:
             log.error(Event.COMPACTION_REMOTE_IGNORED, compaction_id=str(entry.id), status=entry.status.name.lower())
 
-    def lifted(self, trees: Sequence[LiftedTree]) -> None:
-        """L0 lists of a union made by SlateDB, which have become runs."""
+    def promoted(self, trees: Sequence[PromotedTree]) -> None:
+        """Report trees of a union made by SlateDB whose L0s were promoted to runs."""
         for tree in trees:
-            self._lifted(tree.l0_count)
-            log.warning(Event.COMPACTION_LIFTED, segment=name_of_segment(tree.prefix), count=tree.l0_count)
+            self._promoted_l0(tree.l0_count)
+            log.warning(Event.COMPACTION_L0_PROMOTED, segment=name_of_segment(tree.prefix), count=tree.l0_count)
 
-    def decided(self, step: Step, now: Compactions, now_ms: int) -> None:
-        """A step that is stored; ``now`` is what came of it once others' writes were adopted."""
+    def decided(self, step: PlanningStep, now: Compactions, now_ms: int) -> None:
+        """Report a step after it was stored; ``now`` is the local state after the write."""
         for entry in step.reclaimed:
-            if _is_taken_back(entry, now):
+            if _is_reclaimed(entry, now):
                 self._reclaimed()
                 _log_entry(Event.COMPACTION_RECLAIMED, entry, worker=_worker_of(entry))
         for entry in step.proposed:
@@ -77,8 +77,8 @@ class Reporter:
         self._inflight_bytes(sum(size_estimate_bytes(manifest, entry.spec) for entry in active))
         self._waiting_for_commit(len(with_status(compactions, CompactionStatus.COMPACTED)))
 
-    def _report_refused(self, refused: tuple[Refused, ...]) -> None:
-        # A policy without memory makes the same mistake in every round: it is told when it begins.
+    def _report_refused(self, refused: tuple[RefusedProposal, ...]) -> None:
+        # A stateless policy repeats an invalid proposal in each round: report it only in the first.
         for refusal in refused:
             if refusal.spec not in self._refused:
                 self._rejected()
@@ -86,8 +86,8 @@ class Reporter:
         self._refused = frozenset(refusal.spec for refusal in refused)
 
 
-def _is_taken_back(before: Compaction, now: Compactions) -> bool:
-    """False if a heartbeat arrived while the decision was being stored, which brings the job back to its worker."""
+def _is_reclaimed(before: Compaction, now: Compactions) -> bool:
+    """Return ``False`` if a heartbeat was stored before the decision, so that the worker keeps its job."""
     entry = now.get(before.id)
     return (
         entry is None

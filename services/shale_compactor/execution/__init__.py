@@ -1,1 +1,1 @@
-"""Carrying out one job: from input SSTs to output SSTs."""
+"""Execution of one job: from input SSTs to output SSTs."""

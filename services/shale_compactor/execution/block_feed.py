@@ -1,4 +1,4 @@
-"""Gives a merge of stored blocks what it asks for: the next blocks of the source that used up its own."""
+"""Feeds a block merge: fetches the next blocks of each source that has run out."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,74 +6,74 @@ from typing import Protocol
 
 import anyio
 
+from shale.concurrency.gather import gather
 from shale.env import Env
-from shale.format.block import StoredBlocks
-from shale.format.block_merge import BlockMerge
-from shale.kernels.merge_steps import Step
-from shale.kernels.rules import Rules
-from shale.store.gather import gather
+from shale.format.blocks.decoder import StoredBlocks
+from shale.format.blocks.merge import BlockMerge
+from shale.kernels.merge_rules import MergeRules
+from shale.kernels.merge_status import MergeStatus
 
 _INLINE_BYTES_MAX = 8 << 20
-"""The first row of a block is behind its checksum, which takes long for a larger one."""
+"""Taking blocks verifies the checksum of the first one; larger blocks are taken in a CPU thread."""
 
 
-class BlocksSource(Protocol):
-    """Blocks by ascending keys."""
+class StoredBlocksSource(Protocol):
+    """A source of blocks in key order."""
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether ``take`` has an answer."""
+    def is_ready(self) -> bool:
+        """Whether ``take`` can return blocks without waiting."""
         ...
 
     async def next(self) -> StoredBlocks | None:
-        """The next blocks; ``None`` at the end."""
+        """Return the next blocks; ``None`` at the end."""
         ...
 
     def take(self) -> StoredBlocks | None:
-        """What ``next`` would return, for any thread."""
+        """Return what ``next`` would return; callable in any thread."""
         ...
 
-    def read_on(self) -> None:
-        """Read ahead after ``take``; for the thread of the event loop."""
+    def start_next_read(self) -> None:
+        """Start the next read-ahead after ``take``; only in the event loop's thread."""
         ...
 
 
 class BlockFeed:
-    """A merge and its sources, in order of precedence."""
+    """A block merge and its sources, in order of precedence."""
 
-    def __init__(self, sources: Sequence[BlocksSource], rules: Rules, env: Env) -> None:
+    def __init__(self, sources: Sequence[StoredBlocksSource], rules: MergeRules, env: Env) -> None:
         self.merge = BlockMerge(len(sources), rules)
         self._sources = sources
         self._env = env
         self._lock = anyio.Lock()
 
     async def begin(self) -> None:
-        """Fetch the first blocks of every source; the requests overlap."""
+        """Fetch the first blocks of all sources concurrently."""
 
-        async def begin(number: int, source: BlocksSource) -> None:
+        async def begin(number: int, source: StoredBlocksSource) -> None:
             while (blocks := await source.next()) is not None:
                 if await self._take(blocks, partial(self.merge.begin, number, blocks)):
                     return
 
         await gather([lambda each=each: begin(*each) for each in enumerate(self._sources)])  # type: ignore[misc]
 
-    async def advance(self, merge_on: Callable[[], Step]) -> Step:
-        """Merge in a thread, on and on with what was read ahead: each change of threads costs as much as a megabyte.
+    async def advance(self, merge_on: Callable[[], MergeStatus]) -> MergeStatus:
+        """Run the merge in a CPU thread as long as blocks are read ahead: a thread switch costs as much as a megabyte.
 
         Args:
-            merge_on: lets the merge run until something has to be done about input or output.
+            merge_on: runs the merge until it needs input or its output must be written.
 
         Returns:
-            what that is; ``STARVED``: the merge waits for ``feed``.
+            The step that it stopped with; ``NEED_INPUT``: the merge needs ``feed``.
         """
         step = await self._env.cpu.run(partial(self._merge_on, merge_on))
         for source in self._sources:
-            source.read_on()
+            source.start_next_read()
         return step
 
-    def _merge_on(self, merge_on: Callable[[], Step]) -> Step:
-        while (step := merge_on()) is Step.STARVED:
-            while (source := self._sources[self._starved]).is_at_hand:
+    def _merge_on(self, merge_on: Callable[[], MergeStatus]) -> MergeStatus:
+        while (step := merge_on()) is MergeStatus.NEED_INPUT:
+            while (source := self._sources[self._source_needing_input]).is_ready:
                 if self.merge.feed(source.take()):
                     break
             else:
@@ -81,21 +81,21 @@ class BlockFeed:
         return step
 
     async def feed(self) -> None:
-        """Fetch what the merge lacks."""
-        starved = self._starved
+        """Fetch the next blocks for the source that the merge waits for."""
+        source_needing_input = self._source_needing_input
         while True:
-            blocks = await self._sources[starved].next()
+            blocks = await self._sources[source_needing_input].next()
             if await self._take(blocks, partial(self.merge.feed, blocks)):
                 return
 
     @property
-    def _starved(self) -> int:
-        starved = self.merge.starved
-        assert starved is not None, "asked for by a merge that starves"
-        return starved
+    def _source_needing_input(self) -> int:
+        source_needing_input = self.merge.source_needing_input
+        assert source_needing_input is not None, "asked for by a merge that starves"
+        return source_needing_input
 
     async def _take(self, blocks: StoredBlocks | None, take: Callable[[], bool]) -> bool:
-        """Give the merge blocks; sources begin side by side, and it takes from one at a time."""
+        """Pass blocks to the merge, one source at a time although sources start concurrently."""
         async with self._lock:
             if blocks is None or len(blocks.image) <= _INLINE_BYTES_MAX or blocks.longest <= _INLINE_BYTES_MAX:
                 return take()

@@ -1,7 +1,7 @@
-"""Carrying out one job: merge its inputs range by range into new SSTs (docs/protocol.md 6.11).
+"""Execute one job in this process: merge its inputs, range by range, into new SSTs (docs/reference/protocol.md 6.11).
 
-Nothing here touches the manifest or the compactions.  An interrupted job leaves SSTs that nobody names, and
-``JobProgress`` says behind which of them the next attempt goes on.
+The executor writes neither manifest nor compactions.  An interrupted job leaves unreferenced SSTs; ``JobProgress``
+has the last one of each range, after which the next attempt continues.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,20 @@ import anyio
 from anyio.abc import TaskGroup
 
 from shale.compaction.filters import FilterContext
+from shale.concurrency.first_error import first_error
+from shale.concurrency.read_ahead import ReadAhead
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, UnavailableError
 from shale.iter.compaction import compaction_source
-from shale.iter.filter import FilterSource
-from shale.iter.merge_operator import MergeOperator, OperandRefusal, checked_operator
-from shale.iter.resume import SkipThrough
-from shale.iter.retention import Retention, without_old_tombstones
+from shale.iter.compaction_filter import CompactionFilterSource
+from shale.iter.merge_operator import MergeOperator, OperandCheckSource, checked_operator
+from shale.iter.resume import ResumeSource
+from shale.iter.retention import RetentionPolicy, without_old_tombstones
 from shale.iter.source import RowSource
-from shale.kernels.choice import load_kernels, use_kernels, wants_loading
+from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import entries_from_rows
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
-from shale.sst.read_ahead import ReadAhead
 from shale.sst.reader import SstReader
 from shale.sst.source import BlockSource
 from shale.store.port import ObjectStore
@@ -31,22 +32,36 @@ from shale.telemetry.metrics import Metrics
 from shale.types import Entry, KeyRange, Sst, excluded, included
 from shale_compactor.execution.buffers import Buffers, hash_bytes_of, plan_buffers
 from shale_compactor.execution.inputs import JobInputs
-from shale_compactor.execution.instruments import ExecutorMetrics
 from shale_compactor.execution.job import Job, JobExecutor, check_ascending
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.output import RunWriter
-from shale_compactor.execution.planning import ranges_of
 from shale_compactor.execution.progress import JobProgress
+from shale_compactor.execution.run_writer import OutputOptions, RunWriter
+from shale_compactor.execution.subcompactions import ranges_of
 from shale_compactor.execution.transforms import NO_TRANSFORMS, Transforms
-from shale_compactor.first_error import first_error
 
-_COPIES_OF_BLOCKS = 2  # the chunk at hand and the one read ahead
-_COPIES_OF_ROWS = 8  # each of them stored and decoded, and as much for what stages make of them
+
+class ExecutorMetrics:
+    """Counters of one executor."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.folded = metrics.counter("slatedb_merge_operator_operands_total", path="compact").inc
+        self.refused = metrics.counter("slatedb_merge_operator_failures_total", path="compact").inc
+        name = "slatedb_compactor_expired_entries_total"
+        self._expired = {kind: metrics.counter(name, entry_type=kind).inc for kind in ("value", "merge")}
+
+    def expired(self, values: int, operands: int) -> None:
+        """Count expired rows: values and merge operands."""
+        self._expired["value"](values)
+        self._expired["merge"](operands)
+
+
+_COPIES_OF_BLOCKS = 2  # the current chunk and the one read ahead
+_COPIES_OF_ROWS = 8  # both chunks, stored and decoded, and as much for the output of later stages
 _SAMPLED_MAX = 4
 
 
 class Executor(JobExecutor):
-    """Merges in this process."""
+    """Executes jobs in this process."""
 
     def __init__(
         self,
@@ -70,12 +85,12 @@ class Executor(JobExecutor):
         self._slots = anyio.Semaphore(options.max_active_ranges)
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
-        """Merge everything that ``progress`` does not have yet; returns all outputs in key order.
+        """Merge all rows that ``progress`` does not have yet; return all outputs in key order.
 
         Raises:
             CorruptionError: an input is malformed, or the outputs do not ascend.
-            MergeOperatorMissing: there are merge operands and no operator, and they may not pass.
-            CompactionFilterFailed: code of the user's did.
+            MergeOperatorMissing: there are merge operands and no operator, and ``merge_passthrough`` is off.
+            CompactionFilterFailed: a compaction filter raised.
             UnavailableError: the store gave up.
         """
         reader = self._reader(job, progress)
@@ -89,7 +104,7 @@ class Executor(JobExecutor):
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         if len(ended) < len(progress.ranges):
-            # A cancellation that nobody asked for, from a client's library for instance, ends a task group in silence.
+            # An unexpected cancellation, for example by a client library, ends a task group without an error.
             raise UnavailableError("a key range was cancelled before its last row")
         outputs = progress.outputs()
         check_ascending(outputs)
@@ -121,7 +136,7 @@ class Executor(JobExecutor):
                 ended.add(index)
         finally:
             if writer is not None:
-                progress.repeated_bytes += writer.unfinished_bytes
+                progress.rework_bytes += writer.unfinished_bytes
                 writer.abandon()
 
     def _writer(self, job: Job, progress: JobProgress, index: int, tasks: TaskGroup, part_bytes: int) -> RunWriter:
@@ -130,19 +145,21 @@ class Executor(JobExecutor):
             self._root,
             self._env,
             tasks,
-            options=replace(self._options.sst, merged_part_bytes=part_bytes),
-            max_sst_size_bytes=self._options.max_sst_size_bytes,
-            not_before_ms=job.id.ms,
+            options=OutputOptions(
+                sst=replace(self._options.sst, merged_part_bytes=part_bytes),
+                max_sst_size_bytes=self._options.max_sst_size_bytes,
+                not_before_ms=job.id.ms,
+            ),
             on_sst=lambda sst: progress.add(index, sst),
         )
 
     async def _fill(
         self, writer: RunWriter, job: Job, progress: JobProgress, inputs: JobInputs, index: int, *, hash_bytes: int
     ) -> None:
-        """Write what the range still has to write."""
+        """Write the remaining rows of a range."""
         keys, written = progress.ranges[index], progress.last_output(index)
         last = None if written is None else await _last_row(inputs.reader, written)
-        if await self._merges_blocks(job) and (last is None or _ends_its_key(last, progress)):
+        if self._merges_blocks() and (last is None or _ends_its_key(last, progress)):
             rest = keys if last is None else keys.intersect(KeyRange(start=excluded(last.key)))
             read_bytes = self._buffers(inputs, hash_bytes, _COPIES_OF_BLOCKS).read_bytes
             await self._merge_blocks(writer, job, progress, inputs.blocks(rest, read_bytes))
@@ -153,16 +170,14 @@ class Executor(JobExecutor):
             progress.note_rows(rows.size_bytes)
             await writer.add(rows)
 
-    async def _merges_blocks(self, job: Job) -> bool:
-        """Whether nobody has to look at single rows, and there are enough of them for kernels."""
+    def _merges_blocks(self) -> bool:
+        """Return whether to merge stored blocks: with kernels, if no transform needs single rows."""
         transforms = self._transforms
         if self._operator is not None or transforms.filters or not transforms.merge_passthrough:
             return False
         if self._options.sst.filters_need_rows:
             return False
-        if wants_loading(job.input_bytes):
-            await self._env.cpu.run(load_kernels)
-        return use_kernels(job.input_bytes)
+        return use_kernels()
 
     async def _merge_blocks(
         self, writer: RunWriter, job: Job, progress: JobProgress, sources: Sequence[BlockSource]
@@ -183,12 +198,12 @@ class Executor(JobExecutor):
         *,
         read_bytes: int,
     ) -> RowSource:
-        """The rows behind ``last``, the last row of an earlier attempt."""
+        """Return the rows after ``last``, the last row of an earlier attempt."""
         if last is None:
             return self._filtered(job, progress, keys, self._merged(job, progress, inputs.rows(keys, read_bytes)))
         rest = keys.intersect(KeyRange(start=included(last.key)))
         merged = self._merged(job, progress, inputs.rows(rest, read_bytes))
-        source = SkipThrough(merged, last, progress.retention_min_seq)
+        source = ResumeSource(merged, last, progress.retention_min_seq)
         return self._filtered(job, progress, keys, source, after=last)
 
     def _filtered(
@@ -207,7 +222,7 @@ class Executor(JobExecutor):
             key_range=keys,
         )
         for filter_ in filters:
-            source = FilterSource(source, filter_, context, self._env, after=after)
+            source = CompactionFilterSource(source, filter_, context, self._env, after=after)
         return without_old_tombstones(source, self._env) if job.is_dest_last_run else source
 
     def _merged(self, job: Job, progress: JobProgress, sources: Sequence[RowSource]) -> RowSource:
@@ -223,9 +238,11 @@ class Executor(JobExecutor):
             env=self._env,
             on_expired=self._metrics.expired,
             on_folded=self._metrics.folded,
-            on_refused=refused,
+            on_merge_failure=refused,
         )
-        return merged if self._operator is not None or self._transforms.merge_passthrough else OperandRefusal(merged)
+        return (
+            merged if self._operator is not None or self._transforms.merge_passthrough else OperandCheckSource(merged)
+        )
 
     def _buffers(self, inputs: JobInputs, hash_bytes: int, copies: int) -> Buffers:
         return plan_buffers(self._options, sources=inputs.source_count, copies=copies, hash_bytes=hash_bytes)
@@ -237,17 +254,19 @@ class Executor(JobExecutor):
         return hash_bytes_of(self._options, sampled, job.input_bytes)
 
 
-def _retention(job: Job, progress: JobProgress) -> Retention:
-    return Retention(min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run)
+def _retention(job: Job, progress: JobProgress) -> RetentionPolicy:
+    return RetentionPolicy(
+        min_seq=progress.retention_min_seq, now_tick=job.clock_tick, drop_tombstones=job.is_dest_last_run
+    )
 
 
 def _ends_its_key(last: Entry, progress: JobProgress) -> bool:
-    """Whether no version below ``last`` is kept, so that the range goes on behind its key."""
+    """Return whether no older version of the key of ``last`` is kept, so that the range continues after that key."""
     return not last.is_merge and last.seq <= progress.retention_min_seq
 
 
 async def _last_row(reader: SstReader, sst: Sst) -> Entry:
-    """The last row of an SST."""
+    """Return the last row of an SST."""
     block_count = len((await reader.meta(sst)).index)
     rows = await reader.blocks(sst, block_count - 1, block_count)
     (last,) = entries_from_rows(rows.slice(len(rows) - 1, len(rows)))

@@ -1,4 +1,7 @@
-"""One claimed compaction as its executor needs it: what to merge, and by which rules (docs/protocol.md 6.9)."""
+"""A claimed compaction with its inputs and merge rules, as executors need it.
+
+Source: docs/reference/protocol.md 6.9.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +15,18 @@ from shale_compactor.execution.progress import JobProgress
 
 
 class ExecutorLost(UnavailableError):
-    """What carries out jobs elsewhere is gone; what it reported is in the progress, and nobody goes on with the job."""
+    """The remote executor is lost.  The progress has its reported outputs; it does not continue the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Inputs and rules of a job.  ``manifest`` is the version that was read after the claim."""
+    """Inputs and rules of a job.
+
+    Args:
+        manifest: the version that was read after the claim.
+        is_dest_last_run: the tree has no run older than the destination.
+        clock_tick: time that decides about expiry, in milliseconds.
+    """
 
     id: Ulid
     spec: TieredSpec
@@ -29,20 +38,20 @@ class Job:
 
     @property
     def views(self) -> tuple[SstView, ...]:
-        """Every input view, in order of precedence."""
+        """All input views, in order of precedence."""
         return (*self.l0, *(view for run in self.runs for view in run.ssts))
 
     @property
     def input_bytes(self) -> int:
-        """The estimate of schedulers."""
+        """Estimated input size in bytes, as schedulers use it."""
         return sum(view.sst.estimated_size_bytes for view in self.views)
 
 
 def plan_job(entry: Compaction, manifest: Manifest) -> Job:
-    """Look the sources up.
+    """Look up the sources of a claimed entry.
 
     Raises:
-        InvalidCompaction: the spec has no sources, or the tree does not have exactly these.
+        InvalidCompaction: the spec has no sources, or the tree does not have them in this order.
     """
     spec = entry.spec
     assert isinstance(spec, TieredSpec), "drains are never claimed"
@@ -66,10 +75,10 @@ def plan_job(entry: Compaction, manifest: Manifest) -> Job:
 
 
 def check_ascending(outputs: Sequence[Sst]) -> None:
-    """Return if the outputs of all ranges are one run.
+    """Check that the outputs of all ranges form one sorted run.
 
     Raises:
-        CorruptionError: one begins before the one before it ends.
+        CorruptionError: an output starts before the previous one ends.
     """
     for left, right in pairwise(outputs):
         last, first = left.info.last_entry, right.info.first_entry
@@ -78,8 +87,8 @@ def check_ascending(outputs: Sequence[Sst]) -> None:
 
 
 class JobExecutor(Protocol):
-    """Whoever merges: this process, or something larger."""
+    """Executes jobs: in this process or remotely."""
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
-        """Merge everything that ``progress`` does not have yet, and return all outputs in key order."""
+        """Merge all rows that ``progress`` does not have yet; return all outputs in key order."""
         ...

@@ -1,4 +1,4 @@
-"""How one job is carried out, in numbers."""
+"""Options of job execution."""
 
 from dataclasses import dataclass, field
 
@@ -9,14 +9,15 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorOptions:
-    """How one job is carried out.
+    """Options of job execution.
 
     Args:
-        max_sst_size_bytes: an output SST is closed between two keys once its blocks are larger.
-        max_subcompactions: key ranges of one job that are merged side by side.
-        max_active_ranges: key ranges of all jobs of this process that are merged side by side.
-        memory_bytes: read buffers, output parts and key hashes of all active ranges together.
-        metadata_cache_bytes: indexes and filters of the inputs of one job.
+        sst: options of output SSTs.
+        max_sst_size_bytes: an output SST is closed at the next key once its blocks are larger.
+        max_subcompactions: key ranges of one job that are merged concurrently.
+        max_active_ranges: key ranges of all jobs of this process that are merged concurrently.
+        memory_bytes: budget for read buffers, output parts and key hashes of all active ranges.
+        metadata_cache_bytes: cache for indexes and filters of the inputs of one job.
     """
 
     sst: SstOptions = field(default_factory=SstOptions)

@@ -1,1 +1,1 @@
-"""Claims jobs, executes them, and says that it is alive."""
+"""The worker: claims jobs, executes them, and sends heartbeats."""

@@ -1,4 +1,4 @@
-"""The worker daemon: its parts, wired to the shell."""
+"""The worker daemon: worker, executor and health checks in one process."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -6,28 +6,27 @@ from typing import Any
 
 import anyio
 
-from shale.env import Env
 from shale.errors import LatestRecordMissing
-from shale.kernels.choice import load_kernels
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
 from shale.service.process import Process
 from shale_compactor.execution.job import JobExecutor
-from shale_compactor.executors import open_executor
+from shale_compactor.execution.routing import open_executor
 from shale_compactor.poll_check import poll_check
+from shale_compactor.runtime import CompactorRuntime
 from shale_compactor.worker.settings import WorkerSettings
 from shale_compactor.worker.worker import LONGEST_POLL, Worker
 
 
 async def work(process: Process[WorkerSettings]) -> None:
-    """Execute what coordinators schedule until told to stop; claims are given back on the way out.
+    """Execute scheduled jobs until stopped; claims are released on exit.
 
     Raises:
-        InvalidRequestError: a merge operator or compaction filter that settings name cannot be used.
+        InvalidRequestError: a configured merge operator or compaction filter cannot be used.
         LatestRecordMissing: there was no database within ``store.start_timeout``.
         InvalidDbState: it is destroyed.
-        CorruptionError: the manifest or the compactions are damaged.
+        CorruptionError: the manifest or the compactions are corrupt.
     """
     async with open_executor(process) as executor:
         await _work(process, executor)
@@ -41,7 +40,7 @@ async def _work(process: Process[WorkerSettings], executor: JobExecutor) -> None
     compactions = CompactionsStore(process.store, process.root, process.env, process.metrics, protocol)
     await process.wait_for(partial(_require_database, manifests))
     await require_alive()
-    # A damaged file is found before anybody takes this process for a worker.
+    # A corrupt file must be found before this process reports ready.
     await compactions.try_read_latest()
     worker = Worker(
         manifests,
@@ -50,34 +49,28 @@ async def _work(process: Process[WorkerSettings], executor: JobExecutor) -> None
         process.env,
         settings.worker_options(),
         metrics=process.metrics,
-        require_alive=require_alive,
+        runtime=CompactorRuntime(require_alive=require_alive),
     )
     process.health.add_status(lambda: status(worker))
-    process.on_reload.append(lambda new: worker.reconfigure(new.worker_options()))
+    process.add_reload_callback(lambda new: worker.reconfigure(new.worker_options()))
     interval_s = LONGEST_POLL * settings.compactor_options.worker.compactions_poll_interval
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_run, worker, process.env, name="worker")
+        tasks.start_soon(worker.run, name="worker")
         process.ready(worker=worker.id)
         await process.draining.wait()
         tasks.cancel_scope.cancel()
 
 
-async def _run(worker: Worker, env: Env) -> None:
-    """Work, once this process can: a job claimed while kernels load stands still, and nobody else may take it."""
-    await env.cpu.load(load_kernels)
-    await worker.run()
-
-
 async def _require_database(manifests: ManifestStore) -> None:
-    """Return once there is a whole database.  Its compactions may come later: the worker waits for them at work."""
+    """Check that there is an initialized database.  Its compactions file may be created later."""
     latest = await manifests.read_latest()
     if not latest.value.initialized:
         raise LatestRecordMissing("the database is still being built")
 
 
 def status(worker: Worker) -> Mapping[str, Any]:
-    """What people ask about."""
+    """Return the status fields of the worker."""
     return {
         "worker": worker.id,
         "max_concurrent_compactions": worker.options.max_concurrent_compactions,

@@ -1,7 +1,7 @@
-"""What a worker writes into the compactions file, as pure edits (docs/protocol.md 6.9).
+"""Edits of a worker to the compactions file, as pure functions (docs/reference/protocol.md 6.9).
 
-A worker touches only entries that it owns: Running under its id.  Each function gives the new value, or ``None`` when
-there is nothing to write, and is safe to run again on a newer version.
+A worker changes only entries that it owns: Running under its id.  Each function returns the new value, or ``None``
+if there is nothing to write, and can be applied again to a newer version.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +19,7 @@ from shale.types import (
     Ulid,
     WorkerClaim,
 )
-from shale_compactor.worker.contexts import contradiction
+from shale_compactor.worker.progress_checks import validate_progress
 
 _S = CompactionStatus
 
@@ -27,7 +27,7 @@ Edit: TypeAlias = Callable[[Compactions], Compactions | None]
 
 
 def claimable(compactions: Compactions, excluded: Collection[Ulid], capacity: int) -> list[Compaction]:
-    """Scheduled tiered entries without a worker, oldest first, up to the free capacity."""
+    """Return Return Scheduled tiered entries without a worker, oldest first, up to the free capacity."""
     entries = [
         entry
         for entry in compactions.entries
@@ -40,7 +40,7 @@ def claimable(compactions: Compactions, excluded: Collection[Ulid], capacity: in
 
 
 def owns(entry: Compaction | None, worker_id: str) -> bool:
-    """Whether the entry is Running under this worker."""
+    """Return whether the entry is Running under this worker."""
     return (
         entry is not None
         and entry.status is _S.RUNNING
@@ -50,7 +50,7 @@ def owns(entry: Compaction | None, worker_id: str) -> bool:
 
 
 def owned(compactions: Compactions, worker_id: str) -> list[Ulid]:
-    """Every entry that is Running under this worker."""
+    """Return the ids of all entries that are Running under this worker."""
     return [entry.id for entry in compactions.entries if owns(entry, worker_id)]
 
 
@@ -64,27 +64,27 @@ def claim(compactions: Compactions, ids: Collection[Ulid], worker_id: str, now_m
 def heartbeat(
     compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str, now_ms: int
 ) -> Compactions | None:
-    """Stamp every owned entry and publish what it has finished so far.
+    """Set the heartbeat of each owned entry and publish its progress.
 
-    An entry whose stored progress ours does not continue is left alone; ``contradicted`` finds it.
+    An entry whose stored progress is not continued by the local one is skipped; ``invalid_progress`` returns it.
     """
     worker = WorkerClaim(worker_id=worker_id, last_heartbeat_ms=now_ms)
     changed = [
         replace(entry, worker=worker, ctx=progress[entry.id] or entry.ctx)
         for entry in compactions.entries
-        if entry.id in progress and owns(entry, worker_id) and contradiction(entry.ctx, progress[entry.id]) is None
+        if entry.id in progress and owns(entry, worker_id) and validate_progress(entry.ctx, progress[entry.id]) is None
     ]
     return with_entries(compactions, changed) if changed else None
 
 
-def contradicted(
+def invalid_progress(
     compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str
 ) -> dict[Ulid, str]:
-    """Owned entries whose stored progress ours does not continue, and why."""
+    """Return owned entries whose stored progress is not continued by the local one, with the reason."""
     found = {}
     for entry in compactions.entries:
         if entry.id in progress and owns(entry, worker_id):
-            reason = contradiction(entry.ctx, progress[entry.id])
+            reason = validate_progress(entry.ctx, progress[entry.id])
             if reason is not None:
                 found[entry.id] = reason
     return found
@@ -97,7 +97,7 @@ def finish(
     worker_id: str,
     now_ms: int,
 ) -> Compactions | None:
-    """Hand the result over; ``None`` if the job is not ours any more, and its outputs are garbage then."""
+    """Store the result of a job; return ``None`` if this worker does not own it any more."""
     entry = compactions.get(id)
     if entry is None or not owns(entry, worker_id):
         return None
@@ -109,11 +109,11 @@ def finish(
 def release(
     compactions: Compactions, progress: Mapping[Ulid, CompactionContext | None], worker_id: str
 ) -> Compactions | None:
-    """Give owned entries back at once, with what they have finished so far if it continues what is stored."""
+    """Release owned entries, with their progress if it continues the stored one."""
     changed = []
     for entry in compactions.entries:
         if entry.id in progress and owns(entry, worker_id):
             ours = progress[entry.id]
-            context = entry.ctx if ours is None or contradiction(entry.ctx, ours) is not None else ours
+            context = entry.ctx if ours is None or validate_progress(entry.ctx, ours) is not None else ours
             changed.append(replace(entry, status=_S.SCHEDULED, worker=None, ctx=context))
     return with_entries(compactions, changed) if changed else None

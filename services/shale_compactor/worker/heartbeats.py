@@ -1,10 +1,10 @@
-"""When the next sign of life is due (docs/protocol.md 6.9)."""
+"""Heartbeats of a worker (docs/reference/protocol.md 6.9)."""
 
 from collections.abc import Callable
 
+from shale.concurrency.signal import WakeEvent
 from shale.env import Env
-from shale_compactor.nudge import Nudge
-from shale_compactor.worker.ledger import Ledger
+from shale_compactor.worker.compactions_client import CompactionsClient
 from shale_compactor.worker.options import WorkerOptions
 
 _JITTER = 0.15
@@ -12,42 +12,44 @@ _SLOW_SHARE = 0.2
 
 
 def next_beat_s(last_s: float, interval_s: float, chance: float) -> float:
-    """The time of the next beat: at a fixed rate from beginning to beginning, whatever a beat takes.
+    """Return the time of the next heartbeat: a fixed interval after the start of the last one, minus jitter.
 
-    A little chance spreads workers out.  Those that beat in step would meet each other every time, and with a slow
-    store the same one would lose every time.
+    Jitter spreads workers out.  Workers in step would conflict at each heartbeat, and with a slow store the same one
+    would lose each time.
 
     Args:
-        last_s: when the last beat was begun.
-        chance: 0 to 1.
+        last_s: start of the last heartbeat.
+        interval_s: maximum time between two starts.
+        chance: random number from 0 to 1.
     """
     return last_s + interval_s * (1.0 - _JITTER * chance)
 
 
-async def beat_forever(ledger: Ledger, nudge: Nudge, env: Env, options: Callable[[], WorkerOptions]) -> None:
-    """Beat by the timer until cancelled; with ``persist_every_sst`` also after each SST, not too often.
+async def run_heartbeats(
+    client: CompactionsClient, wake_event: WakeEvent, env: Env, options: Callable[[], WorkerOptions]
+) -> None:
+    """Write heartbeats until cancelled; with ``persist_every_sst`` also after each SST, at a limited rate.
 
-    While writes take long and meet conflicts, only the timer counts: more of them would only make more conflicts, and
-    somebody's heartbeat might be too late.
-    Nothing here waits for a CPU thread, so merges cannot hold it up.  A write that carried a heartbeat along counts as
-    a beat.
+    While writes are slow and conflict, only the timer counts: more writes would cause more conflicts and delay the
+    heartbeats of other workers.  Nothing here waits for a CPU thread, so merges cannot delay it.  Any write that
+    includes a heartbeat counts as one.
 
     Args:
-        nudge: called when a job begins and when it has finished an SST.
+        wake_event: set when a job starts and when it has finished an SST.
     """
     chance = env.rng.random()
     while True:
         interval_s = options().heartbeat_interval_s
-        if not ledger.has_jobs:
-            await nudge.wait(interval_s)
+        if not client.has_jobs:
+            await wake_event.wait_for(interval_s)
             continue
-        due_s = next_beat_s(ledger.last_beat_s, interval_s, chance)
-        is_crowded = ledger.is_contended and ledger.write_took_s > interval_s * _SLOW_SHARE
-        if options().persist_every_sst and ledger.has_news and not is_crowded:
-            due_s = min(due_s, ledger.last_beat_s + options().persist_interval_s)
+        due_s = next_beat_s(client.last_heartbeat_s, interval_s, chance)
+        is_crowded = client.is_contended and client.write_took_s > interval_s * _SLOW_SHARE
+        if options().persist_every_sst and client.has_news and not is_crowded:
+            due_s = min(due_s, client.last_heartbeat_s + options().persist_interval_s)
         now_s = env.clock.monotonic_s()
         if due_s > now_s:
-            await nudge.wait(due_s - now_s)
+            await wake_event.wait_for(due_s - now_s)
             continue
-        await ledger.beat()
+        await client.heartbeat()
         chance = env.rng.random()

@@ -1,23 +1,26 @@
-"""What can be set about a worker; the defaults are SlateDB's (docs/protocol.md, Appendix A)."""
+"""Options of a worker; the defaults are SlateDB's (docs/reference/protocol.md, Appendix A)."""
 
 from dataclasses import dataclass
 
 from shale.errors import InvalidRequestError
+from shale.types import Ulid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker finds and keeps jobs.
+    """Options of a worker.
 
     Args:
-        name: label of metrics, stable over restarts (host or pod name).
-        compactions_poll_interval_s: mean time between two looks for jobs; each is 0.5 to 1.5 times that.
-        heartbeat_interval_s: time between two signs of life, which also carry the progress.
-        persist_every_sst: a heartbeat after each finished SST too.
-        persist_interval_s: least time between two of these; what was finished within it is done again after a crash.
-        retry_delay_s, retry_delay_max_s: wait before a job that failed here is claimed again, doubled every time.
-        max_job_attempts: failures here after which this worker leaves a job to others; ``None``: never.
-        release_timeout_s: how long a stopping worker tries to give its jobs back.
+        name: metric label, stable over restarts (host or pod name).
+        max_concurrent_compactions: concurrent jobs of this worker.
+        compactions_poll_interval_s: mean time between two polls for jobs; each is 0.5 to 1.5 times that.
+        heartbeat_interval_s: time between two heartbeats, which also publish the progress.
+        persist_every_sst: also write a heartbeat after each finished SST.
+        persist_interval_s: minimum time between two of these; SSTs finished within it are lost in a crash.
+        retry_delay_s, retry_delay_max_s: delay before a failed job is claimed again, doubled after each failure.
+        max_job_attempts: failures after which this worker leaves a job to others; ``None``: no limit.
+        release_timeout_s: time limit for releasing the jobs of a stopping worker.
+        only: ids of the jobs that this worker may claim; ``None``: all.
     """
 
     name: str = "embedded"
@@ -30,13 +33,14 @@ class WorkerOptions:
     retry_delay_max_s: float = 300.0
     max_job_attempts: int | None = None
     release_timeout_s: float = 10.0
+    only: frozenset[Ulid] | None = None
 
 
 def check_heartbeats(options: WorkerOptions, timeout_s: float) -> None:
-    """Refuse heartbeats so rare that one lost or late beat would cost the job.
+    """Check that one lost or late heartbeat does not cost the job.
 
     Raises:
-        InvalidRequestError: fewer than two fit into the coordinator's timeout.
+        InvalidRequestError: the heartbeat interval is above half of the coordinator's timeout.
     """
     if options.heartbeat_interval_s * 2 > timeout_s:
         raise InvalidRequestError(

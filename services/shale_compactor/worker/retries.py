@@ -1,4 +1,4 @@
-"""When this worker may claim a job again that failed here (docs/protocol.md 6.9, "Failure")."""
+"""Backoff of jobs that failed on this worker (docs/reference/protocol.md 6.9, "Failure")."""
 
 from dataclasses import dataclass
 
@@ -13,26 +13,26 @@ class _Failures:
 
 
 class Retries:
-    """Failures per job in this process; a job that another worker finishes is forgotten."""
+    """Failures per job in this process."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
         self._failures: dict[Ulid, _Failures] = {}
 
     def attempt(self, job: Ulid) -> int:
-        """The number of the next attempt, from 1."""
+        """Return the number of the next attempt, from 1."""
         failures = self._failures.get(job)
         return failures.count + 1 if failures is not None else 1
 
     def failed(self, job: Ulid, now_s: float) -> None:
-        """Note a failure and double the wait."""
+        """Record a failure and double the delay."""
         count = self.attempt(job)
-        # The exponent is bounded, because 2.0 ** 1024 is an error and not a long time.
+        # The exponent is bounded, because 2.0 ** 1024 overflows.
         delay_s = self.options.retry_delay_s * 2.0 ** min(count - 1, 60)
         self._failures[job] = _Failures(count, now_s + min(delay_s, self.options.retry_delay_max_s))
 
     def excluded(self, now_s: float) -> set[Ulid]:
-        """Jobs that have to wait, or that this worker has given up."""
+        """Return the jobs that are in backoff, or have no attempts left on this worker."""
         attempts_max = self.options.max_job_attempts
         return {
             job
@@ -41,6 +41,6 @@ class Retries:
         }
 
     def keep_only(self, jobs: set[Ulid]) -> None:
-        """Forget every other job."""
+        """Drop all other jobs."""
         for job in self._failures.keys() - jobs:
             del self._failures[job]

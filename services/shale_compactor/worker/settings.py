@@ -1,7 +1,7 @@
-"""The settings of a worker that is a process of its own.
+"""Settings of the worker daemon.
 
-They are those of the compactor, under the same names, so that one file serves both; what only the coordinator uses is
-passed over.
+They have the names of the compactor's settings, so that both daemons can share a configuration file; settings of the
+coordinator are ignored.
 """
 
 from typing import ClassVar
@@ -14,14 +14,14 @@ from shale_compactor.worker.options import check_heartbeats
 
 
 class OwnOptionsSection(CompactorOptionsSection):
-    """SlateDB's ``compactor_options``; here there is always a worker."""
+    """SlateDB's ``compactor_options``; the worker cannot be disabled here."""
 
-    # Narrower than in the base, which type checkers refuse for what may be assigned; settings never are.
+    # Narrower than in the base class, which type checkers refuse for mutable attributes; settings are never assigned.
     worker: WorkerSection = WorkerSection()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class WorkerSettings(MergingSettings):
-    """The worker: claims compactions that a coordinator has scheduled, and executes them."""
+    """The worker: claims and executes compactions that the coordinator has scheduled."""
 
     ROLE: ClassVar[str] = "worker"
 

@@ -1,14 +1,16 @@
-"""A worker: claims jobs, executes them, and says that it is alive (docs/protocol.md 6.9).
+"""The worker: claims jobs, executes them, and sends heartbeats (docs/reference/protocol.md 6.9).
 
-Workers know nothing of epochs.  A job belongs to the worker whose id stands in its Running entry; every write checks
-that again, so a worker that slept too long finds its job gone and its result becomes garbage.
+Workers have no epoch.  A job belongs to the worker whose id is in its Running entry.  Each write checks that again, so
+a worker that was suspended too long loses its job, and GC deletes its outputs.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 import anyio
 from anyio.abc import TaskGroup
 
+from shale.concurrency.signal import WakeEvent
 from shale.env import Env
 from shale.errors import FencedError, InvalidCompaction, ProtocolPanic
 from shale.protocol.compactions_store import CompactionsStore
@@ -18,24 +20,24 @@ from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, CompactionContext, Compactions, CompactionStatus, Manifest, Sst, Ulid
 from shale_compactor.execution.job import JobExecutor, plan_job
 from shale_compactor.execution.progress import JobProgress
-from shale_compactor.nudge import Nudge
+from shale_compactor.runtime import CompactorRuntime
 from shale_compactor.worker import claims
-from shale_compactor.worker.contexts import DamagedProgress, check_context
-from shale_compactor.worker.heartbeats import beat_forever
-from shale_compactor.worker.instruments import WorkerMetrics
-from shale_compactor.worker.ledger import Ledger
+from shale_compactor.worker.compactions_client import CompactionsClient
+from shale_compactor.worker.heartbeats import run_heartbeats
+from shale_compactor.worker.metrics import WorkerMetrics
 from shale_compactor.worker.options import WorkerOptions
-from shale_compactor.worker.reports import Reports
+from shale_compactor.worker.progress_checks import DamagedProgress, check_context
+from shale_compactor.worker.reporting import WorkerReporter
 from shale_compactor.worker.retries import Retries
-from shale_compactor.worker.running import RunningJob
+from shale_compactor.worker.running_job import RunningJob
 
 LONGEST_POLL = 1.5
-"""Looks for jobs are up to so many intervals apart, and one interval less at least."""
+"""Longest time between two polls in intervals; the shortest is one interval less."""
 _SECONDS_BETWEEN_PROGRESS_LINES = 10.0
 
 
 class Worker:
-    """Use ``run``; cancelling it gives all claims back."""
+    """Use ``run``; cancelling it releases all claims."""
 
     def __init__(
         self,
@@ -46,126 +48,123 @@ class Worker:
         options: WorkerOptions,
         *,
         metrics: Metrics | None = None,
-        require_alive: Callable[[], Awaitable[None]] | None = None,
-        jobs_ready: Nudge | None = None,
-        results_ready: Nudge | None = None,
-        only: frozenset[Ulid] | None = None,
+        runtime: CompactorRuntime | None = None,
     ) -> None:
-        """Claim nothing yet.
-
-        Args:
-            require_alive: raises once the database is marked as destroyed; it is asked at every look for jobs.
-            only: the jobs that this worker is for; ``None``: all.
-        """
+        """Create a worker; no request is made yet.  ``runtime`` links it with the coordinator of this process."""
+        runtime = runtime if runtime is not None else CompactorRuntime()
         self.id = str(env.ids.ulid())
         self.options = options
         self.last_poll_s: float | None = None
-        self._require_alive = require_alive
-        self._only = only
+        self._require_alive = runtime.require_alive
         self._manifests = manifests
         self._executor = executor
         self._env = env
         self._jobs: dict[Ulid, RunningJob] = {}
         self._stopping: set[Ulid] = set()
         self._retries = Retries(options)
-        self._jobs_ready = jobs_ready if jobs_ready is not None else Nudge()
-        self._results_ready = results_ready if results_ready is not None else Nudge()
-        self._news = Nudge()
+        self._jobs_ready = runtime.jobs_ready
+        self._results_ready = runtime.results_ready
+        self._news = WakeEvent()
         metrics = metrics if metrics is not None else Metrics()
         self._metrics = WorkerMetrics(metrics, env, options.name, self._jobs)
-        self._reports = Reports(get_logger("worker", worker=self.id), self._metrics, env.clock)
-        self._ledger = Ledger(
+        self._reporter = WorkerReporter(get_logger("worker", worker=self.id), self._metrics, env.clock)
+        self.client = CompactionsClient(
             compactions,
             self.id,
             env,
             progress=self._progress,
-            on_seen=self._stop_what_is_not_ours,
-            on_stamped=self._metrics.beat,
+            on_seen=self._stop_lost_jobs,
+            on_stamped=self._metrics.on_heartbeat,
         )
 
     @property
     def jobs(self) -> Mapping[Ulid, RunningJob]:
-        """What is executed now."""
+        """The running jobs."""
         return self._jobs
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job is executed and none is being stopped."""
+        return not self._jobs and not self._stopping
+
     def reconfigure(self, options: WorkerOptions) -> None:
-        """Take over other numbers from the next look for jobs and the next heartbeat on; the name stays."""
+        """Apply other options from the next poll and the next heartbeat on; the name does not change."""
         self.options = options
         self._retries.options = options
 
     async def run(self) -> None:
-        """Work until cancelled, then give all claims back."""
+        """Claim and execute jobs until cancelled, then release all claims."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._heartbeats, name="heartbeats")
                 tasks.start_soon(self._report_progress, name="progress")
                 await self._polls(tasks)
         finally:
-            # Whoever comes next goes on at once instead of waiting for our silence to be noticed.
+            # Another worker can continue at once, without waiting for the heartbeat timeout.
             with anyio.move_on_after(self.options.release_timeout_s, shield=True):
-                released = await self._ledger.release_all()
+                released = await self.client.release_all()
                 self._jobs.clear()
                 for job_id in released:
-                    self._reports.released(job_id)
+                    self._reporter.released(job_id)
 
     async def _polls(self, tasks: TaskGroup) -> None:
         while True:
             for job in await self.claim():
-                tasks.start_soon(self._execute, job, name=f"job.{job.plan.id}")
+                tasks.start_soon(self.execute, job, name=f"job.{job.plan.id}")
             jitter = LONGEST_POLL - self._env.rng.random()
-            await self._jobs_ready.wait(self.options.compactions_poll_interval_s * jitter)
+            await self._jobs_ready.wait_for(self.options.compactions_poll_interval_s * jitter)
 
     async def _heartbeats(self) -> None:
-        await beat_forever(self._ledger, self._news, self._env, lambda: self.options)
+        await run_heartbeats(self.client, self._news, self._env, lambda: self.options)
 
     async def _report_progress(self) -> None:
         while True:
             await anyio.sleep(_SECONDS_BETWEEN_PROGRESS_LINES)
-            self._reports.progress(self._jobs.values())
+            self._reporter.progress(self._jobs.values())
 
     async def claim(self) -> list[RunningJob]:
-        """Take what is free, up to the free capacity, and look up what it needs."""
-        if self._require_alive is not None:
-            await self._require_alive()
-        seen = await self._ledger.refresh()
+        """Claim jobs up to the free capacity and look up their inputs."""
+        await self._require_alive()
+        seen = await self.client.refresh()
         self.last_poll_s = self._env.clock.monotonic_s()
         if seen is None or not self._claimable(seen, 0):
             return []
         self._retries.keep_only({entry.id for entry in seen.entries if entry.is_active})
         claimed_s = self._env.clock.monotonic_s()
-        claimed = await self._ledger.claim(self._claimable)
+        claimed = await self.client.claim(self._claimable)
         if not claimed:
             return []
-        # The manifest is read after the claim: it then holds every result that made the job possible.
+        # The manifest must be read after the claim: it then has all inputs of the job.
         manifest = (await self._manifests.read_latest()).value
         begun = [await self._begin(entry, manifest, claimed_s) for entry in claimed]
         return [job for job in begun if job is not None]
 
     def _claimable(self, compactions: Compactions, just_claimed: int) -> set[Ulid]:
         excluded = self._jobs.keys() | self._stopping | self._retries.excluded(self._env.clock.monotonic_s())
-        if self._only is not None:
-            excluded |= {entry.id for entry in compactions.entries} - self._only
+        if self.options.only is not None:
+            excluded |= {entry.id for entry in compactions.entries} - self.options.only
         capacity = self.options.max_concurrent_compactions - len(self._jobs) - just_claimed
         return {entry.id for entry in claims.claimable(compactions, excluded, capacity)}
 
     async def _begin(self, entry: Compaction, manifest: Manifest, claimed_s: float) -> RunningJob | None:
-        """Plan a claimed job; one that cannot be planned is given back and waits."""
+        """Plan a claimed job; release one that cannot be planned, with a delay."""
         self._metrics.claimed()
-        self._reports.claimed(entry, attempt=self._retries.attempt(entry.id))
+        self._reporter.claimed(entry, attempt=self._retries.attempt(entry.id))
         try:
             plan = plan_job(entry, manifest)
             if entry.ctx is not None:
                 check_context(entry.ctx)
         except (InvalidCompaction, DamagedProgress) as error:
-            self._reports.not_begun(entry, error, attempt=self._retries.attempt(entry.id))
+            self._reporter.not_begun(entry, error, attempt=self._retries.attempt(entry.id))
             self._retries.failed(entry.id, self._env.clock.monotonic_s())
-            await self._ledger.release({entry.id: None})
+            await self.client.release({entry.id: None})
             return None
         progress = JobProgress(
             retention_min_seq=manifest.recent_snapshot_min_seq,
             resumed=entry.ctx,
             on_sst=self._on_sst,
             on_read=self._metrics.read,
+            on_first_row=partial(self._metrics.first_row, claimed_s, is_resumed=entry.ctx is not None),
         )
         job = RunningJob(
             plan=plan,
@@ -174,17 +173,16 @@ class Worker:
             claimed_s=claimed_s,
             is_resumed=entry.ctx is not None,
         )
-        progress.on_first_row = lambda: self._metrics.first_row(job)
         self._jobs[entry.id] = job
-        self._news.call()
+        self._news.notify()
         return job
 
     def _on_sst(self, sst: Sst) -> None:
         self._metrics.wrote(sst.info.data_len)
-        self._news.call()
+        self._news.notify()
 
-    async def _execute(self, job: RunningJob) -> None:
-        """One job from its plan to its end; whatever it raises is its own trouble, but for what ends the process."""
+    async def execute(self, job: RunningJob) -> None:
+        """Execute one job.  Its errors fail only this job, except fencing and panics, which end the process."""
         self._metrics.started(job)
         try:
             with job.scope:
@@ -202,18 +200,18 @@ class Worker:
             return await self._executor.run(job.plan, job.progress)
         except (FencedError, ProtocolPanic):
             raise
-        except Exception as error:  # noqa: BLE001 - filters and operators are other people's code, and one job's trouble
+        except Exception as error:  # noqa: BLE001 - user code in filters and operators may raise anything; it fails one job
             if not job.scope.cancel_called:
                 job.failure = error
             return None
 
     async def _fail(self, job: RunningJob, error: Exception) -> None:
-        """Report an attempt that failed, and give the job back."""
-        self._reports.failed(job, error)
+        """Report a failed attempt and release the job."""
+        self._reporter.failed(job, error)
         self._retries.failed(job.plan.id, self._env.clock.monotonic_s())
-        await self._ledger.release({job.plan.id: job.progress.context()})
+        await self.client.release({job.plan.id: job.progress.context()})
         self._forget(job)
-        self._reports.released(job.plan.id)
+        self._reporter.released(job.plan.id)
 
     async def _finish(self, job: RunningJob, outputs: tuple[Sst, ...]) -> None:
         job_id = job.plan.id
@@ -226,28 +224,28 @@ class Worker:
             offered = offered or changed is not None
             return changed
 
-        value = await self._ledger.finish(change)
+        value = await self.client.finish(change)
         self._forget(job)
-        if not offered or not _is_handed_over(value.get(job_id), outputs):
-            self._reports.lost(job_id, value.get(job_id))
+        if not offered or not _has_result(value.get(job_id), outputs):
+            self._reporter.lost(job_id, value.get(job_id))
             return
-        self._reports.finished(job, outputs)
-        self._results_ready.call()
-        self._jobs_ready.call()
+        self._reporter.finished(job, outputs)
+        self._results_ready.notify()
+        self._jobs_ready.notify()
 
     def _progress(self) -> dict[Ulid, CompactionContext | None]:
         return {job_id: job.progress.context() for job_id, job in self._jobs.items()}
 
-    def _stop_what_is_not_ours(self, compactions: Compactions) -> None:
-        """Stop what we still execute and somebody has taken back, before anybody may claim it again."""
+    def _stop_lost_jobs(self, compactions: Compactions) -> None:
+        """Stop running jobs that this worker no longer owns, before it claims again."""
         for job_id, job in [*self._jobs.items()]:
             entry = compactions.get(job_id)
             if not claims.owns(entry, self.id) and not job.is_finishing:
                 del self._jobs[job_id]
                 self._stopping.add(job_id)
                 job.scope.cancel()
-                self._reports.lost(job_id, entry)
-        for job_id, reason in claims.contradicted(compactions, self._progress(), self.id).items():
+                self._reporter.lost(job_id, entry)
+        for job_id, reason in claims.invalid_progress(compactions, self._progress(), self.id).items():
             job = self._jobs[job_id]
             if job.failure is None and not job.is_finishing:
                 job.failure = DamagedProgress(reason)
@@ -258,10 +256,10 @@ class Worker:
             del self._jobs[job.plan.id]
 
 
-def _is_handed_over(entry: Compaction | None, outputs: tuple[Sst, ...]) -> bool:
-    """Whether a result that was offered is in the stored entry, or is past that point already.
+def _has_result(entry: Compaction | None, outputs: tuple[Sst, ...]) -> bool:
+    """Return whether the stored entry has the offered result, or has been processed since.
 
-    A Failed entry without our outputs was cancelled before they arrived.
+    A Failed entry without these outputs was cancelled before they were stored.
     """
     if entry is None or entry.status is CompactionStatus.COMPLETED:
         return True

@@ -1,1 +1,1 @@
-"""``spark.readStream.format("shale")``: the changes of a database as they are written."""
+"""``spark.readStream.format("shale")``: the changes of a database as a stream."""

@@ -1,7 +1,7 @@
-"""From changes to the columns of a stream: what was stored, what kind of change it is, and where it stood in the log.
+"""Conversion of changes to the columns of a stream: the row, the kind of change, and its WAL file.
 
-A deletion has no value, and a merge operand is none that a codec could read: its bytes are in ``value``, the columns of
-a value are null.
+A deletion has no value.  A merge operand is no value that a codec could decode: its bytes are in ``value``, and the
+columns of a value are null.
 """
 
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shale.engine.row_order import take_rows
+from shale.engine.memtable.row_order import take_rows
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE
-from shale_spark.codecs import OnBad, ValueCodec
+from shale_spark.codecs import OnDecodeError, ValueCodec
 from shale_spark.codecs.codec import Mask
-from shale_spark.source.columns import Columns, default_schema, refuse_nulls
+from shale_spark.source.columns import ReadColumns, default_schema, refuse_nulls
 
-OF_CHANGES: dict[str, Any] = {"op": pa.string(), "wal_id": pa.int64()}
+CHANGE_COLUMNS: dict[str, Any] = {"op": pa.string(), "wal_id": pa.int64()}
 """The columns that only changes have."""
 OPS = ("put", "delete", "merge")
-_OF_EVERY_CHANGE = ("key", "seq", "create_ts", "expire_ts")
+_COLUMNS_OF_EVERY_CHANGE = ("key", "seq", "create_ts", "expire_ts")
 
 
 def changes_schema(value_format: str) -> str:
-    """The columns of a stream whose reader was given no schema, as Spark writes them.
+    """Return the columns of a stream without an explicit schema, as a DDL string.
 
     Raises:
         InvalidRequestError: the format does not say which columns values have.
@@ -35,40 +35,43 @@ def changes_schema(value_format: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChangeColumns:
-    """What to make of changes: the columns of ``schema``, a ``pyarrow.Schema`` as Spark wants it.
+    """The columns of a stream of changes.
 
-    ``of_all``, ``of_value`` and ``of_puts`` are its parts that every change has, that deletions have not, and that only
-    puts have.
+    Args:
+        schema: a ``pyarrow.Schema`` as Spark wants it.
+        of_all: its columns that every change has.
+        of_value: its columns that deletions lack.
+        of_puts: its columns that only puts have.
     """
 
     schema: Any
-    of_all: Columns
-    of_value: Columns
-    of_puts: Columns
+    of_all: ReadColumns
+    of_value: ReadColumns
+    of_puts: ReadColumns
 
     @classmethod
-    def of(cls, schema: Any, codec: ValueCodec, codec_name: str, on_bad: OnBad) -> "ChangeColumns":
+    def of(cls, schema: Any, codec: ValueCodec, codec_name: str, on_decode_error: OnDecodeError) -> "ChangeColumns":
         """Check that changes can have these columns.
 
         Raises:
-            InvalidRequestError: a column has a type that it cannot have, or nothing says what it is.
+            InvalidRequestError: a column has an unsupported type or an unknown name.
         """
         for field in schema:
-            if field.name in OF_CHANGES and field.type != OF_CHANGES[field.name]:
-                raise InvalidRequestError(f"column {field.name!r} is {OF_CHANGES[field.name]}, not {field.type}")
+            if field.name in CHANGE_COLUMNS and field.type != CHANGE_COLUMNS[field.name]:
+                raise InvalidRequestError(f"column {field.name!r} is {CHANGE_COLUMNS[field.name]}, not {field.type}")
         parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
         for field in schema:
-            if field.name not in OF_CHANGES:
-                part = 0 if field.name in _OF_EVERY_CHANGE else 1 if field.name == "value" else 2
+            if field.name not in CHANGE_COLUMNS:
+                part = 0 if field.name in _COLUMNS_OF_EVERY_CHANGE else 1 if field.name == "value" else 2
                 parts[part].append(field)
-        checked = [Columns.of(pa.schema(fields), codec, codec_name, on_bad) for fields in parts]
+        checked = [ReadColumns.of(pa.schema(fields), codec, codec_name, on_decode_error) for fields in parts]
         return cls(schema, *checked)
 
     def batch(self, wal_id: int, rows: Rows) -> Any:
-        """The changes of one WAL file, or of a part of it, as one ``pyarrow.RecordBatch``.
+        """Return the changes of one WAL file, or of a part of it, as one ``pyarrow.RecordBatch``.
 
         Raises:
-            ValueRefused: see ``Columns.batch``; or a column that must not be null has nothing for this kind of change.
+            InvalidValue: see ``ReadColumns.batch``; or a non-nullable column is null for this kind of change.
         """
         deletes = rows.flags & FLAG_TOMBSTONE != 0
         merges = rows.flags & FLAG_MERGE != 0
@@ -88,8 +91,8 @@ def _ops(deletes: Mask, merges: Mask) -> Any:
     return pa.DictionaryArray.from_arrays(codes, pa.array(OPS)).cast(pa.string())
 
 
-def _arrays(columns: Columns, rows: Rows, wanted: Mask) -> dict[str, Any]:
-    """The columns by name, null for rows that are not wanted."""
+def _arrays(columns: ReadColumns, rows: Rows, wanted: Mask) -> dict[str, Any]:
+    """Return the columns by name, null for the rows that are not wanted."""
     names = columns.schema.names
     if not names:
         return {}

@@ -1,18 +1,18 @@
-"""What can be said to ``spark.readStream.format("shale")``."""
+"""The options of ``spark.readStream.format("shale")``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from shale.engine.settings_values import parse_duration_ms, parse_whole, show_value
-from shale.engine.wal_feed.feed import PART_BYTES
-from shale.engine.wal_feed.offset import Edge, FeedStart, parse_start
-from shale.engine.wal_feed.reading import OnGap
-from shale.engine.where import Where
+from shale.core.settings_values import format_value, parse_duration_ms, parse_integer
+from shale.engine.location import DatabaseLocation
+from shale.engine.wal.feed.feed import PART_BYTES
+from shale.engine.wal.feed.offset import Edge, FeedStart, parse_start
+from shale.engine.wal.feed.reading import OnGap
 from shale.errors import InvalidRequestError
-from shale_spark.codecs import OnBad, ValueCodec, value_codec
-from shale_spark.source.options import PLACE, lowered, parse_bytes, refuse_unknown, where_of
+from shale_spark.codecs import OnDecodeError, ValueCodec, value_codec
+from shale_spark.source.options import PLACE, lowercase_names, parse_bytes, parse_where, refuse_unknown
 
 C = TypeVar("C", bound=StrEnum)
 
@@ -42,14 +42,14 @@ class ChangesOptions:
         where: the database.
         start: where a query without a checkpoint of Spark's begins.
         max_files: WAL files per micro-batch; ``None``: all there are.
-        retain: the name under which files that were not read yet are kept from the collector; ``None``: they are not.
+        retain: the name under which unread files are kept from the collector; ``None``: they are not.
         retain_for_ms: how long they are kept after the query was last seen.
-        on_gap: what becomes of a query whose next changes are gone, or never went through the WAL.
-        partition_bytes: how much of the WAL one task reads.
-        value_format, avro_schema, on_bad: as in a batch read.
+        on_gap: whether a query ends whose next changes are gone, or never went through the WAL.
+        partition_bytes: bytes of the WAL that one task reads.
+        value_format, avro_schema, on_decode_error: as in a batch read.
     """
 
-    where: Where
+    where: DatabaseLocation
     start: FeedStart = Edge.LATEST
     max_files: int | None = MAX_FILES
     retain: str | None = None
@@ -58,19 +58,19 @@ class ChangesOptions:
     partition_bytes: int = PART_BYTES
     value_format: str = "binary"
     avro_schema: str | None = None
-    on_bad: OnBad = OnBad.FAILFAST
+    on_decode_error: OnDecodeError = OnDecodeError.FAILFAST
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ChangesOptions":
-        """Understand the options of a stream reader.
+        """Parse the options of a stream reader.
 
         Raises:
-            InvalidRequestError: an unknown option, or a value that makes no sense; names it.
+            InvalidRequestError: an unknown option, or an invalid value; names it.
         """
-        given = lowered(options)
+        given = lowercase_names(options)
         if CHANGES not in given:
             raise InvalidRequestError(
-                'a stream of changes needs option("changes", …): latest, earliest or seq:<number>, where it begins'
+                'a stream of changes needs option("changes", …) with its start: latest, earliest or seq:<number>'
             )
         refuse_unknown(given, _KNOWN)
         retain_for_ms = parse_duration_ms(given.get("retain_for", "24h"), name="retain_for")
@@ -80,7 +80,7 @@ class ChangesOptions:
         if partition_bytes < 1:
             raise InvalidRequestError("partition_bytes must be greater than 0")
         return cls(
-            where=where_of(given),
+            where=parse_where(given),
             start=parse_start(given[CHANGES]),
             max_files=_max_files(given.get("max_files_per_trigger", str(MAX_FILES))),
             retain=given.get("retain") or None,
@@ -89,11 +89,11 @@ class ChangesOptions:
             partition_bytes=partition_bytes,
             value_format=given.get("value_format", "binary"),
             avro_schema=given.get("avro_schema"),
-            on_bad=_choice(OnBad, given.get("mode", OnBad.FAILFAST.value), "mode"),
+            on_decode_error=_choice(OnDecodeError, given.get("mode", OnDecodeError.FAILFAST.value), "mode"),
         )
 
     def codec(self) -> ValueCodec:
-        """What decodes the values.
+        """Return the codec of the values.
 
         Raises:
             InvalidRequestError: there is no such format.
@@ -102,16 +102,16 @@ class ChangesOptions:
 
 
 def is_changes(options: Mapping[str, str]) -> bool:
-    """Whether these are the options of a stream of changes."""
-    return CHANGES in lowered(options)
+    """Return whether these are the options of a stream of changes."""
+    return CHANGES in lowercase_names(options)
 
 
 def _max_files(text: str) -> int | None:
     if text.strip().lower() == "all":
         return None
     if not text.strip().isdecimal() or not text.strip().strip("0"):
-        raise InvalidRequestError(f"max_files_per_trigger: {show_value(text)} is neither a number above 0 nor all")
-    return parse_whole(text, name="max_files_per_trigger")
+        raise InvalidRequestError(f"max_files_per_trigger: {format_value(text)} is neither a number above 0 nor all")
+    return parse_integer(text, name="max_files_per_trigger")
 
 
 def _choice(kind: type[C], text: str, name: str) -> C:

@@ -1,4 +1,4 @@
-"""The noun ``spark``.  Nothing here imports Spark, so that ``--help`` is there without it, and at once."""
+"""The noun ``spark``.  This module does not import Spark, so that ``--help`` works without it, and at once."""
 
 import typer
 

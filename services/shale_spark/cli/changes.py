@@ -1,4 +1,4 @@
-"""``shale spark changes``: the WAL as lines, or as whatever Spark writes."""
+"""``shale spark changes``: the WAL as lines, or in any format that Spark writes."""
 
 import sys
 import tempfile
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_spark.cli.command import SparkCommand, run
 from shale_spark.cli.options import AvroSchema, Conf, Master, ValueFormat, text_or_file
-from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from shale_cli.output import Output
+    from shale_cli.framework.output.writer import Output
 
 
 def register(app: typer.Typer) -> None:
@@ -30,33 +30,31 @@ def changes(
     context: typer.Context,
     *,
     start: Annotated[
-        str | None, typer.Option(help="latest, earliest or a sequence number; where --offsets remembers none.")
+        str | None, typer.Option(help="latest, earliest or a sequence number; used while --offsets is empty.")
     ] = None,
     to: Annotated[str | None, typer.Option(help="A folder that Spark writes; default: lines on stdout.")] = None,
     format_: Annotated[str, typer.Option("--format", help="With --to: parquet, json, delta, …")] = "parquet",
-    offsets: Annotated[
-        str | None, typer.Option(help="A folder that remembers how far it is; with --to it is required.")
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when it has caught up; else with Ctrl-C.")] = False,
+    offsets: Annotated[str | None, typer.Option(help="A folder that stores the position; required with --to.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when caught up; without it, stop with Ctrl-C.")] = False,
     schema: Annotated[str | None, typer.Option(help="Columns, as SQL: 'key string, op string, n int'.")] = None,
     value_format: ValueFormat = None,
     avro_schema: AvroSchema = None,
-    permissive: Annotated[bool, typer.Option("--permissive", help="Nulls for values that cannot be read.")] = False,
+    permissive: Annotated[bool, typer.Option("--permissive", help="Nulls for values that cannot be decoded.")] = False,
     retain: Annotated[str | None, typer.Option(help="Keep unread changes from the collector, under this name.")] = None,
-    retain_for: Annotated[str, typer.Option(help="How long, once the query is gone.")] = "24h",
+    retain_for: Annotated[str, typer.Option(help="How long --retain keeps them after the query has gone.")] = "24h",
     skip_gaps: Annotated[bool, typer.Option("--skip-gaps", help="Go on where changes are missing.")] = False,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Follow every put, deletion and merge, each once and in the order of their commits."""
+    """Follow every put, deletion and merge, each once and in commit order."""
 
     def work(command: SparkCommand) -> None:
         from shale.errors import InvalidRequestError
-        from shale_spark.changes.command import changes as follow
-        from shale_spark.codecs import OnBad
+        from shale_spark.changes.dataframe import changes as follow
+        from shale_spark.codecs import OnDecodeError
 
         if to is not None and offsets is None:
-            raise InvalidRequestError("--to needs --offsets: a folder that remembers what was written")
+            raise InvalidRequestError("--to needs --offsets: a folder that stores the position")
         stream = follow(
             command.spark,
             command.where,
@@ -64,7 +62,7 @@ def changes(
             schema=schema,
             value_format=value_format,
             avro_schema=text_or_file(avro_schema, "--avro-schema"),
-            on_bad=OnBad.PERMISSIVE if permissive else OnBad.FAILFAST,
+            on_decode_error=OnDecodeError.PERMISSIVE if permissive else OnDecodeError.FAILFAST,
             retain=retain,
             retain_for=retain_for,
             on_gap="skip" if skip_gaps else "fail",
@@ -74,8 +72,8 @@ def changes(
             writer = writer.foreachBatch(printer(command.output))
         else:
             writer = writer.format(format_).option("path", to)
-        with tempfile.TemporaryDirectory(prefix="shale-changes-") as nowhere:
-            writer = writer.option("checkpointLocation", offsets or nowhere)
+        with tempfile.TemporaryDirectory(prefix="shale-changes-") as temporary:
+            writer = writer.option("checkpointLocation", offsets or temporary)
             query = (writer.trigger(availableNow=True) if once else writer).start()
             try:
                 query.awaitTermination()
@@ -86,9 +84,9 @@ def changes(
 
 
 def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
-    """Writes the rows of a micro-batch, one line each, in their order."""
-    from shale_cli.output import Format, write_line, write_text
-    from shale_spark.cli.change_lines import as_json, as_text
+    """Return a function that writes the rows of a micro-batch, one line each, in their order."""
+    from shale_cli.framework.output.writer import Format, write_line, write_text
+    from shale_spark.cli.change_output import as_json, as_text
 
     def write(batch: "DataFrame", _batch_id: int) -> None:
         for row in batch.toLocalIterator():
@@ -96,7 +94,7 @@ def printer(output: "Output") -> "Callable[[DataFrame, int], None]":
                 write_text("  ".join(as_text(output, value) for value in row))
             else:
                 write_line(as_json(row))
-        # Whoever reads a pipe shall not wait for the next change.
+        # Flush, so that the reader of a pipe does not wait for the next change.
         sys.stdout.flush()
 
     return write

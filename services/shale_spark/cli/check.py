@@ -1,11 +1,11 @@
-"""``shale spark check``: does Spark work here, before anything large is started."""
+"""``shale spark check``: check Spark before a large job."""
 
 from typing import Annotated
 
 import typer
 
+from shale_spark.cli.command import SparkCommand, run
 from shale_spark.cli.options import Conf, Master
-from shale_spark.cli.running import SparkCommand, run
 
 
 def register(app: typer.Typer) -> None:
@@ -16,15 +16,15 @@ def register(app: typer.Typer) -> None:
 def check(
     context: typer.Context,
     *,
-    tasks: Annotated[int, typer.Option(min=1, help="How many tasks are asked; more than one core answers.")] = 2,
+    tasks: Annotated[int, typer.Option(min=1, help="Number of tasks to run.")] = 2,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Try Spark out: what executors have of Python and Shale, and what they see of the database."""
+    """Try Spark out: the Python and Shale of executors, and their view of the database."""
 
     def work(command: SparkCommand) -> None:
-        from shale_spark.check import check as ask
-        from shale_spark.check import check_json
+        from shale_spark.cluster_check import check as ask
+        from shale_spark.cluster_check import check_json
 
         items = [check_json(sight) for sight in ask(command.spark, command.where, tasks=tasks)]
         columns = ("host", "python", "shale", "has_kernels", "manifest_id")

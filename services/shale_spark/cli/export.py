@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_spark.cli.command import SparkCommand, run
 from shale_spark.cli.options import AvroSchema, Conf, Master, ValueFormat, pairs, text_or_file
-from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
     from shale.types import KeyRange
-    from shale_cli.output import Output
+    from shale_cli.framework.output.writer import Output
 
 
-class Mode(StrEnum):
-    """What happens where something is already."""
+class ExportMode(StrEnum):
+    """What to do if the target exists."""
 
     ERROR = "error"
     OVERWRITE = "overwrite"
@@ -41,7 +41,7 @@ def export(
     schema: Annotated[str | None, typer.Option(help="Columns, as SQL: 'key string, amount double'.")] = None,
     value_format: ValueFormat = None,
     avro_schema: AvroSchema = None,
-    permissive: Annotated[bool, typer.Option("--permissive", help="Nulls for values that cannot be read.")] = False,
+    permissive: Annotated[bool, typer.Option("--permissive", help="Nulls for values that cannot be decoded.")] = False,
     prefix: Annotated[str | None, typer.Option(help="Only keys that begin with this.")] = None,
     start: Annotated[str | None, typer.Option(help="The first key, inclusive.")] = None,
     stop: Annotated[str | None, typer.Option(help="The last key, exclusive.")] = None,
@@ -50,14 +50,14 @@ def export(
     ] = None,
     merge_operator: Annotated[str | None, typer.Option(help="A registered name or module:attribute.")] = None,
     partition_by: Annotated[str | None, typer.Option(help="Columns that become folders: a,b.")] = None,
-    mode: Annotated[Mode, typer.Option(help="Where something is already.")] = Mode.ERROR,
+    mode: Annotated[ExportMode, typer.Option(help="If the target exists.")] = ExportMode.ERROR,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
-    """Write one state of a database with Spark's own writers, and count what arrived."""
+    """Write one state of a database with Spark's own writers, and count the rows that arrived."""
 
     def work(command: SparkCommand) -> None:
-        from shale_spark.codecs import OnBad
+        from shale_spark.codecs import OnDecodeError
         from shale_spark.export import export as export_rows
 
         result = export_rows(
@@ -71,7 +71,7 @@ def export(
             schema=schema,
             value_format=value_format or "binary",
             avro_schema=text_or_file(avro_schema, "--avro-schema"),
-            on_bad=OnBad.PERMISSIVE if permissive else OnBad.FAILFAST,
+            on_decode_error=OnDecodeError.PERMISSIVE if permissive else OnDecodeError.FAILFAST,
             merge_operator=merge_operator,
             partition_by=tuple(name.strip() for name in (partition_by or "").split(",") if name.strip()),
             mode=mode.value,

@@ -1,4 +1,4 @@
-"""Where Java's chatter goes: into a file beside the command, so that its own lines stay readable."""
+"""Redirection of Java's output into a file, so that the command's own lines stay readable."""
 
 import os
 import sys
@@ -14,22 +14,22 @@ _STDERR = 2
 
 @dataclass(slots=True)
 class JavaLog:
-    """The file that Java's stderr goes to.  Spark writes there why a task failed, in full."""
+    """The file that gets Java's stderr.  Spark writes the full reason of a failed task there."""
 
     path: Path
     _ours: int | None = None
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     @classmethod
-    def make(cls) -> "JavaLog":
-        """A new file."""
+    def create(cls) -> "JavaLog":
+        """Create a new file."""
         handle, name = tempfile.mkstemp(prefix="shale-spark-", suffix=".log")
         os.close(handle)
         return cls(Path(name))
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Processes that are started inside have the file as their stderr, for as long as they live."""
+    def redirected(self) -> Iterator[None]:
+        """Give processes that are started inside the block the file as their stderr, for as long as they live."""
         sys.stderr.flush()
         self._ours = os.dup(_STDERR)
         with self.path.open("ab") as file:
@@ -37,10 +37,10 @@ class JavaLog:
         try:
             yield
         finally:
-            self.give_back()
+            self.restore()
 
-    def give_back(self) -> None:
-        """End ``taken``, in any thread: who gives up while Java starts has a line to say."""
+    def restore(self) -> None:
+        """End ``redirected``, from any thread: a command that is cancelled while Java starts prints its error."""
         with self._lock:
             if self._ours is None:
                 return
@@ -50,5 +50,5 @@ class JavaLog:
             self._ours = None
 
     def remove(self) -> None:
-        """Forget it."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""``shale spark load``: files, or whatever else Spark reads, into a database."""
+"""``shale spark load``: files, or anything else that Spark reads, into a database."""
 
 from dataclasses import asdict
 from enum import StrEnum
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_spark.cli.command import SparkCommand, run
 from shale_spark.cli.options import AvroSchema, Conf, Master, ValueFormat, pairs, text_or_file
-from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Mode(StrEnum):
-    """Into a new database, or into one that exists."""
+class LoadModeOption(StrEnum):
+    """Into a new database, or into an existing one."""
 
     CREATE = "create"
     APPEND = "append"
 
 
-class Duplicates(StrEnum):
-    """What happens to a key that occurs twice."""
+class DuplicatesOption(StrEnum):
+    """What to do with a key that occurs twice."""
 
     ERROR = "error"
     LAST = "last"
@@ -46,12 +46,14 @@ def load(
     value: Annotated[str | None, typer.Option(help="The column of values, or with a format several, as a,b.")] = None,
     value_format: ValueFormat = None,
     avro_schema: AvroSchema = None,
-    mode: Annotated[Mode, typer.Option(help="A new database, or into one that is there.")] = Mode.CREATE,
-    fence: Annotated[bool, typer.Option("--fence", help="append: take over from a writer that runs.")] = False,
-    duplicates: Annotated[Duplicates, typer.Option(help="A key that occurs twice.")] = Duplicates.ERROR,
+    mode: Annotated[
+        LoadModeOption, typer.Option(help="Into a new database, or into an existing one.")
+    ] = LoadModeOption.CREATE,
+    fence: Annotated[bool, typer.Option("--fence", help="append: take over from a running writer.")] = False,
+    duplicates: Annotated[DuplicatesOption, typer.Option(help="A key that occurs twice.")] = DuplicatesOption.ERROR,
     order_by: Annotated[str | None, typer.Option(help="last: the column whose greatest value wins.")] = None,
     ttl: Annotated[str | None, typer.Option(help="Lifetime of all rows, for example 30d.")] = None,
-    expire_at: Annotated[str | None, typer.Option(help="The column that says when a row expires.")] = None,
+    expire_at: Annotated[str | None, typer.Option(help="The column with the expiry of a row.")] = None,
     dead_letters: Annotated[str | None, typer.Option(help="A folder for rows that cannot be stored.")] = None,
     compression: Annotated[str, typer.Option(help="none, snappy, zlib, lz4 or zstd.")] = "none",
     partitions: Annotated[int | None, typer.Option(min=1, help="Tasks that write; by default by size.")] = None,

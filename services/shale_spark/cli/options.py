@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share, and their parsing."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -18,7 +18,7 @@ AvroSchema = Annotated[str | None, typer.Option(help="The record's schema as JSO
 
 
 def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
-    """What a repeatable NAME=VALUE option says.
+    """Parse a repeatable NAME=VALUE option.
 
     Raises:
         InvalidRequestError: one has no name or no value.
@@ -33,7 +33,7 @@ def pairs(given: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def text_or_file(given: str | None, option: str) -> str | None:
-    """The text itself, or what stands in the file after an @.
+    """Return the text itself, or the content of the file after an @.
 
     Raises:
         InvalidRequestError: the file cannot be read.

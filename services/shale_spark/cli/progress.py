@@ -1,4 +1,4 @@
-"""How far Spark is: a bar for each stage on a terminal, else a line every ten seconds; always on stderr."""
+"""Progress of Spark jobs: a bar for each stage on a terminal, else a line every ten seconds; always on stderr."""
 
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import Progress, TaskID
 
-    from shale_cli.output import Output
+    from shale_cli.framework.output.writer import Output
 
-LOOK_INTERVAL_S = 0.5
+BAR_INTERVAL_S = 0.5
 LINE_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageProgress:
     """One stage of a running job, in tasks."""
 
     id: int
@@ -30,48 +30,48 @@ class Stage:
     failed: int
 
     def line(self) -> str:
-        """For people."""
+        """Return a line for people."""
         failed = f", {self.failed} failed" if self.failed else ""
         return f"stage {self.id}: {self.done} of {self.tasks} tasks, {self.running} running{failed}"
 
 
-Look = Callable[[], Sequence[Stage]]
+ReadStages = Callable[[], Sequence[StageProgress]]
 
 
-def active_stages(spark: "SparkSession") -> tuple[Stage, ...]:
-    """What runs now; blocks for a moment.  A session over Connect shows its own progress."""
+def active_stages(spark: "SparkSession") -> tuple[StageProgress, ...]:
+    """Return the running stages; blocks for a moment.  A session over Connect shows its own progress."""
     context = getattr(spark, "_sc", None)
     if context is None:
         return ()
     tracker = context.statusTracker()
     found = [(stage_id, tracker.getStageInfo(stage_id)) for stage_id in tracker.getActiveStageIds()]
     return tuple(
-        Stage(stage_id, info.numTasks, info.numCompletedTasks, info.numActiveTasks, info.numFailedTasks)
+        StageProgress(stage_id, info.numTasks, info.numCompletedTasks, info.numActiveTasks, info.numFailedTasks)
         for stage_id, info in found
         if info is not None
     )
 
 
 @asynccontextmanager
-async def watching(look: Look, output: "Output") -> AsyncIterator[None]:
-    """Show what ``look`` sees while the block runs, unless it shall be quiet."""
+async def watching(read_stages: ReadStages, output: "Output") -> AsyncIterator[None]:
+    """Show the running stages while the block runs, unless the output is quiet."""
     if output.quiet:
         yield
         return
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_bars if sys.stderr.isatty() else _lines, look, output)
+        tasks.start_soon(_bars if sys.stderr.isatty() else _lines, read_stages, output)
         yield
         tasks.cancel_scope.cancel()
 
 
-async def _lines(look: Look, output: "Output") -> None:
+async def _lines(read_stages: ReadStages, output: "Output") -> None:
     while True:
         await anyio.sleep(LINE_INTERVAL_S)
-        for stage in await anyio.to_thread.run_sync(look, abandon_on_cancel=True):
+        for stage in await anyio.to_thread.run_sync(read_stages, abandon_on_cancel=True):
             output.note(stage.line())
 
 
-async def _bars(look: Look, _output: "Output") -> None:
+async def _bars(read_stages: ReadStages, _output: "Output") -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -79,12 +79,12 @@ async def _bars(look: Look, _output: "Output") -> None:
     shown: dict[int, TaskID] = {}
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
         while True:
-            _show(progress, shown, await anyio.to_thread.run_sync(look, abandon_on_cancel=True))
-            await anyio.sleep(LOOK_INTERVAL_S)
+            _show(progress, shown, await anyio.to_thread.run_sync(read_stages, abandon_on_cancel=True))
+            await anyio.sleep(BAR_INTERVAL_S)
 
 
-def _show(progress: "Progress", shown: "dict[int, TaskID]", stages: Sequence[Stage]) -> None:
-    """One bar for each stage that runs; what has ended goes."""
+def _show(progress: "Progress", shown: "dict[int, TaskID]", stages: Sequence[StageProgress]) -> None:
+    """Update one bar for each running stage; remove the bars of ended ones."""
     for gone in shown.keys() - {stage.id for stage in stages}:
         progress.remove_task(shown.pop(gone))
     for stage in stages:

@@ -1,15 +1,15 @@
-"""``shale spark scrub``: is every byte of a database as it was written?"""
+"""``shale spark scrub``: check every byte of a database."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shale_spark.cli.command import SparkCommand, run
 from shale_spark.cli.options import Conf, Master
-from shale_spark.cli.running import SparkCommand, run
 
 if TYPE_CHECKING:
-    from shale_cli.output import Output
+    from shale_cli.framework.output.writer import Output
     from shale_spark.scrub import ScrubReport
 
 
@@ -22,7 +22,7 @@ def scrub(
     context: typer.Context,
     *,
     checkpoint: Annotated[str | None, typer.Option(help="Only what this checkpoint (id or name) keeps.")] = None,
-    orphans: Annotated[bool, typer.Option(help="Also look for objects that nobody refers to.")] = True,
+    orphans: Annotated[bool, typer.Option(help="Also look for unreferenced objects.")] = True,
     master: Master = None,
     conf: Conf = None,
 ) -> None:
@@ -33,28 +33,24 @@ def scrub(
 
     def work(command: SparkCommand) -> int:
         from shale.service.exit_codes import ExitCode
-        from shale_cli.session import complain
+        from shale_cli.framework.session import print_error
         from shale_spark.scrub import scrub as check_rows
 
         report = check_rows(command.spark, command.where, checkpoint=checkpoint, orphans=orphans)
         for finding in report.findings:
-            complain(str(finding))
+            print_error(str(finding))
         show(command.output, report)
         return ExitCode.OK if report.is_sound else ExitCode.NEGATIVE
 
     run(context, master, conf, work)
 
 
+_COUNTS = ("manifest_id", "versions", "ssts", "wal_files", "rows", "read_bytes")
+
+
 def show(output: "Output", report: "ScrubReport") -> None:
-    """What was checked and found: numbers as a table, everything as JSON."""
-    counts = {
-        "manifest_id": report.manifest_id,
-        "versions": report.versions,
-        "ssts": report.ssts,
-        "wal_files": report.wal_files,
-        "rows": report.rows,
-        "read_bytes": report.read_bytes,
-    }
+    """Show the counts and findings: numbers as a table, everything as JSON."""
+    counts = {name: getattr(report, name) for name in _COUNTS}
     data = {
         **counts,
         "findings": [asdict(finding) for finding in report.findings],

@@ -1,6 +1,6 @@
-"""What values hold: how bytes become columns, and columns bytes."""
+"""Value codecs: conversion between stored values and columns."""
 
-from shale_spark.codecs.codec import Decoded, OnBad, ValueCodec, ValueRefused
-from shale_spark.codecs.named import value_codec
+from shale_spark.codecs.codec import Decoded, InvalidValue, OnDecodeError, ValueCodec
+from shale_spark.codecs.registry import value_codec
 
-__all__ = ["Decoded", "OnBad", "ValueCodec", "ValueRefused", "value_codec"]
+__all__ = ["Decoded", "InvalidValue", "OnDecodeError", "ValueCodec", "value_codec"]

@@ -1,4 +1,4 @@
-"""What a value codec is, and what becomes of values that it cannot read."""
+"""The interface of a value codec, and the handling of values that cannot be decoded."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,12 +13,12 @@ Mask: TypeAlias = NDArray[np.bool_]
 _SHOWN_BYTES = 64
 
 
-class ValueRefused(InvalidRequestError):
-    """A stored value is not what the schema says, or a row cannot be written as a value."""
+class InvalidValue(InvalidRequestError):
+    """A stored value does not match the schema, or a row cannot be encoded as a value."""
 
 
-class OnBad(StrEnum):
-    """What to do with a value that cannot be decoded: nulls in its columns, or an error."""
+class OnDecodeError(StrEnum):
+    """What to do with a value that cannot be decoded: null columns, or an error."""
 
     PERMISSIVE = "permissive"
     FAILFAST = "failfast"
@@ -28,21 +28,21 @@ class OnBad(StrEnum):
 class Decoded:
     """The columns of ``n`` values, as a ``pyarrow.RecordBatch``.
 
-    ``bad`` has shape (n,) and marks the values that were not understood, whose columns are null; ``why`` says what was
-    wrong with the first of them.
+    ``bad`` has shape (n,) and marks the values that could not be decoded, whose columns are null; ``why`` is the reason
+    for the first of them.
     """
 
     columns: Any
     bad: Mask
     why: str = ""
 
-    def first_bad(self) -> int | None:
-        """The place of the first value that was not understood."""
+    def first_failure(self) -> int | None:
+        """Return the position of the first value that could not be decoded."""
         return int(np.argmax(self.bad)) if self.bad.any() else None
 
 
 class ValueCodec(Protocol):
-    """Bytes to columns and back, a batch at a time.  Pickles."""
+    """Converts bytes to columns and back, a batch at a time.  Must be picklable."""
 
     def check(self, schema: Any) -> None:
         """Return if columns of this ``pyarrow.Schema`` can be read and written.
@@ -53,44 +53,44 @@ class ValueCodec(Protocol):
         ...
 
     def decode(self, values: Any, schema: Any) -> Decoded:
-        """Turn ``binary`` values, none of them null, into the columns of a ``pyarrow.Schema``."""
+        """Decode ``binary`` values, none of them null, to the columns of a ``pyarrow.Schema``."""
         ...
 
     def encode(self, columns: Any) -> Any:
-        """Turn each row of a ``pyarrow.RecordBatch`` into one ``binary`` value.
+        """Encode each row of a ``pyarrow.RecordBatch`` as one ``binary`` value.
 
         Raises:
-            ValueRefused: a row cannot be written; says which.
+            InvalidValue: a row cannot be encoded; names it.
         """
         ...
 
 
 def show_key(key: bytes) -> str:
-    """A key in an error message; a long one is cut."""
+    """Return a key for an error message; a long one is cut."""
     shown = repr(key[:_SHOWN_BYTES])
     return shown if len(key) <= _SHOWN_BYTES else f"{shown} and {len(key) - _SHOWN_BYTES} more bytes"
 
 
-def refuse_bad(decoded: Decoded, keys: Any, what: str) -> None:
-    """Return if all values were understood.
+def require_decoded(decoded: Decoded, keys: Any, what: str) -> None:
+    """Return if all values were decoded.
 
     Args:
-        decoded: what became of the values.
+        decoded: the result of the codec.
         keys: their keys, as a ``pyarrow`` array.
         what: the name of the codec.
 
     Raises:
-        ValueRefused: names the key of the first that was not.
+        InvalidValue: names the key of the first value that was not.
     """
-    place = decoded.first_bad()
+    place = decoded.first_failure()
     if place is not None:
         key = keys[place].as_py()
         shown = show_key(key if isinstance(key, bytes) else str(key).encode())
-        raise ValueRefused(
-            f"the value of key {shown} is not {what} of this schema: {decoded.why}; option mode=permissive reads on"
+        raise InvalidValue(
+            f"the value of key {shown} is not {what} of this schema: {decoded.why}; mode=permissive gives nulls instead"
         )
 
 
-def no_bad(count: int) -> Mask:
-    """The mask of values that are all understood."""
+def no_failures(count: int) -> Mask:
+    """Return the mask of a batch without failures."""
     return np.zeros(count, np.bool_)

@@ -1,13 +1,13 @@
 """JSON objects, many at a time.
 
-All values of a batch are parsed as one text.  If that fails, its halves are parsed, and so on down to the values at
-fault, so one parser decides about all of them and good neighbours of a bad value cost little.
+All values of a batch are parsed as one text.  If that fails, its halves are parsed, and so on down to the failing
+values, so one parser decides about all of them, and a bad value costs its neighbours little.
 
-A value is judged by itself because it is read in two places: as a member, ``{"v":VALUE}``, and as an element,
-``{"v":[VALUE]}``.  Behind a complete value a member may be followed by ``,"name":…`` or by ``}``, an element by ``,…``
-or by ``]``.  Nothing but blanks can stand in both: ``}`` is an error in an array, ``]`` in an object, and the ``:``
-behind a name is one in an array.  Nor can a value reach into the next one: what it left open, the wrapper's own
-brackets or the line break, which no string may hold, would close wrongly.
+Concatenated values could hide errors, so every value is read in two places: as a member, ``{"v":VALUE}``, and as an
+element, ``{"v":[VALUE]}``.  After a complete value a member may be followed by ``,"name":…`` or by ``}``, an element by
+``,…`` or by ``]``.  Only blanks are valid in both: ``}`` is an error in an array, ``]`` in an object, and the ``:``
+after a name is one in an array.  Nor can a value extend into the next one: what it leaves open would be closed wrongly
+by the wrapper's own brackets or by the line break, which no string may hold.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,22 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from shale.errors import InvalidRequestError
-from shale_spark.codecs.codec import Decoded, Mask, ValueRefused, no_bad
-from shale_spark.codecs.row_codec import as_mapping, decode_rows, holds
+from shale_spark.codecs.codec import Decoded, InvalidValue, Mask, no_failures
+from shale_spark.codecs.row_codecs import as_mapping, decode_rows, holds
 
 _MEMBER = b'{"v":', b"}\n"
 _ELEMENT = b'{"v":[', b"]}\n"
 _NOT_JSON = b"NaN", b"Inf"
-"""Numbers of the parser's which JSON has not.  Values with these letters, in strings too, are looked at one by one."""
+"""Numbers that the parser accepts and JSON does not.  Values with these letters are checked one by one."""
 _REFUSED = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonCodec:
-    """One object per value; its members are the columns, members beside them are ignored, missing ones are null.
+class JsonValueCodec:
+    """One object per value; members are columns, unknown members are ignored, missing ones are null.
 
-    A value is one JSON text (RFC 8259) and nothing else, in UTF-8.  ``null`` makes all columns null.  Bad ones: a
-    member of the schema that occurs twice (with maps in the schema the last one counts), ``NaN`` and ``Infinity``,
+    A value is one JSON text (RFC 8259) and nothing else, in UTF-8.  ``null`` makes all columns null.  Invalid are: a
+    member of the schema that occurs twice (with maps in the schema the last one counts), ``NaN`` and ``Infinity``, and
     numbers that the column's type cannot hold.
     """
 
@@ -50,7 +50,7 @@ class JsonCodec:
         """See ``ValueCodec``."""
         if any(holds(field.type, pa.types.is_map) for field in schema):
             return decode_rows(values, schema, lambda value: as_mapping(orjson.loads(value)))
-        bad = no_bad(len(values))
+        bad = no_failures(len(values))
         wrapped = pa.schema([("v", pa.struct(schema))])
         reasons: list[str] = []
         parts = list(_parse(values, 0, wrapped, bad, reasons))
@@ -63,14 +63,14 @@ class JsonCodec:
 
 
 def _columns(whole: Any, schema: Any) -> Any:
-    """The members as columns; where the object itself is null, so are they."""
+    """Return the members as columns; where the object itself is null, so are they."""
     return pa.RecordBatch.from_arrays(
         [pc.struct_field(whole, [place]).cast(field.type) for place, field in enumerate(schema)], schema=schema
     )
 
 
 def _parse(values: Any, start: int, wrapped: Any, bad: Mask, reasons: list[str]) -> Iterator[Any]:
-    """Parse values that begin at place ``start`` of the batch; gives arrays of structs, in order."""
+    """Parse values that begin at position ``start`` of the batch; yield arrays of structs, in order."""
     if not len(values):
         return
     try:
@@ -87,8 +87,8 @@ def _parse(values: Any, start: int, wrapped: Any, bad: Mask, reasons: list[str])
 
 
 def _parse_text(values: Any, wrapped: Any) -> Any:
-    """All values as one text; one struct for each."""
-    # The parser looks neither for UTF-8 nor, in members that nobody asked for, at anything but the grammar.
+    """Parse all values as one text; return one struct for each."""
+    # The parser does not check UTF-8, and checks only the grammar of members outside the schema.
     values.cast(pa.string())
     elements = _joined(values, *_ELEMENT)
     _refuse_other_numbers(values, elements)
@@ -98,7 +98,7 @@ def _parse_text(values: Any, wrapped: Any) -> Any:
         raise pa.ArrowInvalid("more than one JSON value")
     column = read.column("v").combine_chunks()
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    # An escape in a string may stand for what is not UTF-8.
+    # An escape in a string may stand for a character that UTF-8 cannot encode.
     column.validate(full=True)
     _refuse_infinite(column)
     return column.cast(wrapped.field(0).type)
@@ -131,7 +131,7 @@ def _refuse_other_numbers(values: Any, text: Any) -> None:
 
 
 def _refuse_infinite(column: Any) -> None:
-    """What has more digits than a double can hold is read as infinite."""
+    """Refuse numbers with more digits than a double can hold, which the parser reads as infinite."""
     if pa.types.is_floating(column.type):
         if pc.any(pc.is_inf(column)).as_py():
             raise pa.ArrowInvalid("a number is too large")
@@ -143,7 +143,7 @@ def _refuse_infinite(column: Any) -> None:
 
 
 def _parsed_type(wanted: Any) -> Any:
-    """The type to parse: dates stand in JSON as text, and the parser expects numbers."""
+    """Return the type to parse: dates are text in JSON, and the parser expects numbers."""
     if pa.types.is_date(wanted):
         return pa.string()
     if pa.types.is_struct(wanted):
@@ -165,4 +165,4 @@ def _encoded(columns: Any) -> Iterator[bytes]:
         try:
             yield orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z)
         except orjson.JSONEncodeError as error:
-            raise ValueRefused(f"row {place} is not JSON: {error}") from error
+            raise InvalidValue(f"row {place} is not JSON: {error}") from error

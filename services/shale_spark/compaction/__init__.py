@@ -1,1 +1,1 @@
-"""Compaction on executors: the worker of a compactor plans ranges, and each one is a task."""
+"""Compaction on executors: a compaction worker plans key ranges, and each range is a task."""

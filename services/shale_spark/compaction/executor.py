@@ -1,7 +1,7 @@
-"""Carrying out jobs on Spark: one task for each key range, and one result whatever dies meanwhile.
+"""Execution of compaction jobs on Spark: one task for each key range, and one result despite failures.
 
-The worker around this knows no difference: it sees the plan, each finished SST and the bytes that were read, and
-persists them as those of a local job.  What a lost executor, task or driver leaves behind are SSTs that nobody names.
+The worker sees the plan, each finished SST and the bytes that were read, and persists them like those of a local job.
+What a lost executor, task or driver leaves in the store are unreferenced SSTs.
 """
 
 from dataclasses import replace
@@ -12,63 +12,62 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
-from shale.engine.where import Where
+from shale.concurrency.first_error import first_error
+from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.errors import InvalidRequestError, UnavailableError
-from shale.service.spark_section import SparkSettings
+from shale.service.config.spark_section import SparkSettings
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import KeyRange, Sst
-from shale_compactor.execution.instruments import ExecutorMetrics
+from shale_compactor.execution.executor import ExecutorMetrics
 from shale_compactor.execution.job import ExecutorLost, Job, JobExecutor, check_ascending
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.execution.planning import ranges_of
 from shale_compactor.execution.progress import JobProgress
+from shale_compactor.execution.subcompactions import ranges_of
 from shale_compactor.execution.transforms import TransformNames
-from shale_compactor.first_error import first_error
-from shale_spark.compaction.chain import Chain
-from shale_spark.compaction.channel import Channel
-from shale_spark.compaction.frames import Report
-from shale_spark.compaction.plan import TaskPlan, cut_job, encode_plan, require_reachable
-from shale_spark.compaction.stage import SparkFailed, run_stage
-from shale_spark.extra import require_extra
-from shale_spark.java import require_java
+from shale_spark.compaction.messages import TaskReport
+from shale_spark.compaction.range_output import RangeOutput
+from shale_spark.compaction.spark_job import SparkJobFailed, run_spark_job
+from shale_spark.compaction.task_plan import TaskPlan, encode_plan, require_store_url, trim_job
+from shale_spark.compaction.task_server import TaskServer
+from shale_spark.prerequisites import require_extra, require_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from shale_spark.compaction.sessions import Sessions
+    from shale_spark.compaction.session_provider import SessionProvider
 
 _TOKEN_BITS = 128
 
 
 class SparkExecutor(JobExecutor):
-    """Merges on the executors of a Spark cluster.
+    """Executes merges on a Spark cluster.
 
     Args:
-        where: the database, reachable by its URL from executors.
-        store: the same from here, for planning.
-        env: time and chance.
-        options: of one task: how output is written, and how much memory a range takes.
-        transforms: what happens to rows, by name.
-        sessions: the Spark session, when it is needed.
+        where: the database, with a URL that executors can reach.
+        store: the same database's store, for planning.
+        env: clock and randomness.
+        options: of one task: how output is written, and the memory of a range.
+        transforms: the merge operator and filters, by name.
+        sessions: provides the Spark session when it is needed.
         metrics: counts what tasks report.
     """
 
     def __init__(
         self,
-        where: Where,
+        where: DatabaseLocation,
         store: ObjectStore,
         env: Env,
         options: ExecutorOptions,
         *,
         transforms: TransformNames,
-        sessions: "Sessions",
+        sessions: "SessionProvider",
         metrics: Metrics | None = None,
     ) -> None:
         self._where = where
@@ -80,64 +79,64 @@ class SparkExecutor(JobExecutor):
         self._metrics = ExecutorMetrics(metrics if metrics is not None else Metrics())
 
     async def run(self, job: Job, progress: JobProgress) -> tuple[Sst, ...]:
-        """Merge everything that ``progress`` does not have yet; returns all outputs in key order.
+        """Merge what ``progress`` does not have yet; return all outputs in key order.
 
         Raises:
-            SparkFailed: tasks failed too often.
+            SparkJobFailed: tasks failed too often.
             ExecutorLost: the session was lost, or none can be started.
             InvalidRequestError: executors cannot reach the store or this process, or there is no Java.
             ShaleError: see ``shale_compactor.execution.executor.Executor``.
         """
         session = await anyio.to_thread.run_sync(self._sessions.get, abandon_on_cancel=True)
         try:
-            return await self._carry_out(session, job, progress)
-        except SparkFailed as error:
+            return await self._execute(session, job, progress)
+        except SparkJobFailed as error:
             if await anyio.to_thread.run_sync(self._sessions.is_lost, abandon_on_cancel=True):
                 raise ExecutorLost(f"the Spark session was lost: {error}") from error
             raise
 
-    async def _carry_out(self, session: "SparkSession", job: Job, progress: JobProgress) -> tuple[Sst, ...]:
+    async def _execute(self, session: "SparkSession", job: Job, progress: JobProgress) -> tuple[Sst, ...]:
         if not progress.is_planned:
             progress.plan(await self._plan(job, session))
         context = progress.context()
         assert context is not None, "there is a plan"
-        chains = [Chain(ssts=[*sub.output_ssts]) for sub in context.subcompactions]
-        feed = ProgressFeed(progress, self._metrics)
+        range_outputs = [RangeOutput(ssts=[*sub.output_ssts]) for sub in context.subcompactions]
+        feed = ProgressRecorder(progress, self._metrics)
         token = f"{self._env.rng.getrandbits(_TOKEN_BITS):032x}"
-        channel = Channel(chains, token, feed)
+        server = TaskServer(range_outputs, token, feed)
         try:
-            await self._run_tasks(session, job, progress, channel, token)
+            await self._run_tasks(session, job, progress, server, token)
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         finally:
-            feed.ended(is_done=all(chain.is_done for chain in chains))
-        if not all(chain.is_done for chain in chains):
+            feed.ended(is_done=all(output.is_done for output in range_outputs))
+        if not all(output.is_done for output in range_outputs):
             raise UnavailableError("Spark ended a compaction whose ranges have not all ended")
         outputs = progress.outputs()
         check_ascending(outputs)
         return outputs
 
     async def _run_tasks(
-        self, session: "SparkSession", job: Job, progress: JobProgress, channel: Channel, token: str
+        self, session: "SparkSession", job: Job, progress: JobProgress, server: TaskServer, token: str
     ) -> None:
         host = self._sessions.event_host(session)
-        # Tasks are heard, and refused, until they are gone, also when this job is cancelled.
-        hearing = anyio.CancelScope(shield=True)
+        # The server answers tasks until they are gone, even when this job is cancelled.
+        serving = anyio.CancelScope(shield=True)
 
-        async def hear(*, task_status: TaskStatus[int]) -> None:
-            with hearing:
-                await channel.serve(host, task_status=task_status)
+        async def serve_tasks(*, task_status: TaskStatus[int]) -> None:
+            with serving:
+                await server.serve(host, task_status=task_status)
 
         async with anyio.create_task_group() as tasks:
-            port = await tasks.start(hear)
+            port = await tasks.start(serve_tasks)
             try:
                 plans = [
                     encode_plan(self._task(job, progress, index, (host, port), token))
                     for index in range(len(progress.ranges))
                 ]
-                await run_stage(session, plans, f"compaction-{job.id}", channel)
+                await run_spark_job(session, plans, f"compaction-{job.id}", server)
             finally:
-                hearing.cancel()
+                serving.cancel()
 
     async def aclose(self) -> None:
         """Stop the session, if there is one."""
@@ -156,7 +155,7 @@ class SparkExecutor(JobExecutor):
         keys = progress.ranges[index]
         return TaskPlan(
             where=self._where,
-            job=cut_job(job, keys),
+            job=trim_job(job, keys),
             index=index,
             range=keys,
             retention_min_seq=progress.retention_min_seq,
@@ -167,8 +166,8 @@ class SparkExecutor(JobExecutor):
         )
 
 
-class ProgressFeed:
-    """Turns what tasks report into the progress of a job."""
+class ProgressRecorder:
+    """Records the reports of tasks in the progress of a job."""
 
     def __init__(self, progress: JobProgress, metrics: ExecutorMetrics) -> None:
         self._progress = progress
@@ -176,16 +175,16 @@ class ProgressFeed:
         self._unfinished = [0] * len(progress.ranges)
 
     def started(self, number: int) -> None:
-        """See ``Listener``: what the attempt before has merged and not finished is merged again."""
-        self._progress.repeated_bytes += self._unfinished[number]
+        """See ``TaskListener``: unfinished work of the previous attempt is merged again."""
+        self._progress.rework_bytes += self._unfinished[number]
         self._unfinished[number] = 0
 
-    def reported(self, number: int, report: Report) -> None:
-        """See ``Listener``."""
+    def reported(self, number: int, report: TaskReport) -> None:
+        """See ``TaskListener``."""
         self._progress.note_read(report.read_bytes)
         if report.merged_bytes:
             self._progress.note_rows(report.merged_bytes)
-        # The SST after a finished one may have begun: what is counted as in vain is the least that was.
+        # Part of these bytes may belong to the next SST, so this is a lower bound of the unfinished work.
         self._unfinished[number] = 0 if report.ssts else self._unfinished[number] + report.merged_bytes
         self._metrics.expired(*report.expired)
         self._metrics.folded(report.folded)
@@ -196,27 +195,55 @@ class ProgressFeed:
             self._progress.add(number, sst)
 
     def ended(self, *, is_done: bool) -> None:
-        """Whatever is unfinished when a job ends early was in vain."""
+        """Count unfinished work as repeated when a job ends early."""
         if not is_done:
-            self._progress.repeated_bytes += sum(self._unfinished)
+            self._progress.rework_bytes += sum(self._unfinished)
 
 
-def require_possible(where: Where, settings: SparkSettings) -> None:
-    """Return if jobs can be carried out like this: what is wrong with all of them is better said before the first one.
+def require_executable(where: DatabaseLocation, settings: SparkSettings) -> None:
+    """Return if jobs can be executed with these settings, so that an error comes before the first job.
 
     Raises:
-        InvalidRequestError: executors cannot reach the store, or a session over Connect is not told what only others
-            know.
+        InvalidRequestError: executors cannot reach the store, or a setting is missing that Spark Connect does not
+            provide.
     """
-    require_reachable(where)
+    require_store_url(where)
     if settings.is_remote and settings.ranges is None:
         raise InvalidRequestError("spark.ranges must be set: Spark Connect does not say how many cores there are")
     if settings.is_remote and settings.event_host is None:
         raise InvalidRequestError("spark.event_host must be set: the driver of Spark Connect is another process")
 
 
+def open_sessions(
+    where: DatabaseLocation, settings: SparkSettings, session: "Callable[[], SparkSession] | None" = None
+) -> "SessionProvider":
+    """Return the provider of a worker's Spark session.
+
+    Args:
+        where: the database.
+        settings: the section ``spark``.
+        session: makes the session; by default it is made by the settings.
+
+    Raises:
+        InvalidRequestError: the extra or Java is not installed (names the command that installs it); or see
+            ``require_executable``.
+    """
+    require_executable(where, settings)
+    require_extra()
+    if not settings.is_remote:
+        require_java()
+    # Imported here, so that a missing extra is a one-line error and not a traceback.
+    from shale_spark.compaction.session_provider import SessionProvider
+    from shale_spark.session import spark_session
+
+    # A daemon's output is a log, where a progress bar has no place.
+    conf = {"spark.ui.showConsoleProgress": "false", **dict(settings.conf)}
+    make = session or partial(spark_session, settings, app_name=f"shale worker {where.root}", conf=conf)
+    return SessionProvider(make, settings)
+
+
 def make_executor(
-    where: Where,
+    where: DatabaseLocation,
     store: ObjectStore,
     env: Env,
     options: ExecutorOptions,
@@ -224,30 +251,15 @@ def make_executor(
     transforms: TransformNames,
     settings: SparkSettings,
     metrics: Metrics,
-    session: "Callable[[], SparkSession] | None" = None,
 ) -> SparkExecutor:
-    """What the entry point group ``shale.executors`` has under ``spark``.
+    """Make the executor that the entry point group ``shale.executors`` has under ``spark``.
 
     Args:
         where, store, env, options, transforms, metrics: see ``SparkExecutor``.
         settings: the section ``spark``.
-        session: makes the session otherwise than by the settings.
 
     Raises:
-        InvalidRequestError: the extra or Java is not installed, and names the command that installs it; or see
-            ``require_possible``.
+        InvalidRequestError: see ``open_sessions``.
     """
-    require_possible(where, settings)
-    require_extra()
-    if not settings.is_remote:
-        require_java()
-    # Imported here, so that its absence is one line and not a traceback.
-    from shale_spark.compaction.sessions import Sessions
-    from shale_spark.session import spark_session
-
-    # A daemon's output is a log; a bar in it belongs to nobody.
-    conf = {"spark.ui.showConsoleProgress": "false", **dict(settings.conf)}
-    make = session or partial(spark_session, settings, app_name=f"shale worker {where.root}", conf=conf)
-    return SparkExecutor(
-        where, store, env, options, transforms=transforms, sessions=Sessions(make, settings), metrics=metrics
-    )
+    sessions = open_sessions(where, settings)
+    return SparkExecutor(where, store, env, options, transforms=transforms, sessions=sessions, metrics=metrics)

@@ -1,24 +1,24 @@
-"""One range of a compaction in a Python worker of an executor: the same executor as in any worker of ours."""
+"""One range of a compaction in a Python worker of an executor, with the same executor as in any worker."""
 
 from functools import partial
 
 import anyio
 
+from shale.concurrency.first_error import first_error
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.telemetry.metrics import Metrics
 from shale.types import CompactionContext, Subcompaction
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.progress import JobProgress
-from shale_compactor.first_error import first_error
-from shale_spark.compaction.frames import Hello, Start
-from shale_spark.compaction.link import AttemptLost, DriverLink, Superseded
-from shale_spark.compaction.plan import TaskPlan, decode_plan
+from shale_spark.compaction.driver_client import AttemptLost, DriverClient, Superseded
+from shale_spark.compaction.messages import RangeStart, TaskHello
+from shale_spark.compaction.task_plan import TaskPlan, decode_plan
 from shale_spark.tasks import TaskInfo, run_async
 
 
 def compact_range(plan: bytes, info: TaskInfo) -> bytes:
-    """Merge what the range still lacks; what was written has been reported when this returns.
+    """Merge what the range still lacks; everything written is reported when this returns.
 
     Raises:
         ShaleError: the job cannot succeed.
@@ -29,9 +29,9 @@ def compact_range(plan: bytes, info: TaskInfo) -> bytes:
 
 
 async def attempt(plan: TaskPlan, info: TaskInfo, env: Env) -> None:
-    """One attempt at a range.  See ``compact_range``."""
+    """Make one attempt at a range; see ``compact_range``."""
     metrics = Metrics()
-    async with DriverLink(plan.driver, Hello(plan.token, plan.index, info.id), metrics) as link:
+    async with DriverClient(plan.driver, TaskHello(plan.token, plan.index, info.id), metrics) as link:
         try:
             start = await link.begin()
             if start is None:
@@ -39,7 +39,7 @@ async def attempt(plan: TaskPlan, info: TaskInfo, env: Env) -> None:
             await _merge(plan, start, link, env, metrics)
             await link.finish()
         except Superseded:
-            await link.wait_for_end()
+            await link.wait_for_disconnect()
             raise AttemptLost("a newer attempt took the range, and it or its driver is gone") from None
         except ShaleError as error:
             if error.retryable:
@@ -48,8 +48,8 @@ async def attempt(plan: TaskPlan, info: TaskInfo, env: Env) -> None:
             raise
 
 
-async def _merge(plan: TaskPlan, start: Start, link: DriverLink, env: Env, metrics: Metrics) -> None:
-    """Go on behind the last SST that is recorded."""
+async def _merge(plan: TaskPlan, start: RangeStart, link: DriverClient, env: Env, metrics: Metrics) -> None:
+    """Continue after the last recorded SST."""
     progress = JobProgress(
         retention_min_seq=plan.retention_min_seq,
         resumed=CompactionContext(

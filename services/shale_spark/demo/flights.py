@@ -1,4 +1,4 @@
-"""The data set of ``shale demo`` as a DataFrame: keys as there, values as JSON of the columns that are asked about."""
+"""The data set of ``shale demo`` as a DataFrame, with the same keys and JSON values of the columns that queries use."""
 
 import zipfile
 from pathlib import Path
@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COLUMNS = "month int, carrier string, flight int, origin string, dest string, dep_delay int, distance long"
-"""What a value holds, as a schema of Spark's."""
+"""The columns of a value, as a Spark schema."""
 
 
 def flights(spark: "SparkSession", directory: Path) -> "DataFrame":
-    """Every flight: ``key`` (binary) and the columns.
+    """Return every flight: ``key`` (binary) and the columns.
 
     Args:
+        spark: a session.
         directory: where the data set is unpacked, because Spark reads no zip files.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Rows of one task through a writer daemon.  Not atomic: batches of a write that fails stay written."""
+"""Appending of one task's rows through a writer daemon.  Not atomic: batches of a write that fails stay written."""
 
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shale.env import Env
-from shale_spark.load.batches import picked
-from shale_spark.load.rows import possible_rows
+from shale_spark.load.batch_sender import BatchSender, Op
+from shale_spark.load.batches import select_stored_columns
+from shale_spark.load.rows import valid_rows
 from shale_spark.load.rules import EXPIRE_MS, LIFETIME_MAX_MS
-from shale_spark.load.sender import BatchSender, Op
 from shale_spark.load.write_options import AppendRequest
 
 
 async def append_rows(batches: Iterable[pa.RecordBatch], request: AppendRequest, sender: BatchSender, env: Env) -> int:
-    """Send all rows, in order; returns how many.
+    """Send all rows, in order; return their number.
 
     Raises:
         InvalidRequestError: a row that no database can hold, which is named; those before it may have been sent.
@@ -33,11 +33,11 @@ async def append_rows(batches: Iterable[pa.RecordBatch], request: AppendRequest,
 
 
 def operations(batch: pa.RecordBatch, request: AppendRequest, *, now_ms: int) -> Iterator[list[Op]]:
-    """The puts that a batch means, in pieces of at most ``batch_rows`` and ``batch_bytes``, or of one row."""
+    """Yield the puts of a batch, in pieces of at most ``batch_rows`` and ``batch_bytes``, or of one row."""
     if not batch.num_rows:
         return
-    batch = picked(batch, request.columns, has_codec=request.codec is not None)
-    keys, values = possible_rows(batch, request.codec)
+    batch = select_stored_columns(batch, request.columns, has_codec=request.codec is not None)
+    keys, values = valid_rows(batch, request.codec)
     lifetimes = _lifetimes(batch, request.ttl_ms, now_ms)
     ends = np.cumsum((pc.binary_length(keys).to_numpy() + pc.binary_length(values).to_numpy()).astype(np.int64))
     start = 0
@@ -60,7 +60,7 @@ def _puts(keys: Any, values: Any, lifetimes: Any) -> list[Op]:
 
 
 def _lifetimes(batch: pa.RecordBatch, ttl_ms: int | None, now_ms: int) -> Any:
-    """Milliseconds from now on, null for rows without end; ``None``: for no row."""
+    """Return lifetimes in milliseconds, null for rows that never expire; ``None`` if no row does."""
     if EXPIRE_MS not in batch.schema.names:
         return None if ttl_ms is None else pa.array(np.full(len(batch), ttl_ms, np.int64))
     ends = pc.max_element_wise(batch.column(EXPIRE_MS), now_ms, skip_nulls=False)

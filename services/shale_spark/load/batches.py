@@ -1,6 +1,6 @@
-"""A user's Arrow batch as tasks know it: the columns of ``rules``, picked and renamed.
+"""Selection of the stored columns from a user's Arrow batch, renamed as in ``rules``.
 
-``frame`` does the same for DataFrames, where Spark carries it out; what a data source is given has to be done here.
+``dataframe`` does the same for DataFrames, executed by Spark; a data source gets plain batches.
 """
 
 from typing import Any
@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shale.errors import InvalidRequestError
-from shale_spark.load.request import Columns
+from shale_spark.load.request import LoadColumns
 from shale_spark.load.rules import EXPIRE_MS, KEY, VALUE, require_free_names
 
 
-def picked(batch: pa.RecordBatch, columns: Columns, *, has_codec: bool) -> pa.RecordBatch:
-    """The batch with the columns that are stored.
+def select_stored_columns(batch: pa.RecordBatch, columns: LoadColumns, *, has_codec: bool) -> pa.RecordBatch:
+    """Return the batch with the columns that are stored.
 
     Raises:
-        InvalidRequestError: a column is missing or of a type that is not understood.
+        InvalidRequestError: a column is missing or has an unsupported type.
     """
     found = {KEY: _binary(batch, columns.key)}
     if columns.expire_at is not None:
@@ -57,4 +57,4 @@ def _milliseconds(batch: pa.RecordBatch, name: str) -> Any:
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64())
-    raise InvalidRequestError(f"column {name!r} is {column.type}: an expiry is a timestamp, or milliseconds since 1970")
+    raise InvalidRequestError(f"column {name!r} is {column.type}: an expiry is a timestamp or milliseconds since 1970")

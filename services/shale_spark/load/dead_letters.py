@@ -1,7 +1,7 @@
-"""Rows that cannot be stored, put aside by the tasks of ``df.write``.
+"""Dead letters: rows that cannot be stored, written to a folder by the tasks of ``df.write``.
 
-Spark hands a data source nothing but batches inside a task, so tasks write the Parquet files themselves, through our
-stores.  A file counts once the driver's commit names it: what attempts that failed or lost have left is removed.
+Spark gives a data source only batches inside a task, so tasks write the Parquet files themselves, through Shale's
+stores.  A file counts once the driver's commit names it; files of failed or superseded attempts are removed.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -12,27 +12,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shale.engine.where import Where
+from shale.concurrency.gather import gather
+from shale.engine.location import DatabaseLocation
 from shale.env import Env
-from shale.store.gather import gather
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale_spark.codecs import ValueCodec
-from shale_spark.load.rows import reasons_of
+from shale_spark.load.rows import rejection_reasons
 from shale_spark.load.rules import REASON
 from shale_spark.tasks import run_async
 
 FILE_BYTES = 8 << 20
-"""A task holds so much of what it puts aside before it writes a file."""
+"""A task holds this many bytes of dead letters before it writes a file."""
 
-Pick = Callable[[pa.RecordBatch], pa.RecordBatch]
+SelectColumns = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetters:
-    """Where one write puts rows aside: a folder in a store, under a name that no other write has."""
+class DeadLetterFolder:
+    """The dead letters of one write: a folder in a store, under a name that no other write has."""
 
-    folder: Where
+    folder: DatabaseLocation
     write_id: str
 
     def write(self, batches: list[pa.RecordBatch]) -> str:
@@ -49,7 +49,7 @@ class DeadLetters:
         return key
 
     def keep(self, names: Iterable[str]) -> None:
-        """Remove every file of this write but the named ones."""
+        """Remove every file of this write except the named ones."""
         kept = frozenset(names)
 
         async def sweep(store: ObjectStore) -> None:
@@ -73,16 +73,16 @@ class DeadLetters:
         run_async(main)
 
 
-class SetAside:
-    """What one task puts aside, in files of bounded size."""
+class DeadLetterCollector:
+    """The dead letters of one task, in files of bounded size."""
 
-    def __init__(self, letters: DeadLetters | None, codec: ValueCodec | None, pick: Pick) -> None:
+    def __init__(self, letters: DeadLetterFolder | None, codec: ValueCodec | None, pick: SelectColumns) -> None:
         """Write nothing yet.
 
         Args:
-            letters: where to; ``None``: every row goes on, and the first impossible one ends the write.
-            codec: makes values, if any does.
-            pick: the columns of ``rules`` from a user's batch.
+            letters: the folder; ``None``: every row goes on, and the first invalid one ends the write.
+            codec: makes values, if there is one.
+            pick: selects the columns of ``rules`` from a user's batch.
         """
         self.names: list[str] = []
         self._letters = letters
@@ -90,19 +90,19 @@ class SetAside:
         self._pick = pick
         self._held: list[pa.RecordBatch] = []
 
-    def possible(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A user's batches without the rows that cannot be stored.  To be iterated where no event loop runs."""
+    def storable(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a user's batches without the rows that cannot be stored.  Must be iterated where no event loop runs."""
         for batch in batches:
-            yield batch if self._letters is None else self._judged(batch)
+            yield batch if self._letters is None else self._split_invalid(batch)
         self._write()
 
-    def _judged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _split_invalid(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         picked = self._pick(batch)
-        reasons = reasons_of(picked, self._codec)
+        reasons = rejection_reasons(picked, self._codec)
         if reasons.null_count == len(reasons):
             return batch
-        told = picked.append_column(REASON, reasons)
-        self._held.append(told.filter(pc.is_valid(reasons)))
+        rejected = picked.append_column(REASON, reasons)
+        self._held.append(rejected.filter(pc.is_valid(reasons)))
         if sum(held.nbytes for held in self._held) >= FILE_BYTES:
             self._write()
         return batch.filter(pc.is_null(reasons))

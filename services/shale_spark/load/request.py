@@ -1,36 +1,36 @@
-"""What a caller of ``load`` asks for, checked before anything is touched."""
+"""The arguments of ``load``, checked before anything is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypedDict, TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
-from shale.engine.settings_values import Duration, Size, parse_duration_ms, parse_size
-from shale.engine.where import Where, resolve
+from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_size
+from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError
-from shale.format.bloom import BloomPolicy
+from shale.format.sst.bloom import BloomPolicy
 from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
 from shale_spark.codecs import ValueCodec, value_codec
-from shale_spark.load.rules import LIFETIME_MAX_MS, Duplicates
+from shale_spark.load.rules import LIFETIME_MAX_MS, DuplicateKeys
 
-_PATIENCE = StoreOptions(retry=RetryPolicy(retries_max=10))
-"""A store that does not answer for some seconds ends a load; Spark's tasks shall not wait for ever."""
+_STORE_OPTIONS = StoreOptions(retry=RetryPolicy(retries_max=10))
+"""A store that does not answer for some seconds ends a load; Spark's tasks must not wait for ever."""
 
 C = TypeVar("C", bound=StrEnum)
 
 
-class Mode(StrEnum):
-    """Into a new database, or into one that exists."""
+class LoadMode(StrEnum):
+    """Into a new database, or into an existing one."""
 
     CREATE = "create"
     APPEND = "append"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Which columns of the DataFrame mean what.
+class LoadColumns:
+    """The meaning of the DataFrame's columns.
 
     ``values``: one column of bytes or text; with a codec those that it takes, or all others if none are named.
     ``order_by``: of several rows with one key, that with the greatest is taken.
@@ -46,13 +46,13 @@ class Columns:
 class LoadRequest:
     """One load.  ``partitions``: tasks, each of which makes at least one SST; ``None``: by the size of the rows."""
 
-    where: Where
-    mode: Mode
+    where: DatabaseLocation
+    mode: LoadMode
     fence: bool
-    columns: Columns
+    columns: LoadColumns
     codec: ValueCodec | None
     ttl_ms: int | None
-    duplicates: Duplicates
+    duplicates: DuplicateKeys
     dead_letters: str | None
     partitions: int | None
     sst_bytes: int
@@ -60,7 +60,7 @@ class LoadRequest:
 
 
 class LoadArguments(TypedDict, total=False):
-    """The keywords of ``load``, which explains them; defaults are those of ``load_request``."""
+    """The keywords of ``load``, which documents them; the defaults are those of ``BulkLoadOptions``."""
 
     key: str
     value: str | Sequence[str] | None
@@ -81,68 +81,77 @@ class LoadArguments(TypedDict, total=False):
     filter_policies: Sequence[BloomPolicy]
 
 
-def load_request(
-    where: Where | str,
-    *,
-    key: str = "key",
-    value: str | Sequence[str] | None = None,
-    value_format: str | None = None,
-    avro_schema: str | None = None,
-    ttl: Duration | None = None,
-    expire_at: str | None = None,
-    duplicates: str = "error",
-    order_by: str | None = None,
-    mode: str = "create",
-    fence: bool = False,
-    dead_letters: str | None = None,
-    partitions: int | None = None,
-    sst_bytes: Size = "256MiB",
-    block_size: Size = "4KiB",
-    compression: str = "none",
-    min_filter_keys: int = 1000,
-    filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
-) -> LoadRequest:
-    """Check the arguments of ``load``, which explains them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkLoadOptions:
+    """The keywords of ``load`` with their defaults."""
+
+    key: str = "key"
+    value: str | Sequence[str] | None = None
+    value_format: str | None = None
+    avro_schema: str | None = None
+    ttl: Duration | None = None
+    expire_at: str | None = None
+    duplicates: str = "error"
+    order_by: str | None = None
+    mode: str = "create"
+    fence: bool = False
+    dead_letters: str | None = None
+    partitions: int | None = None
+    sst_bytes: Size = "256MiB"
+    block_size: Size = "4KiB"
+    compression: str = "none"
+    min_filter_keys: int = 1000
+    filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),)
+
+
+def load_request(where: DatabaseLocation | str, **arguments: Unpack[LoadArguments]) -> LoadRequest:
+    """Check the arguments of ``load``, which documents them.
 
     Raises:
-        InvalidRequestError: one of them is impossible, or two contradict each other.
+        InvalidRequestError: one of them is invalid, or two contradict each other.
     """
-    place = where if isinstance(where, Where) else resolve(where, store_options=_PATIENCE)
+    given = BulkLoadOptions(**arguments)
+    place = where if isinstance(where, DatabaseLocation) else resolve(where, store_options=_STORE_OPTIONS)
     if not isinstance(place.store, str) or place.store.startswith("memory:"):
         raise InvalidRequestError("executors cannot reach a store in the memory of this process: name one by its URL")
-    chosen = _choice(Mode, mode, "mode")
-    repeated = _choice(Duplicates, duplicates, "duplicates")
-    if repeated is Duplicates.LAST and order_by is None:
-        raise InvalidRequestError('duplicates="last" needs order_by: rows of a DataFrame have no order of their own')
-    if repeated is Duplicates.ERROR and order_by is not None:
+    chosen = _choice(LoadMode, given.mode, "mode")
+    repeated = _choice(DuplicateKeys, given.duplicates, "duplicates")
+    if repeated is DuplicateKeys.LAST and given.order_by is None:
+        raise InvalidRequestError('duplicates="last" needs order_by: the rows of a DataFrame are unordered')
+    if repeated is DuplicateKeys.ERROR and given.order_by is not None:
         raise InvalidRequestError('order_by chooses between rows of one key, which is duplicates="last"')
-    if fence and chosen is Mode.CREATE:
+    if given.fence and chosen is LoadMode.CREATE:
         raise InvalidRequestError('fence is for mode="append": a new database has no writer')
-    if partitions is not None and partitions < 1:
-        raise InvalidRequestError(f"partitions: {partitions} is less than 1")
+    if given.partitions is not None and given.partitions < 1:
+        raise InvalidRequestError(f"partitions: {given.partitions} is less than 1")
     return LoadRequest(
         where=place,
         mode=chosen,
-        fence=fence,
-        columns=Columns(key=key, values=_values(value, value_format), expire_at=expire_at, order_by=order_by),
-        codec=None if value_format is None else value_codec(value_format, avro_schema=avro_schema),
-        ttl_ms=None if ttl is None else lifetime_ms(ttl),
+        fence=given.fence,
+        columns=LoadColumns(
+            key=given.key,
+            values=_values(given.value, given.value_format),
+            expire_at=given.expire_at,
+            order_by=given.order_by,
+        ),
+        codec=None if given.value_format is None else value_codec(given.value_format, avro_schema=given.avro_schema),
+        ttl_ms=None if given.ttl is None else lifetime_ms(given.ttl),
         duplicates=repeated,
-        dead_letters=dead_letters,
-        partitions=partitions,
-        sst_bytes=_positive(sst_bytes, "sst_bytes"),
+        dead_letters=given.dead_letters,
+        partitions=given.partitions,
+        sst_bytes=_positive(given.sst_bytes, "sst_bytes"),
         sst=SstOptions(
-            block_size_bytes=_positive(block_size, "block_size"),
-            compression=_compression(compression),
-            min_filter_keys=min_filter_keys,
-            filter_policies=tuple(filter_policies),
+            block_size_bytes=_positive(given.block_size, "block_size"),
+            compression=_compression(given.compression),
+            min_filter_keys=given.min_filter_keys,
+            filter_policies=tuple(given.filter_policies),
             transformer=place.block_transformer,
         ),
     )
 
 
 def lifetime_ms(ttl: Duration) -> int:
-    """The lifetime of all rows in milliseconds.
+    """Return the lifetime of all rows in milliseconds.
 
     Raises:
         InvalidRequestError: no duration, or longer than any row can live.

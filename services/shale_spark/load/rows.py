@@ -1,6 +1,6 @@
-"""Arrow batches in key order become rows of one commit: judged, freed of repeated keys, stamped.
+"""Conversion of Arrow batches in key order to rows of one commit: checked, deduplicated, stamped.
 
-Nothing is done row by row, and keys and values stay where Arrow has them.
+Nothing is done row by row, and keys and values stay in Arrow's buffers.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shale.engine.bulk_load import shown
+from shale.engine.load.manifest import shown
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.types import FLAG_CREATE_TS
 from shale_spark.arrow import batch_to_rows
-from shale_spark.codecs import ValueCodec, ValueRefused
-from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE, VALUE_BYTES_MAX, Duplicates, RowRules
+from shale_spark.codecs import InvalidValue, ValueCodec
+from shale_spark.load.rules import EXPIRE_MS, KEY, KEY_BYTES_MAX, VALUE, VALUE_BYTES_MAX, DuplicateKeys, RowRules
 
 
 class RowStream:
-    """The rows of one task, batch after batch; counts what it leaves out."""
+    """The rows of one task, batch after batch; counts the rows it leaves out."""
 
     def __init__(self, rules: RowRules) -> None:
         self._rules = rules
@@ -30,7 +30,7 @@ class RowStream:
         self.expired = 0
 
     def take(self, batch: pa.RecordBatch) -> Rows:
-        """The rows that are to be stored, by strictly ascending key; perhaps none.
+        """Return the rows to store, by strictly ascending key; possibly none.
 
         Raises:
             InvalidRequestError: a row that no database can hold, a key that occurs twice although it must not, or rows
@@ -38,7 +38,7 @@ class RowStream:
         """
         if not batch.num_rows:
             return EMPTY_ROWS
-        keys, values = possible_rows(batch, self._rules.codec)
+        keys, values = valid_rows(batch, self._rules.codec)
         columns = {"key": keys, "value": values}
         ends = self._ends(batch)
         if ends is not None:
@@ -46,7 +46,7 @@ class RowStream:
         return self._stamped(self._first_of_each(pa.RecordBatch.from_pydict(columns)))
 
     def _ends(self, batch: pa.RecordBatch) -> Any:
-        """When each row expires; ``None``: never."""
+        """Return when each row expires; ``None``: never."""
         ttl_ms = self._rules.ttl_ms
         default = None if ttl_ms is None else self._rules.stamp.create_ts + ttl_ms
         if EXPIRE_MS not in batch.schema.names:
@@ -55,11 +55,11 @@ class RowStream:
         return ends if default is None else pc.fill_null(ends, default)
 
     def _first_of_each(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the first row of every key alone."""
+        """Return the first row of every key."""
         keys = batch.column("key")
         before = pa.concat_arrays([pa.array([self._last_key], keys.type), keys.slice(0, len(keys) - 1)])
         self._last_key = keys[-1].as_py()
-        # Before the first key of all stands a null, which is neither greater nor equal.
+        # The first key of the task is compared with a null, which is neither greater nor equal.
         falling = pc.greater(before, keys)
         if pc.any(falling).as_py():
             place = _first(falling)
@@ -69,7 +69,7 @@ class RowStream:
         count = pc.sum(same).as_py()
         if not count:
             return batch
-        if self._rules.duplicates is Duplicates.ERROR:
+        if self._rules.duplicates is DuplicateKeys.ERROR:
             raise InvalidRequestError(f"key {_shown(keys, _first(same))} occurs more than once")
         self.repeated += count
         return batch.filter(pc.invert(same))
@@ -81,15 +81,15 @@ class RowStream:
             count = pc.sum(expired).as_py()
             if count:
                 self.expired += count
-                batch = _buried(batch, expired) if stamp.keeps_expired else batch.filter(pc.invert(expired))
+                batch = _as_tombstones(batch, expired) if stamp.keeps_expired else batch.filter(pc.invert(expired))
         rows = batch_to_rows(batch, seq=np.full(len(batch), stamp.seq, np.uint64))
         return replace(
             rows, flags=rows.flags | np.uint8(FLAG_CREATE_TS), create_ts=np.full(len(rows), stamp.create_ts, np.int64)
         )
 
 
-def possible_rows(batch: pa.RecordBatch, codec: ValueCodec | None) -> tuple[Any, Any]:
-    """Keys and values of a batch that has the columns of ``rules``.
+def valid_rows(batch: pa.RecordBatch, codec: ValueCodec | None) -> tuple[Any, Any]:
+    """Return keys and values of a batch that has the columns of ``rules``.
 
     Raises:
         InvalidRequestError: a row that no database can hold; names it.
@@ -104,57 +104,60 @@ def possible_rows(batch: pa.RecordBatch, codec: ValueCodec | None) -> tuple[Any,
     return keys, values
 
 
-def refused_rows(columns: pa.RecordBatch, codec: ValueCodec, start: int = 0) -> Iterator[tuple[int, str]]:
-    """The places, from ``start`` on, of rows that a codec does not write, and why; halves are tried down to them."""
+def unencodable_rows(columns: pa.RecordBatch, codec: ValueCodec, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the positions, from ``start`` on, of rows that a codec refuses, with the reason; found by bisection."""
     if not columns.num_rows:
         return
     try:
         codec.encode(columns)
-    except ValueRefused as error:
+    except InvalidValue as error:
         if columns.num_rows == 1:
             yield start, str(error).removeprefix("row 0 ")
             return
         middle = columns.num_rows // 2
-        yield from refused_rows(columns.slice(0, middle), codec, start)
-        yield from refused_rows(columns.slice(middle), codec, start + middle)
+        yield from unencodable_rows(columns.slice(0, middle), codec, start)
+        yield from unencodable_rows(columns.slice(middle), codec, start + middle)
 
 
 def _encoded(keys: Any, columns: pa.RecordBatch, codec: ValueCodec) -> Any:
     try:
         return codec.encode(columns)
-    except ValueRefused as error:
-        found = next(refused_rows(columns, codec), None)
-        if found is None:  # code of the user's that changes its mind
+    except InvalidValue as error:
+        found = next(unencodable_rows(columns, codec), None)
+        if found is None:  # user code that is not deterministic
             raise
         place, reason = found
-        raise ValueRefused(f"row with key {_shown(keys, place)}: {reason}") from error
+        raise InvalidValue(f"row with key {_shown(keys, place)}: {reason}") from error
 
 
-def reasons_of(batch: pa.RecordBatch, codec: ValueCodec | None) -> Any:
-    """Why each row of a batch that has the columns of ``rules`` cannot be stored; null where it can."""
+def rejection_reasons(batch: pa.RecordBatch, codec: ValueCodec | None) -> Any:
+    """Return why each row of a batch that has the columns of ``rules`` cannot be stored; null where it can."""
     keys = batch.column(KEY)
     reasons = pa.nulls(len(batch), pa.string())
-    for mask, reason in _verdicts(keys, batch.column(VALUE) if codec is None else None):
+    for mask, reason in _row_checks(keys, batch.column(VALUE) if codec is None else None):
         reasons = pc.coalesce(reasons, pc.if_else(mask, reason, None))
     if codec is None:
         return reasons
     names = [name for name in batch.schema.names if name not in (KEY, EXPIRE_MS)]
-    told = reasons.to_pylist()
-    for place, reason in refused_rows(batch.select(names), codec):
-        told[place] = told[place] or reason
-    return pa.array(told, pa.string())
+    texts = reasons.to_pylist()
+    for place, reason in unencodable_rows(batch.select(names), codec):
+        texts[place] = texts[place] or reason
+    return pa.array(texts, pa.string())
 
 
-def reason_of(keys: Any, values: Any) -> tuple[int, str] | None:
-    """The place of the first row that cannot be stored, and why; ``None`` if there is none."""
-    for mask, reason in _verdicts(keys, values):
+def first_rejection(keys: Any, values: Any) -> tuple[int, str] | None:
+    """Return the position of the first row that cannot be stored, and the reason; ``None`` if there is none."""
+    for mask, reason in _row_checks(keys, values):
         if pc.any(mask).as_py():
             return _first(mask), reason
     return None
 
 
-def _verdicts(keys: Any, values: Any | None) -> Iterator[tuple[Any, str]]:
-    """Rules for rows: which break it, and what to say of them.  ``values`` are ``None`` if a codec has yet to try."""
+def _row_checks(keys: Any, values: Any | None) -> Iterator[tuple[Any, str]]:
+    """Yield the rules for rows: a mask of the rows that break it, and the reason.
+
+    ``values`` are ``None`` if a codec has yet to make them.
+    """
     yield pc.is_null(keys), "the key is null"
     yield pc.equal(pc.binary_length(keys), 0), "the key is empty"
     yield pc.greater(pc.binary_length(keys), KEY_BYTES_MAX), f"the key is longer than {KEY_BYTES_MAX} bytes"
@@ -164,7 +167,7 @@ def _verdicts(keys: Any, values: Any | None) -> Iterator[tuple[Any, str]]:
 
 
 def _require_possible(keys: Any, values: Any) -> None:
-    found = reason_of(keys, values)
+    found = first_rejection(keys, values)
     if found is None:
         return
     place, reason = found
@@ -173,8 +176,8 @@ def _require_possible(keys: Any, values: Any) -> None:
     raise InvalidRequestError(f"row with key {_shown(keys, place)} and value {shown_value}: {reason}")
 
 
-def _buried(batch: pa.RecordBatch, expired: Any) -> pa.RecordBatch:
-    """The batch with nulls, which are tombstones, for the rows that expired: what they replace must not come back."""
+def _as_tombstones(batch: pa.RecordBatch, expired: Any) -> pa.RecordBatch:
+    """Return the batch with nulls, which are tombstones, for expired rows: what they replace must not reappear."""
     values, ends = batch.column("value"), batch.column("expire_ts")
     return pa.RecordBatch.from_pydict(
         {

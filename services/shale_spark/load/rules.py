@@ -1,11 +1,11 @@
-"""What a load makes of the rows of a DataFrame: plain values that travel to every task."""
+"""The rules of a load for the rows of a DataFrame: plain values that travel to every task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shale.engine.bulk_load import LoadStamp
-from shale.engine.where import Where
+from shale.engine.load.manifest import LoadStamp
+from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError
 from shale.sst.options import SstOptions
 from shale.types import Sst
@@ -14,36 +14,37 @@ from shale_spark.codecs import ValueCodec
 KEY_BYTES_MAX = 65_535
 VALUE_BYTES_MAX = 2**32 - 1
 LIFETIME_MAX_MS = 1 << 62
-"""A writer takes no longer one.  Whoever means "never" with a large time in a column gets this."""
+"""The longest lifetime that a writer takes.  Larger times in a column, meant as "never", are reduced to it."""
 
 KEY = "shale_key"
 VALUE = "shale_value"
 EXPIRE_MS = "shale_expire_ms"
-"""The columns that tasks get: binary, binary, and milliseconds since 1970 where rows bring their own expiry.  Where a
-codec makes the values, the columns it takes stand in place of ``VALUE``, under their own names."""
+"""The columns of a task: binary, binary, and milliseconds since 1970 where rows have their own expiry.  Where a codec
+makes the values, the columns it takes replace ``VALUE``, under their own names.
+"""
 
 ORDER = "shale_order"
 REASON = "shale_reason"
-"""Columns on the way to tasks: which row of a key is wanted, and why a row is put aside."""
+"""Columns on the way to tasks: which row of a key is wanted, and why a row cannot be stored."""
 
 _OWN = frozenset({KEY, VALUE, EXPIRE_MS, ORDER, REASON})
 
 
 def require_free_names(names: Iterable[str]) -> None:
-    """Return if no column that a codec takes could be mistaken for one of ours.
+    """Return if no column that a codec takes has the name of an internal column.
 
     Raises:
-        InvalidRequestError: one could; names it.  To Spark capitals make no other name.
+        InvalidRequestError: one has; names it.  Spark ignores the case of names.
     """
     for name in names:
         if name.lower() in _OWN:
             raise InvalidRequestError(
-                f"column {name!r} has a name that loads use themselves: rename it, or name the columns of the value"
+                f"column {name!r} has a reserved name: rename it, or name the columns of the value"
             )
 
 
-class Duplicates(StrEnum):
-    """What happens to a key that occurs twice."""
+class DuplicateKeys(StrEnum):
+    """What to do with a key that occurs twice."""
 
     ERROR = "error"
     LAST = "last"
@@ -51,34 +52,34 @@ class Duplicates(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """How rows are judged and stamped.
+    """How rows are checked and stamped.
 
     ``ttl_ms`` counts from the load's commit time and holds for rows without an expiry of their own.  With
-    ``Duplicates.LAST`` the rows of a key come with the wanted one first.
+    ``DuplicateKeys.LAST`` the rows of a key come with the wanted one first.
     """
 
     stamp: LoadStamp
-    duplicates: Duplicates = Duplicates.ERROR
+    duplicates: DuplicateKeys = DuplicateKeys.ERROR
     ttl_ms: int | None = None
     codec: ValueCodec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartPlan:
-    """All that a task has to know; the same for all tasks of a load."""
+class LoadTaskPlan:
+    """The plan of a task; the same for all tasks of a load."""
 
-    where: Where
+    where: DatabaseLocation
     rules: RowRules
     sst: SstOptions = field(default_factory=SstOptions)
     sst_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """What one task has written: SSTs by key, durable, and named by nobody yet.
+class LoadTaskResult:
+    """The result of one task: SSTs in key order, durable, not yet in a manifest.
 
-    ``rows``: stored ones; ``expired``: of these or left out, those that had expired; ``repeated``: rows that another
-    row of their key has replaced; ``raw_bytes``: of keys and values.
+    ``rows``: stored ones; ``expired``: expired ones, stored or left out; ``repeated``: rows that another row of their
+    key replaced; ``raw_bytes``: of keys and values.
     """
 
     ssts: tuple[Sst, ...] = ()

@@ -7,13 +7,13 @@ from enum import StrEnum
 
 import httpx
 
-from shale.engine.settings_values import parse_duration_s, parse_size
-from shale.engine.where import Where
+from shale.core.settings_values import parse_duration_s, parse_size
+from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError
 from shale_spark.codecs import ValueCodec, value_codec
-from shale_spark.load.request import Columns, LoadArguments, LoadRequest, lifetime_ms, load_request
-from shale_spark.load.sender import Endpoint
-from shale_spark.source.options import lowered, refuse_unknown, where_of
+from shale_spark.load.batch_sender import Endpoint
+from shale_spark.load.request import LoadArguments, LoadColumns, LoadRequest, lifetime_ms, load_request
+from shale_spark.source.options import lowercase_names, parse_where, refuse_unknown
 
 _TOKEN = re.compile(r"[!-~]+")
 _COMMON = frozenset({"mode", "key", "value", "value_format", "avro_schema", "ttl", "expire_at", "dead_letters"})
@@ -33,7 +33,7 @@ class AppendRequest:
     """Rows through a writer daemon, in batches of at most so many rows and bytes."""
 
     endpoint: Endpoint
-    columns: Columns = field(default_factory=Columns)
+    columns: LoadColumns = field(default_factory=LoadColumns)
     codec: ValueCodec | None = None
     ttl_ms: int | None = None
     batch_rows: int = 20_000
@@ -41,12 +41,12 @@ class AppendRequest:
 
 
 def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
-    """Read the options.
+    """Parse the options.
 
     Raises:
-        InvalidRequestError: one is unknown or impossible, or one is missing.
+        InvalidRequestError: an option is unknown, invalid or missing.
     """
-    given = lowered(options)
+    given = lowercase_names(options)
     text = given.get("mode", WriteMode.APPEND)
     if text not in tuple(WriteMode):
         raise InvalidRequestError(f"mode: {text!r} is none of {', '.join(WriteMode)}")
@@ -54,13 +54,13 @@ def write_request(options: Mapping[str, str]) -> AppendRequest | LoadRequest:
     return _append(given) if text == WriteMode.APPEND else _build(given)
 
 
-def dead_letters_folder(options: Mapping[str, str]) -> Where | None:
-    """The folder for rows that cannot be stored, if there is to be one; reached as the database is (``store.…``).
+def dead_letters_folder(options: Mapping[str, str]) -> DatabaseLocation | None:
+    """Return the folder for rows that cannot be stored, if there is one; ``store.…`` configures the access to it, too.
 
     Raises:
         InvalidRequestError: not the URL of a folder that every task can reach.
     """
-    given = lowered(options)
+    given = lowercase_names(options)
     text = given.get("dead_letters")
     if text is None:
         return None
@@ -68,7 +68,7 @@ def dead_letters_folder(options: Mapping[str, str]) -> Where | None:
         raise InvalidRequestError(f"dead_letters: {text!r} is no URL of a folder that every task can reach")
     reached = {name: value for name, value in given.items() if name.startswith("store.")}
     try:
-        return where_of({**reached, "url": text})
+        return parse_where({**reached, "url": text})
     except InvalidRequestError as error:
         raise InvalidRequestError(f"dead_letters: {error}") from None
 
@@ -79,9 +79,9 @@ def _append(options: Mapping[str, str]) -> AppendRequest:
         endpoint=Endpoint(
             url=_url(options.get("endpoint")),
             token=_token(options.get("token")),
-            patience_s=parse_duration_s(timeout, name="timeout"),
+            timeout_s=parse_duration_s(timeout, name="timeout"),
         ),
-        columns=Columns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
+        columns=LoadColumns(key=options.get("key", "key"), values=_values(options), expire_at=options.get("expire_at")),
         codec=None if format_ is None else value_codec(format_, avro_schema=options.get("avro_schema")),
         ttl_ms=None if ttl is None else lifetime_ms(ttl),
         batch_rows=_at_least_one(options.get("batch_rows", "20000"), "batch_rows"),
@@ -90,7 +90,7 @@ def _append(options: Mapping[str, str]) -> AppendRequest:
 
 
 def _url(text: str | None) -> str:
-    """The writer's address: what it lacks would be tried for minutes otherwise."""
+    """Check the writer's address, because a bad one would be retried for minutes."""
     if text is None:
         raise InvalidRequestError('endpoint: the address of a writer, http://host:8080, or mode="build"')
     try:
@@ -98,14 +98,14 @@ def _url(text: str | None) -> str:
     except httpx.InvalidURL as error:
         raise InvalidRequestError(f"endpoint: {error}") from None
     if url.userinfo:
-        raise InvalidRequestError("endpoint: a writer knows no users: give it a token")
+        raise InvalidRequestError("endpoint: a writer has no users: use a token")
     if url.scheme not in ("http", "https") or not url.host:
         raise InvalidRequestError(f"endpoint: {text!r} does not begin with http:// or https:// and a host")
     return text
 
 
 def _token(text: str | None) -> str | None:
-    """The token, which is not shown; a file that holds one often ends it with a line feed."""
+    """Check the token without showing it; a file that holds one often ends it with a line feed."""
     if text is not None and not _TOKEN.fullmatch(text):
         raise InvalidRequestError("token: a header holds visible ASCII characters, and no spaces or line ends")
     return text
@@ -118,7 +118,7 @@ def _build(options: Mapping[str, str]) -> LoadRequest:
             arguments[name] = options[name]
     if "min_filter_keys" in options:
         arguments["min_filter_keys"] = parse_size(options["min_filter_keys"], name="min_filter_keys")
-    return load_request(where_of(options), **arguments)
+    return load_request(parse_where(options), **arguments)
 
 
 def _values(options: Mapping[str, str]) -> tuple[str, ...]:

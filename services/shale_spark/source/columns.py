@@ -1,28 +1,32 @@
-"""From rows to the columns that a DataFrame's schema asks for."""
+"""Conversion of rows to the columns of a DataFrame's schema."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows
-from shale_spark.arrow import COLUMNS, rows_to_batch
-from shale_spark.codecs import OnBad, ValueCodec, ValueRefused
-from shale_spark.codecs.codec import Mask, no_bad, refuse_bad, show_key
-from shale_spark.codecs.plain import as_text
+from shale_spark.arrow import COLUMNS, arrow_schema, rows_to_batch
+from shale_spark.codecs import InvalidValue, OnDecodeError, ValueCodec
+from shale_spark.codecs.codec import Mask, no_failures, require_decoded, show_key
+from shale_spark.codecs.plain_codecs import as_text
+from shale_spark.source.options import SparkReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 CORRUPT = "_corrupt_record"
-"""The column that holds values that were not understood."""
+"""The column that holds values that could not be decoded."""
 _TEXT = ("key", "value")
 _ONE_COLUMN = ("binary", "utf8")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """What to make of rows: the columns of ``schema``, a ``pyarrow.Schema`` as Spark wants it.
+class ReadColumns:
+    """The columns of ``schema``, a ``pyarrow.Schema`` as Spark wants it.
 
     ``of_value`` is the part of the schema that the codec fills.
     """
@@ -31,14 +35,14 @@ class Columns:
     of_value: Any
     codec: ValueCodec
     codec_name: str
-    on_bad: OnBad
+    on_decode_error: OnDecodeError
 
     @classmethod
-    def of(cls, schema: Any, codec: ValueCodec, codec_name: str, on_bad: OnBad) -> "Columns":
+    def of(cls, schema: Any, codec: ValueCodec, codec_name: str, on_decode_error: OnDecodeError) -> "ReadColumns":
         """Check that rows can have these columns.
 
         Raises:
-            InvalidRequestError: a column has a type that it cannot have, or nothing says what it is.
+            InvalidRequestError: a column has an unsupported type or an unknown name.
         """
         for field in schema:
             _check_type(field)
@@ -47,30 +51,31 @@ class Columns:
             if codec_name in _ONE_COLUMN:
                 raise InvalidRequestError(
                     f"column {of_value.field(0).name!r}: values of format {codec_name} have no columns; "
-                    "say with value_format what they hold"
+                    "set value_format to the format of the values"
                 )
             codec.check(of_value)
         elif CORRUPT in schema.names:
-            raise InvalidRequestError(f"column {CORRUPT} belongs to columns that are decoded from values")
-        return cls(schema, of_value, codec, codec_name, on_bad)
+            raise InvalidRequestError(f"column {CORRUPT} needs columns that are decoded from values")
+        return cls(schema, of_value, codec, codec_name, on_decode_error)
 
     def batch(self, rows: Rows) -> Any:
-        """The rows as one ``pyarrow.RecordBatch``.
+        """Return the rows as one ``pyarrow.RecordBatch``.
 
         Raises:
-            ValueRefused: a value, or a key that shall be text, is not what the schema says, and ``on_bad`` is failfast.
+            InvalidValue: a value, or a key that must be text, does not match the schema, and ``on_decode_error`` is
+                failfast.
         """
         names = [name for name in self.schema.names if name in COLUMNS]
         needed = names + [name for name in _TEXT if name not in names and len(self.of_value)]
         stored = rows_to_batch(rows, needed)
         arrays = {name: stored.column(name) for name in needed}
-        bad = no_bad(len(rows))
+        bad = no_failures(len(rows))
         decoded = None
         if len(self.of_value):
             decoded = self.codec.decode(arrays["value"], self.of_value)
             bad = decoded.bad
-            if self.on_bad is OnBad.FAILFAST:
-                refuse_bad(decoded, arrays["key"], self.codec_name)
+            if self.on_decode_error is OnDecodeError.FAILFAST:
+                require_decoded(decoded, arrays["key"], self.codec_name)
             arrays |= dict(zip(self.of_value.names, decoded.columns.columns, strict=True))
         if CORRUPT in self.schema.names:
             arrays[CORRUPT] = _only(stored.column("value"), bad)
@@ -81,10 +86,10 @@ class Columns:
 
     def _text(self, name: str, stored: Any, key_at: Callable[[int], bytes]) -> Any:
         text, bad = as_text(stored)
-        if self.on_bad is OnBad.FAILFAST and bad.any():
+        if self.on_decode_error is OnDecodeError.FAILFAST and bad.any():
             place = int(np.argmax(bad))
             what = "key" if name == "key" else "the value of key"
-            raise ValueRefused(f"{what} {show_key(key_at(place))} is not UTF-8: read {name} as binary")
+            raise InvalidValue(f"{what} {show_key(key_at(place))} is not UTF-8: read {name} as binary")
         return text
 
     def _built(self, arrays: dict[str, Any], rows: Rows) -> Any:
@@ -92,20 +97,29 @@ class Columns:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
 
-def refuse_nulls(schema: Any, arrays: Mapping[str, Any], rows: Rows) -> None:
-    """Return if no column that must not be null is; Spark would believe the schema and read what is not there.
+def columns_of(schema: "StructType", options: SparkReadOptions) -> ReadColumns:
+    """Return the columns that a DataFrame asks for.
 
     Raises:
-        ValueRefused: names the column, and the key of its first null.
+        InvalidRequestError: rows cannot have them.
+    """
+    return ReadColumns.of(arrow_schema(schema), options.codec(), options.value_format, options.on_decode_error)
+
+
+def refuse_nulls(schema: Any, arrays: Mapping[str, Any], rows: Rows) -> None:
+    """Return if no non-nullable column has a null, which Spark would read as a value.
+
+    Raises:
+        InvalidValue: names the column, and the key of its first null.
     """
     for field in schema:
         if not field.nullable and arrays[field.name].null_count:
             place = arrays[field.name].is_null().index(True).as_py()
-            raise ValueRefused(f"column {field.name!r} is null for key {show_key(rows.key(place))}, and must not be")
+            raise InvalidValue(f"column {field.name!r} is null for key {show_key(rows.key(place))}, and must not be")
 
 
 def default_schema(value_format: str) -> str:
-    """The columns of a DataFrame whose reader was given no schema, as Spark writes them.
+    """Return the columns of a DataFrame without an explicit schema, as a DDL string.
 
     Raises:
         InvalidRequestError: the format does not say which columns values have.
@@ -128,5 +142,5 @@ def _check_type(field: Any) -> None:
 
 
 def _only(values: Any, bad: Mask) -> Any:
-    """The values that were not understood; null elsewhere."""
+    """Return the values that could not be decoded; null elsewhere."""
     return pa.compute.if_else(pa.array(bad), values, pa.nulls(len(values), pa.binary()))

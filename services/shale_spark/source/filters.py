@@ -1,4 +1,4 @@
-"""Filters on keys: what Spark asks for, as ranges of keys.  Pure.
+"""Filters on keys, as ranges of keys.  Pure.
 
 Spark compares ``binary`` by unsigned bytes and ``string`` by its UTF-8 bytes, which is the order of keys.
 """
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from shale.types import EVERYTHING, UNBOUNDED, KeyRange, excluded, included
+from shale_spark.source.options import SparkReadOptions
 
 _KEY = ("key",)
 
@@ -36,7 +37,7 @@ class KeySet:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key is in it."""
+        """Whether it contains no key."""
         return self.key_range.is_empty or self.keys == ()
 
     @property
@@ -47,27 +48,33 @@ class KeySet:
         return KeyRange(included(self.keys[0]), included(self.keys[-1]))
 
     def within(self, key_range: KeyRange) -> "KeySet":
-        """The keys that are in this range too."""
+        """Return the keys that are in this range too."""
         both = self.key_range.intersect(key_range)
         if self.keys is None:
             return KeySet(both)
         return KeySet(both, tuple(key for key in self.keys if both.contains(key)))
 
     def among(self, keys: Iterable[bytes]) -> "KeySet":
-        """The keys that are among these too."""
+        """Return the keys that are among these too."""
         wanted = {key for key in keys if key and self.key_range.contains(key)}
         if self.keys is not None:
             wanted &= frozenset(self.keys)
         return KeySet(self.key_range, tuple(sorted(wanted)))
 
 
+def requested_keys(options: SparkReadOptions) -> KeySet:
+    """Return the keys that the options ask for."""
+    wanted = KeySet(options.key_range)
+    return wanted if options.keys is None else wanted.among(options.keys)
+
+
 def push_filters(filters: Sequence[Filter], wanted: KeySet, *, key_is_text: bool) -> tuple[KeySet, list[Filter]]:
-    """What of ``wanted`` can satisfy the filters, and the filters that Spark still has to apply.
+    """Return the part of ``wanted`` that can satisfy the filters, and the filters that Spark still has to apply.
 
     Args:
         filters: all of them must hold.
-        wanted: what is read without them.
-        key_is_text: whether the column ``key`` is a string; then a key that is no UTF-8 may be null.
+        wanted: the keys that are read without them.
+        key_is_text: whether the column ``key`` is a string; then a key that is not UTF-8 may be null.
     """
     left = []
     for each in filters:
@@ -80,7 +87,7 @@ def push_filters(filters: Sequence[Filter], wanted: KeySet, *, key_is_text: bool
 
 
 def _narrowed(each: Filter, wanted: KeySet, *, key_is_text: bool) -> KeySet | None:
-    """The keys that satisfy a filter; ``None`` if that is not for us to say."""
+    """Return the keys that satisfy a filter; ``None`` if the filter is not about keys."""
     if getattr(each, "attribute", None) != _KEY:
         return None
     match each:

@@ -1,12 +1,12 @@
-"""Tasks keep the checkpoint of their query alive: nobody else knows that the query still runs."""
+"""Renewal of a query's checkpoint by its tasks, which alone know that the query still runs."""
 
 from contextlib import suppress
 from uuid import UUID
 
 import anyio
 
-from shale.engine.pin import Pin
-from shale.engine.where import Stores, Where
+from shale.engine.location import DatabaseLocation, DatabaseStores
+from shale.engine.read.pins import Pin
 from shale.env import Env
 from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, ShaleError, UnavailableError, WalTruncated
 from shale.protocol.checkpoints import refresh_checkpoint, release_checkpoints
@@ -14,19 +14,19 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.protocol.versioned import Versioned
 from shale.types import Manifest
-from shale_spark.source.plan import ReadPlan
-from shale_spark.source.snapshot import SnapshotLost, listed, place_of
+from shale_spark.source.read_plan import ReadPlan
+from shale_spark.source.snapshot import SnapshotLost, require_live_checkpoint, show_location
 
 _RETRY_S = 5.0
 _LET_GO_S = 10.0
 _JITTER_SHARE = 20
-"""Tasks that come due together spread over this part of a lifetime, and most of them find that another one renewed."""
+"""Tasks that come due together spread over this part of a lifetime; most then find the checkpoint renewed."""
 
 
-async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None:
-    """Renew the checkpoint whenever half of its lifetime is over; fails ``pin`` once it cannot be renewed any more.
+async def keep_lease(plan: ReadPlan, pin: Pin, stores: DatabaseStores, env: Env) -> None:
+    """Renew the checkpoint whenever half of its lifetime is over; fail ``pin`` once that is impossible.
 
-    Returns at once for a checkpoint that somebody else made: its lifetime is theirs to say.
+    Returns at once for a checkpoint that the caller named: its owner renews it.
     """
     lease = plan.lease
     if lease.lifetime_ms is None:
@@ -40,45 +40,47 @@ async def keep_lease(plan: ReadPlan, pin: Pin, stores: Stores, env: Env) -> None
         except UnavailableError:
             await anyio.sleep(_RETRY_S)
         except CheckpointMissing:
-            pin.fail(_lost(plan, lease.checkpoint_id))
+            pin.fail(_snapshot_lost(plan, lease.checkpoint_id))
             return
         except ShaleError as error:
-            # The reader has to tell it: an error here would end the tasks of the read without a word from us.
+            # The pin passes the error to the reader; raised here it would end the read's tasks without a message.
             pin.fail(error)
             return
 
 
-async def let_go(where: Where, checkpoint_id: UUID, stores: Stores, env: Env) -> None:
-    """Delete a checkpoint that nobody uses any more; if that does not succeed soon, it expires."""
+async def release_lease(where: DatabaseLocation, checkpoint_id: UUID, stores: DatabaseStores, env: Env) -> None:
+    """Delete a checkpoint that is no longer used; if that does not succeed soon, it expires."""
     with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
         stored = await ManifestStore(stores.main, where.root, env).load()
         await release_checkpoints(stored, [checkpoint_id])
 
 
-async def lost(error: CorruptionError, plan: ReadPlan, stores: Stores, env: Env) -> ShaleError | None:
-    """What is to say if objects are gone because nothing protected them; ``None`` if that is not why.
+async def explain_missing(
+    error: CorruptionError, plan: ReadPlan, stores: DatabaseStores, env: Env
+) -> ShaleError | None:
+    """Return the error for objects that are gone because nothing protected them; ``None`` if that is not the reason.
 
-    A checkpoint that is still listed makes ``error`` what it seems to be.
+    While the checkpoint is listed, ``error`` is a real corruption.
     """
     if isinstance(error, WalTruncated) and plan.lease.lifetime_ms is not None:
         return SnapshotLost(
-            f"{error}: {place_of(plan.where)} was flushed and its WAL collected while the query ran; flush it before "
-            "large jobs, or let more of the WAL travel with the plans (tail_bytes)"
+            f"{error}: {show_location(plan.where)} was flushed and its WAL collected while the query ran; flush it "
+            "before large jobs, or let more of the WAL travel with the plans (tail_bytes)"
         )
     if await is_destroyed(stores.main, plan.where.root):
-        return InvalidDbState(f"{place_of(plan.where)} was destroyed while it was read")
+        return InvalidDbState(f"{show_location(plan.where)} was destroyed while it was read")
     manifest = (await ManifestStore(stores.main, plan.where.root, env).load()).value
     try:
-        listed(manifest, plan.lease.checkpoint_id, env.clock.now_ms())
+        require_live_checkpoint(manifest, plan.lease.checkpoint_id, env.clock.now_ms())
     except CheckpointMissing:
-        found = _lost(plan, plan.lease.checkpoint_id)
+        found = _snapshot_lost(plan, plan.lease.checkpoint_id)
         found.add_note(str(error))
         return found
     return None
 
 
-async def renew_if_due(plan: ReadPlan, lifetime_ms: int, stores: Stores, env: Env) -> int:
-    """When the checkpoint expires now, in milliseconds; nothing is written while half of its life is left.
+async def renew_if_due(plan: ReadPlan, lifetime_ms: int, stores: DatabaseStores, env: Env) -> int:
+    """Renew the checkpoint unless half of its life is left; return when it expires, in milliseconds.
 
     Raises:
         CheckpointMissing: it is not listed any more.
@@ -99,8 +101,8 @@ async def renew_if_due(plan: ReadPlan, lifetime_ms: int, stores: Stores, env: En
     return checkpoint.expire_s * 1000
 
 
-def _lost(plan: ReadPlan, checkpoint_id: UUID) -> SnapshotLost:
+def _snapshot_lost(plan: ReadPlan, checkpoint_id: UUID) -> SnapshotLost:
     return SnapshotLost(
-        f"checkpoint {checkpoint_id} of {place_of(plan.where)}, which this DataFrame reads, has expired or was "
+        f"checkpoint {checkpoint_id} of {show_location(plan.where)}, which this DataFrame reads, has expired or was "
         "deleted: load the DataFrame again, with a longer checkpoint_lifetime, or name a checkpoint of your own"
     )

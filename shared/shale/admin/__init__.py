@@ -1,1 +1,1 @@
-"""What administrators do to a database from outside its processes; ``Admin`` is the front."""
+"""Administration of a database from outside of its processes; ``Admin`` is the entry point."""

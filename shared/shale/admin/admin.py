@@ -1,52 +1,49 @@
-"""``Admin``: what is done to a database from outside its processes, as a thin front over the parts of this room."""
+"""``Admin``: administration of a database from outside of its processes, a facade of this package's modules."""
 
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 from uuid import UUID
 
 from shale.admin.checkpoints import CheckpointAdmin
 from shale.admin.clones import CloneAdmin
 from shale.admin.compactions import POLL_INTERVAL_S, CompactionAdmin, ulid_of
-from shale.admin.destruction import DestroyMode, Destruction, destroy_at
-from shale.admin.garbage import GarbageAdmin
-from shale.admin.place import AdminPlace
+from shale.admin.context import AdminContext
+from shale.admin.destroy import DestroyMode, DestroyResult, destroy_database
+from shale.admin.gc import GcAdmin
 from shale.admin.states import StateAdmin
+from shale.admin.verify.database import OnProgress, VerifyOptions, VerifyTarget, verify_database
 from shale.admin.verify.report import VerifyReport
-from shale.admin.verify.whole import Checked, OnProgress, VerifyOptions, verify_database
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
-from shale.engine.lifetime import Moment
+from shale.core.suggestions import require_known
+from shale.core.ttl import Timestamp
+from shale.engine.open_options import CONNECT_NAMES, OPEN_PARAMETERS, ConnectOptions, OpenArguments
 from shale.engine.seq_times import seq_at, time_of
-from shale.engine.where import resolve
 from shale.env import Env
 from shale.errors import ClosedError, LatestRecordMissing
 from shale.format.sequence_tracker import SequenceTracker
-from shale.format.transform import BlockTransformer
-from shale.garbage.destroy import OnDeleted
-from shale.protocol.checkpoint_names import checkpoint_reference
-from shale.store.options import StoreOptions
+from shale.gc.hard_destroy import OnDeleted
+from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
 
 
 class Admin:
-    """Use with ``async with``.  It works beside any mixture of processes, and only ``destroy`` fences any of them.
+    """Use with ``async with``.  It can run beside any other processes of the database; only ``destroy`` fences them.
 
     Args:
-        where: the database's URL; with ``store`` its path in that store.
-        store: URL of a store, or a store object, which stays the caller's.
+        where: URL of the database; with ``store``, its path in that store.
+        store: URL of a store, or a store object, which the caller closes.
         path: the same as ``where``, for use with ``store``.
-        wal_store: where the WAL lives, if not with the rest.
-        env: the outside world; the real one by default.
-        metrics: counts here; by default nowhere that is seen.
-        store_options: how to talk to the store.
-        block_transformer: what sections of SSTs and WAL files go through.
+        options: ``wal_store``, ``env``, ``metrics``, ``store_options`` and ``block_transformer``; see
+            ``ConnectOptions``.
 
     Raises:
-        InvalidRequestError: the place cannot be understood.
+        UnknownOption: there is no option of that name.
+        InvalidRequestError: the URL or path is malformed.
     """
 
     def __init__(
@@ -55,28 +52,18 @@ class Admin:
         *,
         store: str | ObjectStore | None = None,
         path: str | None = None,
-        wal_store: str | ObjectStore | None = None,
-        env: Env | None = None,
-        metrics: Metrics | None = None,
-        store_options: StoreOptions | None = None,
-        block_transformer: BlockTransformer | None = None,
+        **options: Unpack[ConnectOptions],
     ) -> None:
-        self._where = resolve(
-            where,
-            store=store,
-            path=path,
-            wal_store=wal_store,
-            store_options=store_options,
-            block_transformer=block_transformer,
-        )
+        require_known(options, CONNECT_NAMES, OPEN_PARAMETERS)
+        self._where, env, metrics = OpenArguments.of(where, store, path, options)
         self._env = env if env is not None else Env.system()
         self._metrics = metrics if metrics is not None else Metrics()
-        self._place: AdminPlace | None = None
+        self._place: AdminContext | None = None
         self._compactions: CompactionAdmin | None = None
 
     async def __aenter__(self) -> Self:
         stores = self._where.connect(self._env, self._metrics, component="admin")
-        self._place = AdminPlace.of(stores, self._where.root, self._env, self._metrics)
+        self._place = AdminContext.of(stores, self._where.root, self._env, self._metrics)
         self._compactions = CompactionAdmin(stores.main, self._where.root, self._env, self._metrics)
         return self
 
@@ -89,17 +76,17 @@ class Admin:
 
     @property
     def checkpoints(self) -> CheckpointAdmin:
-        """States that are kept: create, refresh, delete, list."""
+        """Checkpoints: create, refresh, delete, list."""
         return CheckpointAdmin(self._open)
 
     @property
     def states(self) -> StateAdmin:
-        """Stored manifests and compactions files, as they are."""
+        """Stored manifests and compactions files."""
         return StateAdmin(self._open)
 
     @property
     def clones(self) -> CloneAdmin:
-        """Making this database a clone of others."""
+        """Create this database as a clone of others."""
         return CloneAdmin(self._open)
 
     async def verify(
@@ -110,36 +97,37 @@ class Admin:
         concurrency: int | None = None,
         on_progress: OnProgress | None = None,
     ) -> VerifyReport:
-        """Check that everything is there and can be read, and keeps the rules (docs/verify.md).  Nothing is written.
+        """Check that all objects exist, can be read and satisfy the invariants (docs/how-to/verify.md).  Nothing is
+        written.
 
         Args:
-            deep: read every row, too.
-            checkpoint: an id or a name: only what this one keeps.
-            concurrency: objects that are read at once.
-            on_progress: called often.
+            deep: also read all rows.
+            checkpoint: id or name of a checkpoint; only check the objects that it references.
+            concurrency: objects that are read concurrently.
+            on_progress: called with the progress.
 
         Raises:
             LatestRecordMissing: there is no database.
-            InvalidRequestError: its WAL is in a store of its own, and that was not named.
+            InvalidRequestError: its WAL is in a store of its own, and that store was not given.
             CheckpointMissing: there is no such checkpoint.
             AmbiguousCheckpoint: several have that name.
         """
         place = self._open
-        checked = Checked(
+        checked = VerifyTarget(
             store=place.stores.main,
             wal_store=place.stores.wal,
             root=place.root,
             env=place.env,
             transformer=self._where.block_transformer,
         )
-        chosen = None if checkpoint is None else checkpoint_reference(checkpoint)
+        chosen = None if checkpoint is None else require_checkpoint_reference(checkpoint)
         options = VerifyOptions(deep=deep, checkpoint=chosen, concurrency=concurrency)
         return await verify_database(checked, options, on_progress)
 
     @property
-    def garbage(self) -> GarbageAdmin:
-        """What nobody can need any more: plan and collect."""
-        return GarbageAdmin(self._open)
+    def gc(self) -> GcAdmin:
+        """GC: plan and run."""
+        return GcAdmin(self._open)
 
     async def destroy(
         self,
@@ -148,51 +136,51 @@ class Admin:
         confirm: bool = False,
         force: bool = False,
         on_deleted: OnDeleted | None = None,
-    ) -> Destruction:
-        """Destroy the database for ever; run it again after an interruption.
+    ) -> DestroyResult:
+        """Destroy the database permanently; a rerun after an interruption continues.
 
-        Writers, compactors and collectors of it are to be stopped before, and its path is not to be used again while
-        one of them may still exist.  A soft destroy fences writer and compactor, and marks: nobody opens the database
-        any more, and a collector deletes it when the grace is over and no checkpoint is left.
+        Stop its writers, compactors and GC processes first, and do not reuse its path while one of them may still
+        run.  A soft destroy fences writer and compactor and marks the database: no process can open it any more, and
+        GC deletes it after the grace period, once it has no checkpoint left.
 
         Args:
             mode: ``hard`` or ``soft``.
-            confirm: do it; by default nothing is written, and the result says what would be done.
-            force: hard only: in spite of live checkpoints, and of objects below the path that are not the database's.
+            confirm: destroy the database; by default nothing is written, and the result has the plan.
+            force: hard only: ignore live checkpoints, and also delete unknown objects below the path.
             on_deleted: called after each deletion.
 
         Raises:
-            InvalidDbState: there is no database, but other objects; or it is not fit for a soft destroy.
-            InvalidDeletion: checkpoints are alive, or there are objects of nobody known.
-            InvalidRequestError: the WAL is in a store of its own that was not named.
-            LatestRecordMissing: there is nothing to destroy softly.
+            InvalidDbState: there are other objects but no database, or its state forbids a soft destroy.
+            InvalidDeletion: there are live checkpoints or unknown objects.
+            InvalidRequestError: the WAL is in a store of its own, and that store was not given.
+            LatestRecordMissing: a soft destroy found no database.
         """
-        return await destroy_at(self._open, mode, confirm=confirm, force=force, on_deleted=on_deleted)
+        return await destroy_database(self._open, mode, confirm=confirm, force=force, on_deleted=on_deleted)
 
     async def submit_compaction(
         self, request: CompactionRequest, *, dry_run: bool = False
     ) -> tuple[CompactionInfo, ...]:
-        """Ask the coordinator for compactions: one per tree that the request concerns, perhaps none.
+        """Submit compactions to the coordinator: one for each tree of the request, possibly none.
 
         Args:
             request: a ``Full``, ``FullSegment``, ``Sources`` or ``Spec`` of ``shale.compaction.requests``.
-            dry_run: check and tell what would be submitted; write nothing.
+            dry_run: validate and return what would be submitted; write nothing.
 
         Raises:
-            InvalidCompaction: a rule V1–V13 is broken; the message says what would be valid.  Nothing was written.
+            InvalidCompaction: a rule V1–V13 is broken; the message says what would be valid.  Nothing is written.
             LatestRecordMissing: there is no database.
             InvalidDbState: it is half built or destroyed, or no coordinator was ever started on it.
         """
         return await self._compacting.submit(request, dry_run=dry_run)
 
     async def compaction_status(self, compaction_id: str | Ulid, *, file_id: int | None = None) -> CompactionInfo:
-        """What is known of one compaction, also of one that has ended while old versions tell of it.
+        """Return the status of one compaction, also of an ended one while retained versions have it.
 
         Args:
-            file_id: only what this version of the compactions file says.
+            file_id: use only this version of the compactions file.
 
         Raises:
-            NotFoundError: none of the stored versions knows it, or none tells how it ended.
+            NotFoundError: no retained version has it, or none shows how it ended.
         """
         wanted = ulid_of(compaction_id)
         if file_id is not None:
@@ -200,10 +188,10 @@ class Admin:
         return await self._compacting.status(wanted)
 
     async def compactions(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
-        """What is listed now: all active compactions and the newest finished one, by ascending id.
+        """Return all active compactions and the newest finished one, ascending by id.
 
         Args:
-            all_retained: everything that the stored versions still tell of.
+            all_retained: include all compactions in retained versions.
 
         Raises:
             LatestRecordMissing: there is no database.
@@ -217,12 +205,12 @@ class Admin:
         *,
         poll_interval_s: float = POLL_INTERVAL_S,
     ) -> CompactionInfo:
-        """Return once the compaction has ended, completed or failed: see ``phase`` and ``error``.
+        """Wait until the compaction has completed or failed: see ``phase`` and ``error``.
 
-        Without a coordinator at work that is never; bound it with ``anyio.move_on_after``.
+        Without a running coordinator this never returns; limit it with ``anyio.move_on_after``.
 
         Args:
-            on_progress: called after every look, with the newest state.
+            on_progress: called after each poll with the newest status.
 
         Raises:
             NotFoundError: as in ``compaction_status``.
@@ -232,26 +220,26 @@ class Admin:
     async def cancel_compaction(
         self, compaction_id: str | Ulid, *, confirm_s: float = 0.0, poll_interval_s: float = POLL_INTERVAL_S
     ) -> CompactionInfo:
-        """Make a waiting or running compaction Failed; its worker stops at its next heartbeat.
+        """Set a waiting or running compaction to Failed; its worker stops at the next heartbeat.
 
         Args:
-            confirm_s: how long to watch whether the coordinator accepts that; SlateDB's does not.
+            confirm_s: how long to check that the coordinator accepts the change; SlateDB's does not.
 
         Raises:
-            NotFoundError: none of the stored versions knows it.
-            TooLateToCancel: it has its result already, or has ended.
-            CancelIgnored: the coordinator wrote its own copy back, so the compaction goes on.
+            NotFoundError: no retained version has it.
+            TooLateToCancel: it already has its result, or has ended.
+            CancelIgnored: the coordinator restored its own copy, so the compaction continues.
         """
         return await self._compacting.cancel(
             ulid_of(compaction_id), confirm_s=confirm_s, poll_interval_s=poll_interval_s
         )
 
-    async def seq_at(self, time: Moment, *, round_up: bool = False) -> int | None:
-        """The sequence number that the database had reached at a time, as far as the newest manifest tells.
+    async def seq_at(self, time: Timestamp, *, round_up: bool = False) -> int | None:
+        """Return the sequence number of the database at a time, from the newest manifest.
 
         Args:
             time: a ``datetime`` with a time zone, or milliseconds since 1970.
-            round_up: of the first known point at or after the time, instead of the last one at or before.
+            round_up: use the first recorded point at or after the time, instead of the last one at or before it.
 
         Returns:
             ``None`` if there is no such point.
@@ -262,7 +250,7 @@ class Admin:
         return seq_at(await self._tracker(), time, round_up=round_up)
 
     async def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
-        """When the database had reached a sequence number, to the second; see ``seq_at``."""
+        """Return when the database reached a sequence number, to the second; see ``seq_at``."""
         return time_of(await self._tracker(), seq, round_up=round_up)
 
     async def _tracker(self) -> SequenceTracker:
@@ -272,7 +260,7 @@ class Admin:
         return SequenceTracker.decode(latest.value.sequence_tracker)
 
     @property
-    def _open(self) -> AdminPlace:
+    def _open(self) -> AdminContext:
         if self._place is None:
             raise ClosedError("use an Admin inside async with")
         return self._place

@@ -1,32 +1,59 @@
-"""``admin.checkpoints``: states of a database that are kept from being collected (docs/protocol.md 9).
+"""``admin.checkpoints``: create, refresh, delete and list checkpoints (docs/reference/protocol.md 9).
 
-A checkpoint made here keeps what the newest manifest knows.  Rows that are only in the WAL behind it are not part of
-it: ``Db.checkpoint`` of the process that writes them includes them.
+A checkpoint created here protects the state of the newest manifest, without later rows that are only in the WAL.
+``Db.checkpoint`` of the writer includes those.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
 from uuid import UUID
 
-from shale.admin.checkpoint_cost import KeptAlone
-from shale.admin.place import AdminPlace
-from shale.engine.settings_values import Duration, checkpoint_id_of, parse_lifetime_ms
+from shale.admin.context import AdminContext
+from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
 from shale.errors import CheckpointMissing, ManifestMissing, UnknownCheckpoint
-from shale.protocol.checkpoint_names import checkpoint_reference, named_checkpoint
 from shale.protocol.checkpoints import (
     create_checkpoint,
     list_checkpoints,
     release_checkpoints,
     renew_checkpoint,
+    require_checkpoint_reference,
     require_name,
+    resolve_checkpoint,
 )
-from shale.types import Checkpoint, Manifest
+from shale.types import Checkpoint, Manifest, Sst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusiveSsts:
+    """The database's own SSTs that GC could delete without this checkpoint."""
+
+    checkpoint: Checkpoint
+    ssts: tuple[Sst, ...]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, kept: Manifest) -> Self:
+        """Return all SSTs of the checkpoint's manifest, except borrowed ones."""
+        borrowed = {sst_id for external in kept.external_dbs for sst_id in external.sst_ids}
+        own = sorted((sst_id, sst) for sst_id, sst in kept.ssts().items() if sst_id not in borrowed)
+        return cls(checkpoint=checkpoint, ssts=tuple(sst for _, sst in own))
+
+    def without(self, other: Manifest) -> Self:
+        """Return the SSTs that ``other`` does not reference."""
+        needed = {view.sst.id for view in other.views()}
+        return type(self)(checkpoint=self.checkpoint, ssts=tuple(sst for sst in self.ssts if sst.id not in needed))
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimated size of the SSTs in bytes."""
+        return sum(sst.estimated_size_bytes for sst in self.ssts)
 
 
 class CheckpointAdmin:
-    """The checkpoints of one database.  Every change is one conditional write and fences nobody."""
+    """The checkpoints of one database.  Each change is one conditional write and fences no process."""
 
-    def __init__(self, place: AdminPlace) -> None:
+    def __init__(self, place: AdminContext) -> None:
         self._place = place
 
     async def create(
@@ -37,26 +64,26 @@ class CheckpointAdmin:
         *,
         checkpoint_id: UUID | str | None = None,
     ) -> Checkpoint:
-        """Keep the newest state, or the one that another checkpoint keeps.
+        """Create a checkpoint of the newest state, or of the state of another checkpoint.
 
         Args:
-            lifetime: how long; ``None`` is until it is deleted.
-            source: the other checkpoint, by its id or name.
-            name: for people; need not be unique.
-            checkpoint_id: the id of the new one, drawn by the caller so that the call can be repeated: if it is
-                there already, it is returned as it is.
+            lifetime: time until it expires; ``None``: never.
+            source: id or name of the other checkpoint.
+            name: a label; need not be unique.
+            checkpoint_id: id of the new checkpoint, so that the call can be repeated: an existing checkpoint with
+                this id is returned unchanged.
 
         Raises:
             LatestRecordMissing: there is no database.
             InvalidDbState: it is half built or destroyed.
-            CheckpointMissing: the source is not there, or has expired.
-            AmbiguousCheckpoint: several have the name of the source.
-            InvalidCheckpointLifetime: not positive, or beyond what can be stored (the year 2106).
-            InvalidRequestError: the name cannot be stored, or is that of a writer's own checkpoint.
+            CheckpointMissing: the source does not exist, or has expired.
+            AmbiguousCheckpoint: several checkpoints have the name of the source.
+            InvalidCheckpointLifetime: not positive, or beyond the year 2106, the limit of the format.
+            InvalidRequestError: the name cannot be stored, or is reserved for writers' checkpoints.
         """
         lifetime_ms, wanted_name = parse_lifetime_ms(lifetime), require_name(name)
-        chosen = None if source is None else checkpoint_reference(source, what="source")
-        wanted = None if checkpoint_id is None else checkpoint_id_of(checkpoint_id)
+        chosen = None if source is None else require_checkpoint_reference(source, what="source")
+        wanted = None if checkpoint_id is None else parse_checkpoint_id(checkpoint_id)
         with self._counted("create"):
             await self._place.require_not_destroyed()
             return await create_checkpoint(
@@ -69,46 +96,46 @@ class CheckpointAdmin:
             )
 
     async def refresh(self, checkpoint_id: UUID | str, lifetime: Duration | None = None) -> Checkpoint:
-        """Let a checkpoint live for so long from now on, also in a database that is being destroyed.
+        """Set the remaining lifetime of a checkpoint, also in a database that is being destroyed.
 
         Args:
-            checkpoint_id: its id, or its name.
-            lifetime: ``None`` is until it is deleted.
+            checkpoint_id: its id or name.
+            lifetime: time from now until it expires; ``None``: never.
 
         Raises:
             LatestRecordMissing: there is no database.
-            UnknownCheckpoint: it has no such checkpoint.
-            AmbiguousCheckpoint: several have that name.
+            UnknownCheckpoint: there is no such checkpoint.
+            AmbiguousCheckpoint: several checkpoints have that name.
             InvalidCheckpointLifetime: see ``create``.
         """
-        wanted, lifetime_ms = checkpoint_reference(checkpoint_id), parse_lifetime_ms(lifetime)
+        wanted, lifetime_ms = require_checkpoint_reference(checkpoint_id), parse_lifetime_ms(lifetime)
         with self._counted("refresh"):
             stored = await self._place.manifests.load()
             try:
-                found = self._meant(stored.value, wanted)
+                found = self._resolve(stored.value, wanted)
                 return await renew_checkpoint(stored, self._place.env, found.id, lifetime_ms=lifetime_ms)
             except CheckpointMissing as error:
                 raise UnknownCheckpoint(error.id) from error
 
     async def delete(self, checkpoint_id: UUID | str) -> bool:
-        """Let go of a state, also in a database that is being destroyed; what it alone needs can be collected.
+        """Delete a checkpoint, also in a database that is being destroyed; GC then deletes what only it protected.
 
         Args:
-            checkpoint_id: its id, or its name.
+            checkpoint_id: its id or name.
 
         Returns:
-            Whether it was there; nothing is written otherwise.
+            Whether it existed; otherwise nothing is written.
 
         Raises:
             LatestRecordMissing: there is no database.
-            CheckpointMissing: none has that name.  An id that is not there is no error: a repeated call meets that.
-            AmbiguousCheckpoint: several have that name.
+            CheckpointMissing: no checkpoint has that name.  A missing id is not an error: the call can be repeated.
+            AmbiguousCheckpoint: several checkpoints have that name.
         """
-        wanted = checkpoint_reference(checkpoint_id)
+        wanted = require_checkpoint_reference(checkpoint_id)
         with self._counted("delete"):
             stored = await self._place.manifests.load()
             try:
-                found = self._meant(stored.value, wanted)
+                found = self._resolve(stored.value, wanted)
             except CheckpointMissing as error:
                 if isinstance(error.id, UUID):
                     return False
@@ -116,40 +143,40 @@ class CheckpointAdmin:
             return bool(await release_checkpoints(stored, [found.id]))
 
     async def get(self, checkpoint_id: UUID | str) -> Checkpoint:
-        """One checkpoint, by its id or name; also one that has expired and was not collected yet.
+        """Return a checkpoint by its id or name; an expired one is returned until GC removes it.
 
         Raises:
             LatestRecordMissing: there is no database.
-            CheckpointMissing: it has no such checkpoint.
-            AmbiguousCheckpoint: several have that name.
+            CheckpointMissing: there is no such checkpoint.
+            AmbiguousCheckpoint: several checkpoints have that name.
         """
-        wanted = checkpoint_reference(checkpoint_id)
-        return self._meant((await self._place.manifests.read_latest()).value, wanted)
+        wanted = require_checkpoint_reference(checkpoint_id)
+        return self._resolve((await self._place.manifests.read_latest()).value, wanted)
 
-    async def kept_alone(self, checkpoint_id: UUID | str) -> KeptAlone:
-        """What could be collected if a checkpoint were not there; other ones that have expired keep nothing.
+    async def exclusive_ssts(self, checkpoint_id: UUID | str) -> ExclusiveSsts:
+        """Return the SSTs that only this checkpoint protects; other checkpoints count unless expired.
 
         Raises:
             LatestRecordMissing: there is no database.
             CheckpointMissing, AmbiguousCheckpoint: see ``get``.
-            ManifestMissing: what a checkpoint names is gone.
+            ManifestMissing: the manifest of a checkpoint is gone.
         """
-        wanted = checkpoint_reference(checkpoint_id)
+        wanted = require_checkpoint_reference(checkpoint_id)
         latest = (await self._place.manifests.read_latest()).value
-        checkpoint = self._meant(latest, wanted)
-        found = KeptAlone.of(checkpoint, await self._kept(checkpoint.manifest_id)).without(latest)
+        checkpoint = self._resolve(latest, wanted)
+        found = ExclusiveSsts.of(checkpoint, await self._kept(checkpoint.manifest_id)).without(latest)
         now_ms = self._place.env.clock.now_ms()
         others = {each.manifest_id for each in latest.checkpoints if each != checkpoint and not each.is_expired(now_ms)}
         for manifest_id in sorted(others):
-            # One after the other: there may be many, and each may be large.
+            # Sequentially: there may be many, and each may be large.
             found = found.without(await self._kept(manifest_id))
         return found
 
     async def list(self, name: str | None = None) -> tuple[Checkpoint, ...]:
-        """All checkpoints in the order in which they were made, those that have expired included.
+        """Return all checkpoints in order of creation, including expired ones.
 
         Args:
-            name: only those of this name; the empty one means those without a name.
+            name: only those with this name; the empty string: those without a name.
 
         Raises:
             LatestRecordMissing: there is no database.
@@ -157,8 +184,8 @@ class CheckpointAdmin:
         latest = await self._place.manifests.read_latest()
         return tuple(list_checkpoints(latest.value, name))
 
-    def _meant(self, manifest: Manifest, wanted: UUID | str) -> Checkpoint:
-        return named_checkpoint(manifest, wanted, self._place.env.clock.now_ms(), expired_too=True)
+    def _resolve(self, manifest: Manifest, wanted: UUID | str) -> Checkpoint:
+        return resolve_checkpoint(manifest, wanted, self._place.env.clock.now_ms(), expired_too=True)
 
     async def _kept(self, manifest_id: int) -> Manifest:
         manifest = await self._place.manifests.read(manifest_id)

@@ -1,14 +1,14 @@
-"""Clones by hand (docs/clones.md)."""
+"""``admin.clones``: create clones (docs/how-to/clones.md)."""
 
 from collections.abc import Sequence
 from uuid import UUID
 
-from shale.admin.place import AdminPlace
+from shale.admin.context import AdminContext
 from shale.clones.clone import create_clone
-from shale.clones.neighbours import Neighbours
+from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.projection import SegmentFilter, SegmentRanges
 from shale.clones.request import CloneRequest, CloneResult, CloneSource
-from shale.protocol.checkpoint_names import checkpoint_reference
+from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.store.location import normalize_path
 from shale.types import KeyRange
 
@@ -20,26 +20,26 @@ def source(
     start: bytes | None = None,
     end: bytes | None = None,
 ) -> CloneSource:
-    """A source of a clone, in the same store as the clone.
+    """Return a source of a clone, in the same store as the clone.
 
     Args:
-        checkpoint: of that database, an id or a name; by default one is made of its newest state.
-        start, end: the keys to take, ``end`` not among them; without both of them everything.
+        checkpoint: id or name of a checkpoint of that database; by default a new one of its newest state.
+        start, end: the keys to take, ``end`` excluded; ``None``: unbounded.
 
     Raises:
-        InvalidRequestError: the path is malformed, or the checkpoint nothing that could be one.
+        InvalidRequestError: the path or the checkpoint is malformed.
     """
     keys = None if start is None and end is None else KeyRange.half_open(start, end)
-    chosen = None if checkpoint is None else checkpoint_reference(checkpoint)
+    chosen = None if checkpoint is None else require_checkpoint_reference(checkpoint)
     return CloneSource(path=normalize_path(path), checkpoint=chosen, keys=keys)
 
 
 class CloneAdmin:
-    """Makes clones at the path of the ``Admin`` that it belongs to."""
+    """Creates clones at the path of its ``Admin``."""
 
-    def __init__(self, place: AdminPlace) -> None:
+    def __init__(self, place: AdminContext) -> None:
         self._root = place.root
-        self._neighbours = Neighbours(place.stores.main, place.env, place.metrics, place.stores.wal)
+        self._catalog = DatabaseCatalog(place.stores.main, place.env, place.metrics, place.stores.wal)
 
     async def create(
         self,
@@ -51,23 +51,23 @@ class CloneAdmin:
         allow_gaps: bool = False,
         compact_union: bool = False,
     ) -> CloneResult:
-        """Make a database here that begins with what the sources hold; no SST is read or copied.
+        """Create a database with the rows of the sources; no SST is read or copied.
 
-        Call it again after an interruption, with the same sources: it goes on where it was.  The WAL of all of them is
-        where the ``Admin`` was told that it is, and so is the clone's.
+        After an interruption, call it again with the same sources: it continues.  The WALs of all sources and of the
+        clone are in the WAL store of the ``Admin``.
 
         Args:
-            sources: paths in the same store, or what ``source`` makes of them.
-            keys: all that is taken, from whichever source.
-            segments: whether the segment with a prefix is taken.
-            segment_ranges: the keys that are taken of each segment.
-            require_complete: refuse a source whose WAL holds rows that the clone would lack, instead of telling.
-            allow_gaps: the ranges of several sources need not be adjacent.
-            compact_union: join views and runs of several sources where they fit together.
+            sources: paths in the same store, or results of ``source``.
+            keys: the keys to take from all sources; ``None``: all.
+            segments: returns whether to take the segment with a prefix.
+            segment_ranges: returns the keys to take of a segment.
+            require_complete: refuse a source whose WAL has rows that the clone would lack, instead of a warning.
+            allow_gaps: the key ranges of the sources need not be adjacent.
+            compact_union: merge views of one SST, and runs of similar size, of several sources.
 
         Raises:
-            InvalidRequestError: what was asked for is impossible; the subclass says why.
-            LatestRecordMissing, CheckpointMissing: a source, or its checkpoint, is not there.
+            InvalidRequestError: the request is invalid; the subclass says why.
+            LatestRecordMissing, CheckpointMissing: a source or its checkpoint does not exist.
             AmbiguousCheckpoint: several checkpoints of a source have the name.
         """
         named = _named(sources)
@@ -81,7 +81,7 @@ class CloneAdmin:
             allow_gaps=allow_gaps,
             compact_union=compact_union,
         )
-        return await create_clone(self._neighbours, request)
+        return await create_clone(self._catalog, request)
 
 
 def _named(sources: Sequence[str | CloneSource]) -> tuple[CloneSource, ...]:

@@ -1,4 +1,4 @@
-"""Compactions by hand: submit, ask, wait, cancel (docs/protocol.md 6.13)."""
+"""Submit, list, await and cancel compactions (docs/reference/protocol.md 6.13)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,8 +8,8 @@ import anyio
 from shale.admin.retained import CompactionsHistory, ManifestHistory
 from shale.admin.submission import load_compactions, read_manifest, submit
 from shale.compaction.cancel import TooLateToCancel, with_cancelled
-from shale.compaction.history import History, Life, Snapshot, all_ids, life_of
-from shale.compaction.outcome import outcome, why_failed
+from shale.compaction.history import CompactionLifecycle, CompactionsVersion, VersionHistory, all_ids, lifecycle_of
+from shale.compaction.outcome import failure_reason, outcome
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.specs import inputs_of
 from shale.compaction.status import CompactionInfo, compaction_info
@@ -29,13 +29,13 @@ OnProgress = Callable[[CompactionInfo], None]
 
 
 class CancelIgnored(ConflictError):
-    """The coordinator wrote its own copy of the entry back, as SlateDB's does: the compaction goes on."""
+    """The coordinator restored its own copy of the entry, as SlateDB's does: the compaction continues."""
 
     retryable = False
 
 
 class CompactionAdmin:
-    """What an administrator asks about the compactions of one database, over an open store."""
+    """The compactions of one database, over an open store."""
 
     def __init__(self, store: ObjectStore, root: str, env: Env, metrics: Metrics | None = None) -> None:
         options = ProtocolOptions(component="admin")
@@ -52,7 +52,7 @@ class CompactionAdmin:
         entries, manifest = await submit(self._manifests, self._compactions, self._env, request, dry_run=dry_run)
         now_ms = self._env.clock.now_ms()
         return tuple(
-            compaction_info(entry, inputs=inputs_of(manifest, entry.spec), life=Life(), now_ms=now_ms)
+            compaction_info(entry, inputs=inputs_of(manifest, entry.spec), life=CompactionLifecycle(), now_ms=now_ms)
             for entry in entries
         )
 
@@ -60,25 +60,25 @@ class CompactionAdmin:
         """See ``Admin.compaction_status``."""
         history = await self._read_history(compaction_id.ms)
         if compaction_id not in all_ids(history.snapshots):
-            # The clock that the id was drawn by may have been ahead, so that its versions look older than it.
+            # The submitter's clock may have been ahead of the store's, so that its versions seem older than the id.
             history = await self._read_history(0)
         return await self._info(compaction_id, history, await read_manifest(self._manifests))
 
     async def status_in(self, compaction_id: Ulid, file_id: int) -> CompactionInfo:
-        """One compaction as one version of the file has it, without times and attempts."""
+        """Return one compaction from one version of the file, without times and attempts."""
         compactions = await self._compactions.read(file_id)
         entry = compactions.get(compaction_id) if compactions is not None else None
         if entry is None:
             what = "does not know it" if compactions is not None else "is not stored"
             raise NotFoundError(f"compaction {compaction_id}: version {file_id} of the compactions file {what}")
         inputs = inputs_of(await read_manifest(self._manifests), entry.spec)
-        return compaction_info(entry, inputs=inputs, life=Life(), now_ms=self._env.clock.now_ms())
+        return compaction_info(entry, inputs=inputs, life=CompactionLifecycle(), now_ms=self._env.clock.now_ms())
 
     async def list(self, *, all_retained: bool = False) -> tuple[CompactionInfo, ...]:
         """See ``Admin.compactions``."""
         since_ms = 0 if all_retained else await self._oldest_listed_ms()
         history = await self._read_history(since_ms)
-        # The manifest is read after the compactions, so that it contains every result which they call finished.
+        # The manifest must be read after the compactions: it then has all results that they call finished.
         manifest = await read_manifest(self._manifests)
         ids = all_ids(history.snapshots) if all_retained else tuple(entry.id for entry in history.latest.entries)
         return tuple([await self._info(compaction_id, history, manifest) for compaction_id in ids])
@@ -120,11 +120,11 @@ class CompactionAdmin:
             base = stored.prepare_dirty()
             entry = base.value.get(compaction_id)
             if entry is None:
-                # The coordinator forgets what has ended; what nobody has ever heard of raises here.
+                # The coordinator drops ended entries; an unknown id raises here.
                 info = await self.status(compaction_id)
                 raise TooLateToCancel(f"compaction {compaction_id} is {info.phase}: too late to cancel it")
             if conflicts and entry.status is CompactionStatus.FAILED:
-                return  # by our own write, whose answer was lost, or by the coordinator
+                return  # this write succeeded and its response was lost, or the coordinator failed the entry
             try:
                 await stored.update(Versioned(base.id, with_cancelled(base.value, compaction_id)))
             except ObjectVersionExists:
@@ -134,7 +134,7 @@ class CompactionAdmin:
                 return
 
     async def _confirm_cancelled(self, compaction_id: Ulid, confirm_s: float, poll_interval_s: float) -> None:
-        """Look whether the coordinator writes its own copy back.
+        """Check that the coordinator does not restore its own copy.
 
         Raises:
             CancelIgnored: it did.
@@ -152,13 +152,13 @@ class CompactionAdmin:
             await anyio.sleep(poll_interval_s)
 
     async def _oldest_listed_ms(self) -> int:
-        """When the oldest compaction of the newest version was submitted."""
+        """Return when the oldest compaction of the newest version was submitted."""
         latest = await self._compactions.try_read_latest()
         now_ms = self._env.clock.now_ms()
         return now_ms if latest is None else min([entry.id.ms for entry in latest.value.entries], default=now_ms)
 
-    async def _read_history(self, since_ms: int) -> History:
-        """The newest version, which was checked against the boundary, and what is retained since then.
+    async def _read_history(self, since_ms: int) -> VersionHistory:
+        """Return the newest version, checked against the boundary, and the versions retained since then.
 
         Raises:
             LatestRecordMissing: there is no database.
@@ -166,16 +166,16 @@ class CompactionAdmin:
         latest = await self._compactions.try_read_latest()
         if latest is None:
             await self._manifests.read_latest()
-            return History()
+            return VersionHistory()
         retained = await self._history.since(since_ms)
         earlier = [snapshot for snapshot in retained if snapshot.file_id < latest.id]
         written_ms = next((each.written_ms for each in retained if each.file_id == latest.id), None)
         newest_ms = self._env.clock.now_ms() if written_ms is None else written_ms
-        return History(latest.value, (*earlier, Snapshot.of(latest.id, newest_ms, latest.value)))
+        return VersionHistory(latest.value, (*earlier, CompactionsVersion.of(latest.id, newest_ms, latest.value)))
 
-    async def _info(self, compaction_id: Ulid, history: History, manifest: Manifest) -> CompactionInfo:
-        """Raises ``NotFoundError`` if no version knows the compaction, or none tells how it ended."""
-        life = life_of(compaction_id, history.snapshots)
+    async def _info(self, compaction_id: Ulid, history: VersionHistory, manifest: Manifest) -> CompactionInfo:
+        """Return the status of a compaction; raise ``NotFoundError`` if no version has it or its end."""
+        life = lifecycle_of(compaction_id, history.snapshots)
         entry = history.latest.get(compaction_id) or await self._ended(compaction_id, life)
         error = await self._error(life) if entry.status is CompactionStatus.FAILED else None
         return compaction_info(
@@ -186,25 +186,25 @@ class CompactionAdmin:
             error=error,
         )
 
-    async def _ended(self, compaction_id: Ulid, life: Life) -> Compaction:
-        """The end of a compaction that the newest version does not list any more."""
+    async def _ended(self, compaction_id: Ulid, life: CompactionLifecycle) -> Compaction:
+        """Return the finished entry of a compaction that the newest version does not list any more."""
         if life.last is None:
             raise NotFoundError(f"compaction {compaction_id}: none of the stored versions knows it")
         if life.last.entry.status.is_finished:
             return life.last.entry
         ended = outcome(life, await self._old_manifests.since(life.last.written_ms))
         if ended is None:
-            raise NotFoundError(f"compaction {compaction_id} has ended; what told how is collected already")
+            raise NotFoundError(f"compaction {compaction_id} has ended; the versions that show how were deleted by GC")
         return ended
 
-    async def _error(self, life: Life) -> str:
+    async def _error(self, life: CompactionLifecycle) -> str:
         end_ms = life.end_ms
         manifests = await self._old_manifests.before(end_ms) if end_ms is not None else ()
         manifest = manifests[0] if manifests else None
-        return why_failed(life, manifest)
+        return failure_reason(life, manifest)
 
-    async def _old_inputs(self, entry: Compaction, life: Life) -> tuple[SstView, ...] | None:
-        """The inputs of a compaction that has ended, from the last manifest that had them."""
+    async def _old_inputs(self, entry: Compaction, life: CompactionLifecycle) -> tuple[SstView, ...] | None:
+        """Return the inputs of an ended compaction, from the last manifest that has them."""
         end_ms = life.end_ms
         if end_ms is None or not entry.status.is_finished:
             return None
@@ -213,10 +213,10 @@ class CompactionAdmin:
 
 
 def ulid_of(text: str | Ulid) -> Ulid:
-    """The id of a compaction, as people write it.
+    """Parse the id of a compaction.
 
     Raises:
-        InvalidRequestError: not a ULID.
+        InvalidRequestError: it is not a ULID.
     """
     if isinstance(text, Ulid):
         return text

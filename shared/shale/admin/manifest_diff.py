@@ -1,4 +1,4 @@
-"""What changed between two versions of a manifest, piece by piece."""
+"""Differences between two versions of a manifest."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -26,10 +26,13 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference.  ``before`` and ``after`` are ``None`` where there was, or is, nothing.
+    """One difference.
 
-    ``what`` is ``field``, ``l0``, ``run``, ``watermark``, ``segment``, ``checkpoint`` or ``external_db``; ``segment``
-    is the prefix of the tree that it is in.
+    Args:
+        what: ``field``, ``l0``, ``run``, ``watermark``, ``segment``, ``checkpoint`` or ``external_db``.
+        name: name or id of the changed part.
+        segment: prefix of its tree.
+        before, after: the values; ``None`` if it did not exist before or does not exist after.
     """
 
     what: str
@@ -47,7 +50,7 @@ class Change:
 
 
 def diff(old: Manifest, new: Manifest) -> Iterator[Change]:
-    """The differences from ``old`` to ``new``: fields, trees by prefix, checkpoints, external databases."""
+    """Yield the differences from ``old`` to ``new``: fields, trees by prefix, checkpoints, external databases."""
     for name in _FIELDS:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
@@ -82,7 +85,7 @@ def _diff_listed(
     *,
     segment: bytes = b"",
 ) -> Iterator[Change]:
-    """What came, went or changed, in the order of the lists: what is gone first."""
+    """Yield removed and changed entries, then added ones, in the order of the lists."""
     before, after = {name_of(each): each for each in old}, {name_of(each): each for each in new}
     for name, each in before.items():
         if name not in after:

@@ -1,40 +1,40 @@
-"""Old versions of the metadata, as far as the collector has left them: best effort, for telling what has happened."""
+"""Retained old versions of manifest and compactions, for status reports; best effort."""
 
 from dataclasses import replace
 from functools import partial
 
-from shale.compaction.history import Snapshot
+from shale.compaction.history import CompactionsVersion
+from shale.concurrency.gather import gather
 from shale.errors import CorruptionError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import T, VersionMeta
 from shale.protocol.versioned_store import VersionedStore
-from shale.store.gather import gather
 from shale.types import Compaction, Compactions, Manifest, Sst, Ulid
 
 CLOCK_SLACK_MS = 60_000
-"""How far the clock of whoever drew a ULID may be ahead of the store's."""
+"""Tolerated clock skew between the process that generated a ULID and the store."""
 
 VERSIONS_MAX = 512
 VERSIONS_BYTES_MAX = 32 * 1024 * 1024
-"""Versions of a large compaction hold its whole progress, each of them."""
+"""Each version has the whole progress of a large compaction."""
 
 MANIFESTS_MAX = 16
 
 
 class CompactionsHistory:
-    """Versions of the compactions file; each is read once."""
+    """Retained versions of the compactions file; each is read once."""
 
     def __init__(self, store: CompactionsStore) -> None:
         self._store = store
-        self._known: dict[int, Snapshot] = {}
+        self._known: dict[int, CompactionsVersion] = {}
         self._outputs: dict[Ulid, tuple[Sst, ...]] = {}
 
-    async def since(self, ms: int) -> tuple[Snapshot, ...]:
-        """The versions written since then, ascending; of very many the first and the last ones.
+    async def since(self, ms: int) -> tuple[CompactionsVersion, ...]:
+        """Return the versions written since ``ms``, ascending; of very many, only the first and the last ones.
 
-        A compaction begins soon after it was submitted, and what is there now shows how it is; what lies between
-        tells the least.
+        The first ones show how a compaction started and the last ones its current state; those in between are the
+        least useful.
         """
         listed = await self._store.list_versions()
         recent = [meta for meta in listed if meta.last_modified_ms >= ms - CLOCK_SLACK_MS]
@@ -48,12 +48,12 @@ class CompactionsHistory:
         self._outputs = {entry.id: entry.output_ssts for entry in entries if entry.output_ssts}
         return tuple(kept[file_id] for file_id in sorted(kept))
 
-    async def _read(self, meta: VersionMeta) -> Snapshot | None:
+    async def _read(self, meta: VersionMeta) -> CompactionsVersion | None:
         value = await _read_if_whole(self._store, meta.id)
-        return None if value is None else Snapshot.of(meta.id, meta.last_modified_ms, self._sharing(value))
+        return None if value is None else CompactionsVersion.of(meta.id, meta.last_modified_ms, self._sharing(value))
 
     def _sharing(self, compactions: Compactions) -> Compactions:
-        """The value with one copy of each result in memory: a large one is listed in version after version."""
+        """Share one copy of each result in memory: a large result is repeated in each version."""
         return replace(compactions, entries=tuple(self._with_shared_outputs(entry) for entry in compactions.entries))
 
     def _with_shared_outputs(self, entry: Compaction) -> Compaction:
@@ -64,18 +64,18 @@ class CompactionsHistory:
 
 
 class ManifestHistory:
-    """Versions of the manifest around a moment."""
+    """Retained versions of the manifest around a time."""
 
     def __init__(self, store: ManifestStore) -> None:
         self._store = store
 
     async def before(self, ms: int) -> tuple[Manifest, ...]:
-        """The versions that were the newest up to then, at most ``MANIFESTS_MAX``, the newest first."""
+        """Return the last versions written up to ``ms``, at most ``MANIFESTS_MAX``, newest first."""
         listed = await self._store.list_versions()
         return await self._read([meta for meta in listed if meta.last_modified_ms <= ms][-MANIFESTS_MAX:][::-1])
 
     async def since(self, ms: int) -> tuple[Manifest, ...]:
-        """The one that was the newest then and those after it, at most ``MANIFESTS_MAX``, ascending."""
+        """Return the newest version at ``ms`` and those after it, at most ``MANIFESTS_MAX``, ascending."""
         listed = await self._store.list_versions()
         earlier = [meta for meta in listed if meta.last_modified_ms < ms]
         later = [meta for meta in listed if meta.last_modified_ms >= ms]
@@ -87,7 +87,7 @@ class ManifestHistory:
 
 
 def from_both_ends(metas: list[VersionMeta]) -> list[VersionMeta]:
-    """The first and the last versions, by turns, as many as may be read at once."""
+    """Choose versions alternately from the end and the start, within the limits of number and bytes."""
     chosen: list[VersionMeta] = []
     size = 0
     for turn in range(min(len(metas), VERSIONS_MAX)):
@@ -103,4 +103,4 @@ async def _read_if_whole(store: VersionedStore[T], file_id: int) -> T | None:
     try:
         return await store.read(file_id)
     except CorruptionError:
-        return None  # A damaged version of the past takes some of the story away, and nothing else.
+        return None  # A corrupt old version only makes the report less complete.

@@ -1,19 +1,19 @@
-"""``admin.states``: what is stored about a database, version by version.  Nothing here writes."""
+"""``admin.states``: read stored versions of manifest and compactions."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from shale.admin.place import AdminPlace
+from shale.admin.context import AdminContext
 from shale.protocol.versioned import T, Versioned, VersionMeta
 from shale.protocol.versioned_store import VersionedStore
 from shale.types import Compaction, Compactions, Manifest, Ulid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateView:
-    """What a compactor goes by.  The manifest was read last: it has every result that ``compactions`` calls finished.
+class CompactorStateView:
+    """The state of a compactor.  The manifest was read last: it has all results that ``compactions`` calls finished.
 
-    ``compactions`` is ``None`` where no compactor was ever started.
+    ``compactions`` is ``None`` if no compactor was ever started.
     """
 
     compactions: Versioned[Compactions] | None
@@ -23,56 +23,56 @@ class StateView:
 class StateAdmin:
     """Manifests and compactions files of one database."""
 
-    def __init__(self, place: AdminPlace) -> None:
+    def __init__(self, place: AdminContext) -> None:
         self._place = place
 
     async def manifest(self, id: int | None = None) -> Versioned[Manifest] | None:  # noqa: A002 - the protocol's name
-        """The newest manifest, or a stored version; ``None`` if there is no such one.
+        """Return the newest manifest, or the version ``id``; ``None`` if it does not exist.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: it is corrupt.
         """
         return await _read(self._place.manifests, id)
 
     def manifests(self, start: int | None = None, end: int | None = None) -> AsyncIterator[Versioned[Manifest]]:
-        """The stored manifests from ``start`` on and below ``end``, ascending, read one after the other."""
+        """Yield the stored manifests from ``start`` to below ``end``, ascending."""
         return _read_all(self._place.manifests, start, end)
 
     async def manifest_versions(self, start: int | None = None, end: int | None = None) -> tuple[VersionMeta, ...]:
-        """Which manifests are stored from ``start`` on and below ``end``: id, time and size, ascending."""
+        """Return id, time and size of the stored manifests from ``start`` to below ``end``, ascending."""
         return await _between(self._place.manifests, start, end)
 
     async def compactions(self, id: int | None = None) -> Versioned[Compactions] | None:  # noqa: A002
-        """The newest compactions file, or a stored version; ``None`` if there is no such one.
+        """Return the newest compactions file, or the version ``id``; ``None`` if it does not exist.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: it is corrupt.
         """
         return await _read(self._place.compactions, id)
 
     def compactions_files(
         self, start: int | None = None, end: int | None = None
     ) -> AsyncIterator[Versioned[Compactions]]:
-        """The stored compactions files from ``start`` on and below ``end``, ascending, read one after the other."""
+        """Yield the stored compactions files from ``start`` to below ``end``, ascending."""
         return _read_all(self._place.compactions, start, end)
 
     async def compactions_versions(self, start: int | None = None, end: int | None = None) -> tuple[VersionMeta, ...]:
-        """Which compactions files are stored; see ``manifest_versions``."""
+        """Return id, time and size of the stored compactions files; see ``manifest_versions``."""
         return await _between(self._place.compactions, start, end)
 
     async def compaction(self, compaction_id: Ulid, *, file_id: int | None = None) -> Compaction | None:
-        """One compaction as the newest compactions file, or a stored version, has it; ``None`` if it has not."""
+        """Return one compaction of the newest compactions file, or of a stored version; ``None`` if missing."""
         found = await self.compactions(file_id)
         return None if found is None else found.value.get(compaction_id)
 
-    async def state_view(self) -> StateView:
-        """The newest compactions, and the manifest that was read after them.
+    async def state_view(self) -> CompactorStateView:
+        """Return the newest compactions, and the manifest read after them.
 
         Raises:
             LatestRecordMissing: there is no database.
         """
         compactions = await self.compactions()
-        return StateView(compactions=compactions, manifest=await self._place.manifests.read_latest())
+        return CompactorStateView(compactions=compactions, manifest=await self._place.manifests.read_latest())
 
 
 async def _read(store: VersionedStore[T], id: int | None) -> Versioned[T] | None:  # noqa: A002
@@ -90,5 +90,5 @@ async def _between(store: VersionedStore[T], start: int | None, end: int | None)
 async def _read_all(store: VersionedStore[T], start: int | None, end: int | None) -> AsyncIterator[Versioned[T]]:
     for meta in await _between(store, start, end):
         value = await store.read(meta.id)
-        if value is not None:  # else it was collected since the listing
+        if value is not None:  # else GC deleted it after the listing
             yield Versioned(meta.id, value)

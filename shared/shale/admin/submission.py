@@ -1,7 +1,7 @@
-"""Storing a request for the coordinator (docs/protocol.md 6.13).
+"""Store compaction requests for the coordinator (docs/reference/protocol.md 6.13).
 
-Nothing is claimed and nothing can be fenced: an entry is added to the newest version, however often others write
-first.  The ids are drawn once, so a write whose answer was lost is recognised.
+No epoch is claimed and no process is fenced: entries are added to the newest version, with retries after conflicts.
+The ids are generated once, so a write whose response was lost is recognized.
 """
 
 from collections.abc import Callable
@@ -34,12 +34,12 @@ async def submit(
     *,
     dry_run: bool = False,
 ) -> Submission:
-    """Check a request and store its entries as Submitted, all in one version; with ``dry_run`` only check it.
+    """Validate a request and store its entries as Submitted in one version; with ``dry_run`` only validate it.
 
     Raises:
         LatestRecordMissing: there is no database.
         InvalidDbState: it is half built, or no coordinator was ever started on it.
-        InvalidCompaction: a rule is broken, against the state as it is now.
+        InvalidCompaction: a rule is broken in the current state.
     """
     ids = _ids(env)
     stored = await load_compactions(manifests, compactions, env)
@@ -47,7 +47,7 @@ async def submit(
     tried: Compactions | None = None
     while True:
         base = stored.prepare_dirty()
-        # The manifest is read after the compactions, so that it contains every result which they call finished.
+        # The manifest must be read after the compactions: it then has all results that they call finished.
         manifest = await read_manifest(manifests)
         landed = _landed(tried, ids) if tried is not None else ()
         if landed:
@@ -60,7 +60,7 @@ async def submit(
         except ObjectVersionExists:
             conflicts += 1
             newest = await stored.recover(conflicts)
-            # The newest version may have forgotten already what was done at once.
+            # The newest version may no longer have entries that were completed at once.
             tried = await _committed(compactions, base.id + 1) or newest.value
         else:
             for entry in entries:
@@ -69,7 +69,7 @@ async def submit(
 
 
 async def load_compactions(manifests: ManifestStore, compactions: CompactionsStore, env: Env) -> StoredCompactions:
-    """The newest compactions, ready to be changed.
+    """Load the newest compactions for a change.
 
     Raises:
         LatestRecordMissing: there is no database.
@@ -85,11 +85,11 @@ async def load_compactions(manifests: ManifestStore, compactions: CompactionsSto
 
 
 async def read_manifest(manifests: ManifestStore) -> Manifest:
-    """The newest manifest of a database that is complete.
+    """Read the newest manifest of a complete database.
 
     Raises:
-        LatestRecordMissing: there is none.
-        InvalidDbState: a clone that was not completed.
+        LatestRecordMissing: there is no database.
+        InvalidDbState: it is a clone that was not completed.
     """
     manifest = (await manifests.read_latest()).value
     if not manifest.initialized:
@@ -109,13 +109,13 @@ def _ids(env: Env) -> Callable[[int], Ulid]:
 
 
 async def _committed(compactions: CompactionsStore, file_id: int) -> Compactions | None:
-    """An old version, unless somebody created it who had slept while ids up to there were collected."""
+    """Return an old version, unless a suspended process created it after GC had deleted the ids up to it."""
     value = await compactions.read(file_id)
     return value if file_id > await compactions.boundary() else None
 
 
 def _landed(compactions: Compactions, id_of: Callable[[int], Ulid]) -> tuple[Compaction, ...]:
-    """Our entries, if a write of ours is in the file although its answer was lost."""
+    """Return this call's entries, if its write succeeded although the response was lost."""
     found: list[Compaction] = []
     while (entry := compactions.get(id_of(len(found)))) is not None:
         found.append(entry)

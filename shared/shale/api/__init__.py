@@ -1,1 +1,1 @@
-"""The network interface on one open database, for every daemon that serves one."""
+"""The HTTP API of one open database."""

@@ -1,18 +1,18 @@
-"""The description of an admin port, OpenAPI 3.1: of the calls below ``/v1/admin/`` that a process has."""
+"""The OpenAPI 3.1 document of an admin port: the routes below ``/v1/admin/`` that a process serves."""
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shale.api.openapi_parts import INT, JSON, PROBLEM, Json, problems, table
+from shale.api.openapi_schemas import INT, JSON, PROBLEM, Json, problems, table
 from shale.service.build import version
 
 TEXT: Json = {"type": "string"}
 UUID: Json = {"type": "string", "format": "uuid"}
 _LIFETIME: Json = {
     "oneOf": [{"type": "string"}, {"type": "number", "exclusiveMinimum": 0}, {"type": "null"}],
-    "description": "From now on: text such as 7days 30min, or seconds; null is until it is deleted.",
+    "description": "Counted from now: text such as 7days 30min, or seconds; null: no expiry.",
 }
 _OR_NONE = {"oneOf": [TEXT, {"type": "null"}]}
 _MS = {"oneOf": [INT, {"type": "null"}]}
@@ -28,7 +28,13 @@ _CHECKPOINT_FIELDS: Json = {
 }
 _LEVELS = {"enum": ["debug", "info", "warning", "error", "critical"]}
 _LEVEL: Json = {"type": "object", "required": ["level"], "properties": {"level": _LEVELS}}
-_ID = {"name": "checkpoint_id", "in": "path", "required": True, "schema": TEXT, "description": "Its id, or its name."}
+_ID = {
+    "name": "checkpoint_id",
+    "in": "path",
+    "required": True,
+    "schema": TEXT,
+    "description": "Id or name of the checkpoint.",
+}
 
 
 def _given(schema: Json, *, required: bool) -> Json:
@@ -48,14 +54,14 @@ LOG_LEVEL: Json = {
     "/v1/admin/log-level": {
         "get": {
             "operationId": "getLogLevel",
-            "summary": "The log level of this process.",
+            "summary": "Get the log level of this process.",
             "responses": {"200": _answered("The level.", _LEVEL), **problems()},
         },
         "put": {
             "operationId": "setLogLevel",
-            "summary": "Change it until the process ends.",
+            "summary": "Set the log level of this process until it ends.",
             "requestBody": _given({"oneOf": [_LEVEL, _LEVELS]}, required=True),
-            "responses": {"200": _answered("The level.", _LEVEL), "400": {"description": "No such level."}},
+            "responses": {"200": _answered("The level.", _LEVEL), "400": {"description": "Unknown level."}},
         },
     }
 }
@@ -63,12 +69,12 @@ FLUSH: Json = {
     "/v1/admin/flush": {
         "post": {
             "operationId": "flush",
-            "summary": "Make everything that is written now durable.",
-            "responses": {"204": {"description": "It is."}, **problems()},
+            "summary": "Make all writes accepted so far durable.",
+            "responses": {"204": {"description": "They are durable."}, **problems()},
         }
     }
 }
-_DATABASE: Json = {"oneOf": [TEXT, {"type": "null"}], "description": "Path of one; default: all."}
+_DATABASE: Json = {"oneOf": [TEXT, {"type": "null"}], "description": "Path of one database; default: all databases."}
 _RESOURCES: Json = {"oneOf": [{"type": "array", "items": TEXT}, {"type": "null"}], "description": "Default: all tasks."}
 _TASK: Json = {
     "type": "object",
@@ -99,15 +105,15 @@ GC: Json = {
     "/v1/admin/gc": {
         "get": {
             "operationId": "gcStatus",
-            "summary": "How every task is doing.",
+            "summary": "Get the status of all tasks.",
             "responses": {"200": _answered("By database and task.", _COLLECTED), **problems("400")},
         },
         "post": {
             "operationId": "startGc",
-            "summary": "Begin passes now.",
+            "summary": "Start passes now.",
             "requestBody": _given(table({"database": _DATABASE, "resources": _RESOURCES}), required=False),
             "responses": {
-                "202": _answered("They begin.", _COLLECTED),
+                "202": _answered("The passes are starting.", _COLLECTED),
                 **problems("400", "404", "408", "413", "415"),
             },
         },
@@ -115,11 +121,14 @@ GC: Json = {
     "/v1/admin/gc/plan": {
         "post": {
             "operationId": "planGc",
-            "summary": "What one pass would delete; nothing is written.",
+            "summary": "Plan one pass: list what it would delete, write nothing.",
             "requestBody": _given(
                 table(
                     {
-                        "database": {**_DATABASE, "description": "Path; needed where there are several."},
+                        "database": {
+                            **_DATABASE,
+                            "description": "Path; required if the process has several databases.",
+                        },
                         "resources": _RESOURCES,
                         "min_age": {"oneOf": [TEXT, {"type": "number", "minimum": 0}, {"type": "null"}]},
                     }
@@ -127,7 +136,7 @@ GC: Json = {
                 required=False,
             ),
             "responses": {
-                "200": _answered("The plan (docs/garbage.md).", {"type": "object"}),
+                "200": _answered("The plan (docs/how-to/gc.md).", {"type": "object"}),
                 **problems("400", "404", "408", "409", "413", "415"),
             },
         }
@@ -136,17 +145,17 @@ GC: Json = {
 
 
 def checkpoint_paths(*, with_scope: bool) -> Json:
-    """The calls of ``CheckpointCalls``; only a writer has a scope."""
+    """Return the OpenAPI paths of ``CheckpointRoutes``; only a writer has a scope."""
     wanted: Json = {
         "lifetime": _LIFETIME,
-        "name": {**_OR_NONE, "description": "For people; need not be unique."},
-        "source": {**_OR_NONE, "description": "Keep what this checkpoint, named by its id or name, keeps."},
-        "id": {"oneOf": [UUID, {"type": "null"}], "description": "Of the new one; sent again, nothing is made twice."},
+        "name": {**_OR_NONE, "description": "A label; need not be unique."},
+        "source": {**_OR_NONE, "description": "Id or name of an existing checkpoint whose state to keep."},
+        "id": {"oneOf": [UUID, {"type": "null"}], "description": "Id of the new checkpoint; makes retries idempotent."},
     }
     if with_scope:
         wanted["scope"] = {
             "enum": ["all", "durable", None],
-            "description": "all (the default): what is written now, flushed for it; durable: what is durable, at once.",
+            "description": "all (the default): all writes so far, flushed first; durable: only durable writes.",
         }
     listed = {
         "type": "object",
@@ -160,20 +169,20 @@ def checkpoint_paths(*, with_scope: bool) -> Json:
         "/v1/admin/checkpoints": {
             "get": {
                 "operationId": "listCheckpoints",
-                "summary": "All checkpoints, or those of a name.",
+                "summary": "List all checkpoints, or those with a name.",
                 "parameters": [
-                    {"name": "name", "in": "query", "schema": TEXT, "description": "Empty: those without a name."}
+                    {"name": "name", "in": "query", "schema": TEXT, "description": "Empty: checkpoints without a name."}
                 ],
-                "responses": {"200": _answered("In the order in which they were made.", listed), **problems("400")},
+                "responses": {"200": _answered("In order of creation.", listed), **problems("400")},
             },
             "post": {
                 "operationId": "createCheckpoint",
-                "summary": "Keep a state of the database.",
+                "summary": "Create a checkpoint.",
                 "requestBody": _given(table(wanted), required=False),
                 "responses": {
                     "201": {
-                        **_checkpoint("It is kept."),
-                        "headers": {"Location": {"schema": TEXT, "description": "Where it is."}},
+                        **_checkpoint("The new checkpoint."),
+                        "headers": {"Location": {"schema": TEXT, "description": "Path of the new checkpoint."}},
                     },
                     **problems("400", "404", "408", "409", "413", "415"),
                 },
@@ -183,29 +192,32 @@ def checkpoint_paths(*, with_scope: bool) -> Json:
             "parameters": [_ID],
             "get": {
                 "operationId": "getCheckpoint",
-                "summary": "One checkpoint.",
-                "responses": {"200": _checkpoint("It."), **problems("400", "404")},
+                "summary": "Get one checkpoint.",
+                "responses": {"200": _checkpoint("The checkpoint."), **problems("400", "404")},
             },
             "patch": {
                 "operationId": "refreshCheckpoint",
-                "summary": "Let it live for so long from now on.",
+                "summary": "Set the lifetime of a checkpoint, counted from now.",
                 "requestBody": _given(table({"lifetime": _LIFETIME}, required=("lifetime",)), required=True),
                 "responses": {
-                    "200": _checkpoint("With its new end."),
+                    "200": _checkpoint("The checkpoint with its new expiry."),
                     **problems("400", "404", "408", "413", "415"),
                 },
             },
             "delete": {
                 "operationId": "deleteCheckpoint",
-                "summary": "Let go of a state.",
-                "responses": {"204": {"description": "It is not there any more."}, **problems("400", "404")},
+                "summary": "Delete a checkpoint.",
+                "responses": {
+                    "204": {"description": "The checkpoint does not exist any more."},
+                    **problems("400", "404"),
+                },
             },
         },
     }
 
 
-def description_route(*paths: Json) -> Route:
-    """``/openapi.json`` of a process that has these calls besides the log level."""
+def openapi_route(*paths: Json) -> Route:
+    """Return the route ``/openapi.json`` of a process with these paths and the log level."""
     described: Json = dict(LOG_LEVEL)
     for each in paths:
         described |= each

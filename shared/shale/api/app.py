@@ -1,6 +1,6 @@
-"""The ASGI application of the data port: routes, who may call, and when no new work is taken.
+"""The ASGI application of the data port: routing, authentication and admission.
 
-Routing looks at the raw path, because a key may hold any bytes.
+Routing uses the raw path, because a key may contain any bytes.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -13,40 +13,40 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from shale.api.call import Answer, Call
 from shale.api.fields import KV_PREFIX
+from shale.api.messages import Request, Response
 from shale.api.openapi import document
 from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.service.bearer import Bearer
-from shale.service.bodies import JSON
-from shale.service.problems import Problem, busy, problem_of, response
+from shale.service.http.bearer import BearerAuth
+from shale.service.http.bodies import JSON
+from shale.service.http.problems import Problem, busy, problem_from, response
 from shale.telemetry.metrics import Metrics
 
 REQUEST_ID_MAX = 128
-_OURS = HTTPStatus.INTERNAL_SERVER_ERROR
+
 SNAPSHOT_PREFIX = b"/v1/snapshots/"
 _BATCH_OF_IDS = 1 << 20
 
-Handler = Callable[[Call], Awaitable[Any]]
-"""What answers a call: gives an ASGI application with a ``status_code`` and ``raw_headers``."""
+Handler = Callable[[Request], Awaitable[Any]]
+"""Handles a request; returns an ASGI application with a ``status_code`` and ``raw_headers``."""
 
 
 Background = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Route(NamedTuple):
-    """The methods of one path: ``/v1/name``, but ``kv`` and ``snapshot`` are everything below ``/v1/name(s)/``."""
+    """The methods of ``/v1/name``; ``kv`` and ``snapshot`` match all paths below ``/v1/kv/`` and ``/v1/snapshots/``."""
 
     name: str
     methods: Mapping[str, Handler]
 
 
 class Api:
-    """The network interface on one open database; routes of one name are put together.
+    """The HTTP API of one open database.  Routes with the same name are merged.
 
-    ``draining``: refuse new work.
+    While ``draining`` is set, new requests get a 503.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Api:
         self._background = tuple(background)
         self._monotonic_s = env.clock.monotonic_s
         self._request_ids = _RequestIds(env)
-        self._bearer = Bearer(http.bearer_token)
+        self._bearer = BearerAuth(http.bearer_token)
         self._free = http.max_concurrent_requests
         inflight = metrics.gauge("shale_http_requests_inflight")
         metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
@@ -71,8 +71,8 @@ class Api:
             known = by_name.get(route.name, Route(route.name, {}))
             by_name[route.name] = Route(route.name, {**known.methods, **route.methods})
         self._names = frozenset(by_name)
-        self._kv = by_name.get("kv", _NOWHERE)
-        self._snapshot = by_name.get("snapshot", _NOWHERE)
+        self._kv = by_name.get("kv", _UNKNOWN_ROUTE)
+        self._snapshot = by_name.get("snapshot", _UNKNOWN_ROUTE)
         self._routes = {_path(name): route for name, route in by_name.items() if name not in ("kv", "snapshot")}
         self._observed = {
             name: (
@@ -82,12 +82,12 @@ class Api:
                     for status in (2, 3, 4, 5)
                 },
             )
-            for name in (*by_name, _NOWHERE.name)
+            for name in (*by_name, _UNKNOWN_ROUTE.name)
         }
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Does what the calls need besides, until the block ends."""
+        """Run the background tasks of the routes until the block ends."""
         async with anyio.create_task_group() as tasks:
             for work in self._background:
                 tasks.start_soon(work, name="http.background")
@@ -95,9 +95,9 @@ class Api:
             tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         assert scope["type"] == "http"
-        call = Call(scope, receive)
+        call = Request(scope, receive)
         route = self._route(call.path)
         seconds, by_status = self._observed[route.name]
         start_s = self._monotonic_s()
@@ -110,9 +110,15 @@ class Api:
                 answer = await self._answer(route, call)
             except ClientDisconnect:
                 return
-            except Exception as error:  # noqa: BLE001 - the edge: a client gets a problem document, the server the error
+            except Exception as error:  # noqa: BLE001 - the outermost handler: the client gets a problem document, the log gets the error
                 answer, failure = (
-                    response(Problem(_OURS, "a mistake of the server; see its log", kind="internal")),
+                    response(
+                        Problem(
+                            HTTPStatus.INTERNAL_SERVER_ERROR,
+                            "internal server error; see the server's log",
+                            kind="internal",
+                        )
+                    ),
                     error,
                 )
             answer.raw_headers.append((b"x-request-id", request_id.encode("ascii")))
@@ -131,24 +137,24 @@ class Api:
             return self._kv
         if path.startswith(SNAPSHOT_PREFIX):
             return self._snapshot
-        return self._routes.get(path, _NOWHERE)
+        return self._routes.get(path, _UNKNOWN_ROUTE)
 
-    async def _answer(self, route: Route, call: Call) -> Any:
+    async def _answer(self, route: Route, call: Request) -> Any:
         try:
             return await self._admit(route, call)(call)
         except Problem as problem:
             return response(problem)
         except ShaleError as error:
-            return response(problem_of(error))
+            return response(problem_from(error))
 
-    def _admit(self, route: Route, call: Call) -> Handler:
+    def _admit(self, route: Route, call: Request) -> Handler:
         self._bearer.require(call.header(b"authorization"))
         if not route.methods:
-            raise Problem(HTTPStatus.NOT_FOUND, "there is no such call; see /openapi.json")
+            raise Problem(HTTPStatus.NOT_FOUND, "no such path; see /openapi.json")
         handler = route.methods.get(call.method)
         if handler is None:
             allowed = {"Allow": ", ".join(route.methods)}
-            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{call.method} is not a method of this call", headers=allowed)
+            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{call.method} is not allowed on this path", headers=allowed)
         if self.draining:
             problem = busy("the process is stopping")
             problem.headers["Connection"] = "close"
@@ -157,15 +163,17 @@ class Api:
             raise busy("too many requests at once", status=HTTPStatus.TOO_MANY_REQUESTS)
         return handler
 
-    async def _serve_openapi(self, call: Call) -> Answer:
+    async def _serve_openapi(self, call: Request) -> Response:
         call.query()
-        return Answer(HTTPStatus.OK, document(self._names), media_type=JSON, headers=[(b"cache-control", b"no-store")])
+        return Response(
+            HTTPStatus.OK, document(self._names), media_type=JSON, headers=[(b"cache-control", b"no-store")]
+        )
 
 
 class _RequestIds:
-    """Names for requests that came without: a ULID now and then, counted up in between.
+    """Generates request ids: the prefix of a ULID and a counter.
 
-    A fresh one for each request would cost more than the request.
+    A new ULID for each request would cost more than the request itself.
     """
 
     def __init__(self, env: Env) -> None:
@@ -181,8 +189,8 @@ class _RequestIds:
         return f"{self._prefix}{self._left:05X}"
 
 
-def _given_id(call: Call) -> str:
-    """What the client calls this request, if it is fit for a log line."""
+def _given_id(call: Request) -> str:
+    """Return the request id of the client, if it is safe for a log line, else an empty string."""
     given = call.header(b"x-request-id")
     if given is None:
         return ""
@@ -193,4 +201,4 @@ def _path(name: str) -> bytes:
     return b"/openapi.json" if name == "openapi" else f"/v1/{name}".encode()
 
 
-_NOWHERE = Route("none", {})
+_UNKNOWN_ROUTE = Route("none", {})

@@ -1,4 +1,4 @@
-"""What every call may take: bytes of bodies, rows, time; and how long calls take."""
+"""Limits of requests (body bytes, rows, time), and their latency metrics."""
 
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ from typing import TypeVar
 
 import anyio
 
-from shale.api.call import Call
+from shale.api.messages import Request
 from shale.api.settings import HttpSection
 from shale.env import Env
-from shale.service.bodies import Body, BodyBudget
+from shale.service.http.bodies import Body, BodyBudget
+from shale.service.http.problems import Problem, busy
 from shale.service.latency import Latency
-from shale.service.problems import Problem, busy
 from shale.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ OPS = ("get", "put", "delete", "merge", "write", "scan")
 
 
 class Limits:
-    """The limits of one data port, shared by all of its calls."""
+    """The limits of one data port, shared by all of its routes."""
 
     def __init__(self, http: HttpSection, env: Env, metrics: Metrics, *, sample_rate: float) -> None:
         self.rows_max = http.max_batch_rows
@@ -33,35 +33,35 @@ class Limits:
             http.max_inflight_bytes,
             http.max_body_bytes,
             silence_max_s=http.request_timeout,
-            time_max_s=http.max_body_time,
+            time_max_s=http.body_timeout,
         )
 
-    async def body(self, call: Call) -> Body:
-        """The whole body of a request; raises as ``BodyBudget.read`` does.
+    async def body(self, call: Request) -> Body:
+        """Read the body of a request; raises like ``BodyBudget.read``.
 
         Raises:
-            Problem: it is compressed: what was meant would be stored as it came (415).
+            Problem: the body is compressed (415); the compressed bytes would be stored as the value.
         """
         if call.has(b"content-encoding") and call.header(b"content-encoding") != "identity":
-            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding: bodies are taken as they are only")
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Content-Encoding: compressed bodies are not supported")
         return await self._bodies.read(call.receive)
 
     def timed(self, op: str, call: Awaitable[T]) -> Awaitable[T]:
-        """Await a call of the database and observe its time."""
+        """Await a call of the database and observe its latency."""
         return self._latency.of(self._seconds[op], call)
 
     @contextmanager
-    def in_time(self, what: str) -> Iterator[None]:
-        """End a wait that takes too long.
+    def time_limit(self, what: str) -> Iterator[None]:
+        """Limit a wait to ``request_timeout``.
 
         Raises:
-            Problem: it took ``request_timeout`` (503).
+            Problem: the wait timed out (503); ``what`` completes its message.
         """
         with anyio.move_on_after(self.time_max_s) as scope:
             yield
         if scope.cancelled_caught:
-            raise self.too_late(what)
+            raise self.timeout_problem(what)
 
-    def too_late(self, what: str) -> Problem:
-        """The answer to a wait that took too long."""
+    def timeout_problem(self, what: str) -> Problem:
+        """Return the 503 of a wait that timed out."""
         return busy(f"took more than {self.time_max_s:g} s to {what}")

@@ -1,11 +1,11 @@
-"""The description of the network interface, OpenAPI 3.1: of the calls that a port has."""
+"""The OpenAPI 3.1 document of a data port: the routes that it serves."""
 
 from collections.abc import Callable
 from functools import cache
 
 import orjson
 
-from shale.api.openapi_parts import (
+from shale.api.openapi_schemas import (
     BASE64,
     DURABILITY_READ,
     DURABILITY_WRITE,
@@ -31,7 +31,7 @@ from shale.api.openapi_parts import (
 from shale.service.build import version
 
 _OP: Json = {
-    "description": "In the order of the writes.",
+    "description": "Operations in the order in which they apply.",
     "oneOf": [
         {
             "type": "array",
@@ -82,15 +82,15 @@ def _key_calls(names: frozenset[str]) -> Json:
     found["head"] = {
         **found["get"],
         "operationId": "head",
-        "summary": "Whether there is a row, and what its headers say of it.",
-        "responses": {"200": {"description": "There is.", "headers": headers}, **problems("400", "404", "410")},
+        "summary": "Check whether a row exists; its metadata is in the headers.",
+        "responses": {"200": {"description": "The row exists.", "headers": headers}, **problems("400", "404", "410")},
     }
     if "batch" not in names:
         return found
     done = {"description": "Written.", "headers": WRITTEN}
     for method, name, summary in (
         ("put", "put", "Write one row; the body is the value."),
-        ("patch", "merge", "Add an operand for the database's merge operator; the body is the operand."),
+        ("patch", "merge", "Add a merge operand; the body is the operand."),
     ):
         found[method] = {
             "operationId": name,
@@ -101,55 +101,56 @@ def _key_calls(names: frozenset[str]) -> Json:
         }
     found["delete"] = {
         "operationId": "delete",
-        "summary": "Delete one row; a missing one is deleted as well.",
+        "summary": "Delete one row; succeeds also if it does not exist.",
         "parameters": [DURABILITY_WRITE, NAME],
         "responses": {"204": done, **problems("400", "422")},
     }
     return found
 
 
-def _batch_call() -> Json:
-    request = table({"ops": {"type": "array", "minItems": 1, "items": _OP}}, required=("ops",))
+def _post(name: str, summary: str, parameters: list[Json], request: Json, responses: Json) -> Json:
+    """Return a call by POST whose body is a table."""
     return {
         "post": {
-            "operationId": "batch",
-            "summary": "Many writes as one commit; keys and values are base64 in JSON, binary in msgpack.",
-            "parameters": [DURABILITY_WRITE, NAME],
+            "operationId": name,
+            "summary": summary,
+            "parameters": parameters,
             "requestBody": body(request, JSON, MSGPACK),
-            "responses": {"200": _COMMIT, **problems("400", "408", "413", "415", "422")},
+            "responses": responses,
         }
     }
+
+
+def _batch_call() -> Json:
+    return _post(
+        "batch",
+        "Apply many writes in one commit; keys and values are base64 in JSON, binary in msgpack.",
+        [DURABILITY_WRITE, NAME],
+        table({"ops": {"type": "array", "minItems": 1, "items": _OP}}, required=("ops",)),
+        {"200": _COMMIT, **problems("400", "408", "413", "415", "422")},
+    )
 
 
 def _txn_call() -> Json:
-    properties = {"compare": {"type": "array", "items": _COMPARE}, "ops": {"type": "array", "items": _OP}}
-    return {
-        "post": {
-            "operationId": "txn",
-            "summary": "Writes that happen if every compare holds, all or nothing.",
-            "parameters": [DURABILITY_WRITE, NAME],
-            "requestBody": body(table(properties), JSON, MSGPACK),
-            "responses": {"200": _COMMIT, **problems("400", "408", "409", "412", "413", "415", "422")},
-        }
-    }
+    return _post(
+        "txn",
+        "Apply writes atomically if every comparison holds.",
+        [DURABILITY_WRITE, NAME],
+        table({"compare": {"type": "array", "items": _COMPARE}, "ops": {"type": "array", "items": _OP}}),
+        {"200": _COMMIT, **problems("400", "408", "409", "412", "413", "415", "422")},
+    )
 
 
 def _get_many_call() -> Json:
-    request = table({"keys": {"type": "array", "items": KEY64}}, required=("keys",))
     value = {"oneOf": [BASE64, {"type": "null"}]}
     schema = {"type": "object", "required": ["values"], "properties": {"values": {"type": "array", "items": value}}}
-    return {
-        "post": {
-            "operationId": "getMany",
-            "summary": "Many rows in one trip.",
-            "parameters": [SNAPSHOT, DURABILITY_READ],
-            "requestBody": body(request, JSON, MSGPACK),
-            "responses": {
-                "200": answer("Values in the order of the keys.", schema),
-                **problems("400", "408", "410", "413", "415"),
-            },
-        }
-    }
+    return _post(
+        "getMany",
+        "Read many rows in one request.",
+        [SNAPSHOT, DURABILITY_READ],
+        table({"keys": {"type": "array", "items": KEY64}}, required=("keys",)),
+        {"200": answer("Values in the order of the keys.", schema), **problems("400", "408", "410", "413", "415")},
+    )
 
 
 def _scan_call() -> Json:
@@ -160,14 +161,17 @@ def _scan_call() -> Json:
             "prefix": BASE64,
             "reverse": {"type": "boolean", "default": False},
             "limit": {"type": "integer", "minimum": 0, "maximum": 1 << 53},
-            "after": {**KEY64, "description": "Only what lies behind this key, in reading order."},
-            "resume": {"type": "string", "description": "The token of an earlier answer to the same range."},
-            "same_state": {"type": "boolean", "description": "Rather 410 than another state than before."},
+            "after": {**KEY64, "description": "Only keys after this one, in scan order."},
+            "resume": {"type": "string", "description": "The token of an earlier response for the same range."},
+            "same_state": {
+                "type": "boolean",
+                "description": "Answer 410 if the state has changed since the token was issued.",
+            },
         }
     )
     line = {
         "type": "object",
-        "description": "A row; the last line has end, rows and resume, or error.",
+        "description": "A row; the last line has either end, rows and resume, or error.",
         "properties": {
             "key": BASE64,
             "value": BASE64,
@@ -181,11 +185,14 @@ def _scan_call() -> Json:
         },
     }
     headers = {
-        "X-Shale-Seq": {"schema": INT, "description": "The newest commit that the scan shows."},
-        "X-Shale-Resume": {"schema": {"type": "string"}, "description": "A token, for a scan that is cut."},
+        "X-Shale-Seq": {"schema": INT, "description": "The newest commit that is visible to the scan."},
+        "X-Shale-Resume": {
+            "schema": {"type": "string"},
+            "description": "A token to resume a scan that is interrupted.",
+        },
         "X-Shale-Same-State": {
             "schema": {"type": "string", "enum": ["true", "false"]},
-            "description": "Of a resumed scan: whether it goes on in the same state.",
+            "description": "For a resumed scan: whether the state is the same.",
         },
     }
     content = {
@@ -196,7 +203,7 @@ def _scan_call() -> Json:
     return {
         "post": {
             "operationId": "scan",
-            "summary": "A range of rows in key order, streamed in the format that Accept asks for.",
+            "summary": "Scan a range of rows in key order, streamed in the format of the Accept header.",
             "parameters": [SNAPSHOT, DURABILITY_READ],
             "requestBody": body(request, JSON, MSGPACK, required=False),
             "responses": {
@@ -208,7 +215,15 @@ def _scan_call() -> Json:
 
 
 _LEASE_BODY = body(
-    table({"lifetime_ms": {"type": "integer", "minimum": 1, "description": "Of the lease; by default the longest."}}),
+    table(
+        {
+            "lifetime_ms": {
+                "type": "integer",
+                "minimum": 1,
+                "description": "Lifetime of the lease; by default the maximum.",
+            }
+        }
+    ),
     JSON,
     MSGPACK,
     required=False,
@@ -224,7 +239,7 @@ def _snapshots_call() -> Json:
     return {
         "post": {
             "operationId": "openSnapshot",
-            "summary": "Keep the state of now for reads, as long as its lease lasts.",
+            "summary": "Open a snapshot of the current state with a lease.",
             "parameters": [DURABILITY_READ],
             "requestBody": _LEASE_BODY,
             "responses": {
@@ -241,14 +256,14 @@ def _snapshot_call() -> Json:
         "parameters": [identity],
         "put": {
             "operationId": "renewSnapshot",
-            "summary": "Let the lease end later, counted from now.",
+            "summary": "Renew the lease, counted from now.",
             "requestBody": _LEASE_BODY,
             "responses": {"200": answer("The snapshot.", _LEASE), **problems("400", "408", "410", "413", "415")},
         },
         "delete": {
             "operationId": "closeSnapshot",
-            "summary": "Let go of a snapshot; one that is over is let go of as well.",
-            "responses": {"204": {"description": "It is over."}, **problems("400")},
+            "summary": "Close a snapshot; succeeds also if it has expired.",
+            "responses": {"204": {"description": "The snapshot is closed."}, **problems("400")},
         },
     }
 
@@ -265,7 +280,7 @@ _CALLS: dict[str, tuple[str, Callable[[], Json]]] = {
 
 @cache
 def document(names: frozenset[str]) -> bytes:
-    """The whole document, as JSON, for a port with the routes of these names."""
+    """Return the document as JSON for a port with the routes of these names."""
     paths = {"/v1/kv/{key}": _key_calls(names)}
     paths |= {path: make() for name, (path, make) in _CALLS.items() if name in names}
     return orjson.dumps(

@@ -1,33 +1,37 @@
-"""The settings of a data port."""
+"""The settings of the data port."""
 
 from pydantic import Field, model_validator
 
-from shale.service.sections import Bytes, Port, PositiveSeconds, Section, Token
+from shale.service.config.sections import Bytes, Port, PositiveSeconds, Section, Token
 
 MIB = 1 << 20
 
 
 class HttpSection(Section):
-    """The data port."""
+    """The data port (HTTP API)."""
 
-    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all of them.")
-    port: Port = Field(default=8080, description="0: any free one.")
-    bearer_token: Token | None = Field(default=None, description="What clients must send; best as a secret file.")
-    request_timeout: PositiveSeconds = Field(
-        default=60.0, description="A longer wait of a write gets 503, a longer pause in a body 408."
+    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
+    port: Port = Field(default=8080, description="The port to listen on; 0: any free port.")
+    bearer_token: Token | None = Field(
+        default=None, description="Bearer token required of clients; best as a secret file."
     )
-    max_body_time: PositiveSeconds = Field(
-        default=600.0, description="How long a whole request body may take to arrive; then 408."
+    request_timeout: PositiveSeconds = Field(
+        default=60.0, description="Time limit of a request; a longer wait gets 503, a longer pause within a body 408."
+    )
+    body_timeout: PositiveSeconds = Field(
+        default=600.0, description="How long a whole request body may take to arrive; longer ones get 408."
     )
     max_body_bytes: Bytes = Field(default=32 * MIB, description="The largest request body; larger ones get 413.")
-    max_inflight_bytes: Bytes = Field(default=128 * MIB, description="All request bodies in memory together.")
-    max_batch_rows: int = Field(default=100_000, ge=1, description="The most rows or keys in one request.")
-    max_snapshots: int = Field(default=64, ge=1, description="Snapshots of clients at once; further ones get 429.")
+    max_inflight_bytes: Bytes = Field(default=128 * MIB, description="Limit for all request bodies in memory together.")
+    max_batch_rows: int = Field(default=100_000, ge=1, description="Limit of rows or keys in one request.")
+    max_snapshots: int = Field(default=64, ge=1, description="Limit of open snapshots; further ones get 429.")
     max_snapshot_lifetime: PositiveSeconds = Field(
-        default=600.0, description="The longest lease of a snapshot, and the usual one; clients renew it."
+        default=600.0, description="The longest lease of a snapshot, and the default; clients can renew it."
     )
-    max_connections: int = Field(default=4096, ge=1, description="Further connections get 503.")
-    max_concurrent_requests: int = Field(default=1024, ge=1, description="Further requests get 429.")
+    max_connections: int = Field(default=4096, ge=1, description="Limit of connections; further ones get 503.")
+    max_concurrent_requests: int = Field(
+        default=1024, ge=1, description="Limit of concurrent requests; further ones get 429."
+    )
 
     @model_validator(mode="after")
     def _one_body_fits(self) -> "HttpSection":
@@ -40,5 +44,5 @@ class WritesHttpSection(HttpSection):
     """The data port of a daemon that takes writes."""
 
     max_idempotency_keys: int = Field(
-        default=16_384, ge=1, description="So many names of writes are remembered; a repeated write is one commit."
+        default=16_384, ge=1, description="How many idempotency keys to remember; a retried write is committed once."
     )

@@ -1,12 +1,12 @@
-"""The body of ``POST /v1/txn``: what must hold, and what is written if it does (docs/http.md 4)."""
+"""The body of ``POST /v1/txn``: comparisons, and the writes to apply if all of them hold (docs/reference/http.md 4)."""
 
 from dataclasses import dataclass
 
-from shale.api.fields import binary, known_only, whole_number
-from shale.api.ops_body import batch_of, items
-from shale.engine.batch import WriteBatch
-from shale.service.bodies import decode
-from shale.service.problems import bad_request
+from shale.api.fields import binary, reject_unknown_fields, whole_number
+from shale.api.ops_body import batch_from_ops, items
+from shale.engine.write.batch import WriteBatch
+from shale.service.http.bodies import decode
+from shale.service.http.problems import bad_request
 from shale.types import Row
 
 _FIELDS = frozenset({"compare", "ops"})
@@ -14,8 +14,8 @@ _SEQ_MAX = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
-    """What must hold of a key: that it has no value, has one, has this one, or was last written by this commit."""
+class CompareClause:
+    """A condition on one key: absent, present, has this value, or was last written by this commit."""
 
     key: bytes
     is_present: bool
@@ -23,7 +23,7 @@ class Compare:
     seq: int | None = None
 
     def holds(self, row: Row | None) -> bool:
-        """Whether it does, if this is the key's row."""
+        """Return whether the condition holds for the row of the key."""
         if row is None or not self.is_present:
             return (row is not None) is self.is_present
         return (self.value is None or row.value == self.value) and (self.seq is None or row.seq == self.seq)
@@ -31,44 +31,48 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class TxnRequest:
-    """All of ``compare`` must hold at the moment of the commit; there may be no operations."""
+    """``writes`` are applied if all of ``compare`` hold at the commit; there may be no writes."""
 
-    compare: tuple[Compare, ...]
+    compare: tuple[CompareClause, ...]
     writes: WriteBatch
-    """Made once, however often the commit is tried."""
+    """Built once, for all attempts to commit."""
 
 
 def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max_rows: int) -> TxnRequest:
     """Read the body of a transaction.
 
     Raises:
-        Problem: the body is malformed (400) or too long (413); names the place.
+        Problem: the body is malformed (400) or too long (413); the message names the item.
         InvalidRequestError: a key, value or lifetime is impossible.
     """
     body = decode(data, packed=packed)
-    known_only(body, _FIELDS)
+    reject_unknown_fields(body, _FIELDS)
     wanted = items(body.get("compare", ()), "compare", max_rows=max_rows)
     ops = items(body.get("ops", ()), "ops", max_rows=max_rows)
     if not wanted and not ops:
         raise bad_request("the transaction is empty: neither compare nor ops")
     compare = tuple(_compare(each, f"compare[{place}]", packed=packed) for place, each in enumerate(wanted))
-    return TxnRequest(compare, batch_of(ops, packed=packed, max_key_bytes=max_key_bytes))
+    return TxnRequest(compare, batch_from_ops(ops, packed=packed, max_key_bytes=max_key_bytes))
 
 
-def _compare(item: object, name: str, *, packed: bool) -> Compare:
+def _compare(item: object, name: str, *, packed: bool) -> CompareClause:
     match item:
         case ["absent" | "present" as kind, key]:
-            return Compare(_key(key, name, packed=packed), kind == "present")
+            return CompareClause(_key(key, name, packed=packed), kind == "present")
         case ["value", key, value]:
-            return Compare(_key(key, name, packed=packed), True, value=binary(value, f"{name} value", packed=packed))
+            return CompareClause(
+                _key(key, name, packed=packed), True, value=binary(value, f"{name} value", packed=packed)
+            )
         case ["seq", key, seq]:
             number = whole_number(seq, f"{name} seq", most=_SEQ_MAX, what="a sequence number")
-            return Compare(_key(key, name, packed=packed), True, seq=number)
-    raise bad_request(f'{name}: none of ["absent", key], ["present", key], ["value", key, value], ["seq", key, seq]')
+            return CompareClause(_key(key, name, packed=packed), True, seq=number)
+    raise bad_request(
+        f'{name}: must be one of ["absent", key], ["present", key], ["value", key, value], ["seq", key, seq]'
+    )
 
 
 def _key(key: object, name: str, *, packed: bool) -> bytes:
     data = binary(key, f"{name} key", packed=packed)
     if not data:
-        raise bad_request(f"{name} key: it is empty")
+        raise bad_request(f"{name} key: the key is empty")
     return data

@@ -1,8 +1,8 @@
-"""A client of the network interface (docs/http.md): ``Client`` with an event loop, ``SyncClient`` without."""
+"""Clients of the HTTP API (docs/reference/http.md): ``Client`` (async) and ``SyncClient`` (blocking)."""
 
 from shale.client.client import Client, RemoteSnapshot
-from shale.client.errors import CompareFailed, StateGone
-from shale.client.ops import Compare, Ops, Written
+from shale.client.errors import CompareFailed, SnapshotExpired
+from shale.client.ops import Compare, Ops, WriteResult
 from shale.client.sync_client import SyncClient, SyncSnapshot
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "CompareFailed",
     "Ops",
     "RemoteSnapshot",
-    "StateGone",
+    "SnapshotExpired",
     "SyncClient",
     "SyncSnapshot",
-    "Written",
+    "WriteResult",
 ]

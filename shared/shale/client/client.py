@@ -1,35 +1,44 @@
-"""``Client``: the calls of the network interface as methods, with the library's values and errors."""
+"""``Client``: the HTTP API as methods, with the values and errors of the library."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import quote_from_bytes
 
 import anyio
 import httpx
 import msgpack
 
-from shale.client.errors import StateGone
-from shale.client.ops import Compare, Ops, Written, life_headers
-from shale.client.patience import Patience
+from shale.client.errors import SnapshotExpired
+from shale.client.ops import Compare, Ops, WriteResult, expiry_headers
+from shale.client.retry import ClientRetryPolicy
 from shale.client.scans import MSGPACK, RemoteScan
-from shale.engine.batch import BytesLike
-from shale.engine.lifetime import Moment, Ttl
-from shale.engine.read_point import Durability
-from shale.engine.settings_values import Duration, parse_duration_ms
+from shale.core.bytes_like import BytesLike
+from shale.core.settings_values import Duration, parse_duration_ms
+from shale.core.ttl import Timestamp, Ttl
+from shale.engine.read.read_point import Durability
 from shale.env import Env
 from shale.errors import InvalidRequestError, NotFoundError, UnavailableError
 from shale.types import Row
 
 PATH_MAX = 60_000
-"""Characters; servers refuse longer ones, each in its way."""
+"""Longest path in characters; servers reject longer ones in different ways."""
 ARROW = "application/vnd.apache.arrow.stream"
 
 
+class SnapshotReference(Protocol):
+    """A snapshot that a server keeps, as reads take it."""
+
+    @property
+    def id(self) -> str:
+        """The id that the server gave it."""
+        ...
+
+
 class RemoteSnapshot:
-    """A snapshot that a server keeps: give it to reads as ``snapshot``.  ``expires_ms`` is since 1970."""
+    """A snapshot on the server; pass it to reads as ``snapshot``.  ``expires_ms`` is milliseconds since 1970."""
 
     def __init__(self, client: "Client", fields: Mapping[str, Any], lifetime_ms: int | None) -> None:
         self._client = client
@@ -39,33 +48,33 @@ class RemoteSnapshot:
         self.expires_ms: int = fields["expires_ms"]
 
     async def renew(self) -> None:
-        """Begin its lease anew.
+        """Renew the lease.
 
         Raises:
-            StateGone: it is over.
+            SnapshotExpired: the lease has expired.
         """
         fields = await self._client.call("PUT", f"/v1/snapshots/{self.id}", _lease(self._lifetime_ms))
         self.expires_ms = fields["expires_ms"]
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the snapshot."""
         await self._client.send("DELETE", f"/v1/snapshots/{self.id}")
 
 
 class Client:
-    """Talks to a writer or a reader.  Use it with ``async with``, or close it.
+    """A client of a writer or a reader.  Use it with ``async with``, or close it.
 
     Args:
         url: for example ``http://127.0.0.1:8080``.
-        token: the bearer token, if the server wants one.
-        timeout: for one answer to begin, and between parts of it.
-        attempts: of one request at most: answers of 429 and 503 and lost connections are tried again.
-        patience: for all attempts of one request together.
-        env: the outside world; the real one by default.
-        transport: how requests travel; for tests.
+        token: the bearer token, if the server requires one.
+        timeout: time limit for a response to start, and between parts of it.
+        attempts: most attempts of one request; 429, 503 and lost connections are retried.
+        total_timeout: time limit for all attempts of one request.
+        env: clock, randomness, ids and threads; by default those of the system.
+        transport: the HTTP transport; for tests.
 
-    Every method raises the errors that ``Db`` raises for the same condition, and ``UnavailableError`` where no answer
-    came: then nobody knows what became of a write.
+    Every method raises the errors that ``Db`` raises for the same condition, and ``UnavailableError`` without a
+    response: then the outcome of a write is unknown.
     """
 
     def __init__(
@@ -75,13 +84,15 @@ class Client:
         token: str | None = None,
         timeout: Duration = "65s",
         attempts: int = 6,
-        patience: Duration = "2m",
+        total_timeout: Duration = "2m",
         env: Env | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._url = url
         self._env = env if env is not None else Env.system()
-        self._patience = Patience(attempts, parse_duration_ms(patience, name="patience") / 1000, self._env)
+        self._retry_policy = ClientRetryPolicy(
+            attempts, parse_duration_ms(total_timeout, name="total_timeout") / 1000, self._env
+        )
         self._http = httpx.AsyncClient(
             base_url=url,
             timeout=parse_duration_ms(timeout, name="timeout") / 1000,
@@ -102,20 +113,20 @@ class Client:
         await self._http.aclose()
 
     async def get(
-        self, key: BytesLike, *, durability: Durability = "memory", snapshot: RemoteSnapshot | None = None
+        self, key: BytesLike, *, durability: Durability = "memory", snapshot: SnapshotReference | None = None
     ) -> bytes | None:
-        """The value of a key; ``None`` if it has none."""
+        """Read the value of a key; ``None`` if the key does not exist."""
         row = await self.get_row(key, durability=durability, snapshot=snapshot)
         return None if row is None else row.value
 
     async def get_row(
-        self, key: BytesLike, *, durability: Durability = "memory", snapshot: RemoteSnapshot | None = None
+        self, key: BytesLike, *, durability: Durability = "memory", snapshot: SnapshotReference | None = None
     ) -> Row | None:
-        """The value of a key with its place in history; ``None`` if it has none."""
+        """Read the value of a key with its sequence number and times; ``None`` if the key does not exist."""
         headers = {"X-Shale-Durability": durability}
         try:
             response = await self.send("GET", _kv(key), headers=headers, params=_query(snapshot))
-        except StateGone:
+        except SnapshotExpired:
             raise
         except NotFoundError:
             return None
@@ -129,9 +140,9 @@ class Client:
         )
 
     async def get_many(
-        self, keys: Sequence[BytesLike], *, durability: Durability = "memory", snapshot: RemoteSnapshot | None = None
+        self, keys: Sequence[BytesLike], *, durability: Durability = "memory", snapshot: SnapshotReference | None = None
     ) -> list[bytes | None]:
-        """The values of many keys, in the order given, in one trip."""
+        """Read the values of many keys in one request, in the order of ``keys``."""
         fields = await self.call(
             "POST",
             "/v1/get-many",
@@ -148,11 +159,11 @@ class Client:
         value: BytesLike,
         *,
         ttl: Ttl = None,
-        expire_at: Moment | None = None,
+        expire_at: Timestamp | None = None,
         durable: bool = True,
-    ) -> Written:
-        """Write a value; ``durable``: return once it is in the WAL, and not just readable."""
-        return await self._write("PUT", key, bytes(value), life_headers(ttl, expire_at), durable=durable)
+    ) -> WriteResult:
+        """Write a value; with ``durable``, return when it is in the WAL, otherwise when it is readable."""
+        return await self._write("PUT", key, bytes(value), expiry_headers(ttl, expire_at), durable=durable)
 
     async def merge(
         self,
@@ -160,32 +171,32 @@ class Client:
         operand: BytesLike,
         *,
         ttl: Ttl = None,
-        expire_at: Moment | None = None,
+        expire_at: Timestamp | None = None,
         durable: bool = True,
-    ) -> Written:
-        """Add an operand for the database's merge operator."""
-        return await self._write("PATCH", key, bytes(operand), life_headers(ttl, expire_at), durable=durable)
+    ) -> WriteResult:
+        """Add an operand for the merge operator of the database."""
+        return await self._write("PATCH", key, bytes(operand), expiry_headers(ttl, expire_at), durable=durable)
 
-    async def delete(self, key: BytesLike, *, durable: bool = True) -> Written:
-        """Remove a key, whether or not it is there."""
+    async def delete(self, key: BytesLike, *, durable: bool = True) -> WriteResult:
+        """Delete a key; succeeds also if it does not exist."""
         return await self._write("DELETE", key, None, {}, durable=durable)
 
-    async def batch(self, ops: Ops, *, durable: bool = True) -> Written:
-        """Write all of it as one commit."""
+    async def batch(self, ops: Ops, *, durable: bool = True) -> WriteResult:
+        """Apply all operations in one commit."""
         fields = await self.call("POST", "/v1/batch", {"ops": ops.items}, headers=self._named(durable))
-        return Written(fields["seq"], fields.get("create_ts"), fields["rows"])
+        return WriteResult(fields["seq"], fields.get("create_ts"), fields["rows"])
 
-    async def txn(self, compare: Iterable[Compare], ops: Ops | None = None, *, durable: bool = True) -> Written:
-        """Write the operations if all compares hold, all or nothing.
+    async def txn(self, compare: Iterable[Compare], ops: Ops | None = None, *, durable: bool = True) -> WriteResult:
+        """Apply the operations atomically if all comparisons hold.
 
         Raises:
-            CompareFailed: one does not hold; or this very transaction was committed by a process that then ended,
-                so that an attempt to send it again met its own writes.
-            TransactionConflict: others wrote the same all the time.
+            CompareFailed: a comparison does not hold.  It is also raised if the first attempt was committed by a
+                process that then ended, because the retry compares with its own writes.
+            TransactionConflict: conflicts with concurrent writes persisted.
         """
         body = {"compare": [each.item for each in compare], "ops": ops.items if ops is not None else []}
         fields = await self.call("POST", "/v1/txn", body, headers=self._named(durable))
-        return Written(fields["seq"], fields.get("create_ts"), fields["rows"])
+        return WriteResult(fields["seq"], fields.get("create_ts"), fields["rows"])
 
     async def scan(
         self,
@@ -196,17 +207,17 @@ class Client:
         reverse: bool = False,
         limit: int | None = None,
         durability: Durability = "memory",
-        snapshot: RemoteSnapshot | None = None,
+        snapshot: SnapshotReference | None = None,
     ) -> AsyncGenerator[Row, None]:
-        """Rows by key.  A stream that is cut is gone on with behind its last row.
+        """Yield rows in key order.  An interrupted stream resumes after its last row.
 
         Raises:
-            StateGone: it was cut, and the state in which it began is gone: scan under a snapshot.
+            SnapshotExpired: the stream was interrupted, and its state is gone; scan a snapshot instead.
         """
         fields = _range(prefix, start, stop, reverse=reverse, limit=limit)
         headers = {"Accept": MSGPACK, "X-Shale-Durability": durability}
         open_ = partial(self._stream, headers=headers, params=_query(snapshot))
-        async with aclosing(RemoteScan(open_, fields, self._patience, anyio.sleep, self._url).rows()) as rows:
+        async with aclosing(RemoteScan(open_, fields, self._retry_policy, anyio.sleep, self._url).rows()) as rows:
             async for row in rows:
                 yield row
 
@@ -218,28 +229,30 @@ class Client:
         stop: BytesLike | None = None,
         limit: int | None = None,
         durability: Durability = "memory",
-        snapshot: RemoteSnapshot | None = None,
+        snapshot: SnapshotReference | None = None,
     ) -> Any:
-        """The rows as one ``pyarrow.Table``: key, value, seq, create_ts, expire_ts.
+        """Read rows as one ``pyarrow.Table``: key, value, seq, create_ts, expire_ts.
 
         Raises:
-            InvalidRequestError: the package pyarrow is missing, here or there.
+            InvalidRequestError: the package pyarrow is not installed in this process or on the server.
         """
-        from shale.engine.arrow_stream import read_table
+        from shale.engine.arrow.stream import read_table
 
         fields = _range(prefix, start, stop, reverse=False, limit=limit)
         headers = {"Accept": ARROW, "X-Shale-Durability": durability}
         response = await self.send("POST", "/v1/scan", fields, headers=headers, params=_query(snapshot))
         table, ending = read_table(response.content)
         if not ending or b'"end":true' not in ending:
-            raise UnavailableError(f"{self._url}: the scan ended early: {(ending or b'it was cut').decode()}")
+            raise UnavailableError(
+                f"{self._url}: the scan ended early: {(ending or b'the stream was interrupted').decode()}"
+            )
         return table
 
     @asynccontextmanager
     async def snapshot(
         self, *, lifetime: Duration | None = None, durability: Durability = "memory"
     ) -> AsyncIterator[RemoteSnapshot]:
-        """The state of now, kept by the server until the block ends, or the lease does unless it is renewed."""
+        """Open a snapshot of the current state; it is closed when the block ends, or when its lease expires."""
         lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime, name="lifetime")
         headers = {"X-Shale-Durability": durability}
         snapshot = RemoteSnapshot(
@@ -252,7 +265,7 @@ class Client:
                 await snapshot.close()
 
     async def call(self, method: str, path: str, fields: Mapping[str, object], **options: Any) -> Mapping[str, Any]:
-        """Send fields and get fields."""
+        """Send a request with fields and return the fields of the response."""
         response = await self.send(method, path, fields, **options)
         answer: Mapping[str, Any] = msgpack.unpackb(response.content)
         return answer
@@ -267,19 +280,19 @@ class Client:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Send one request until it has an answer; see ``Patience``."""
+        """Send one request with retries; see ``ClientRetryPolicy``."""
         typed = {} if fields is None else {"Content-Type": MSGPACK}
         body = content if fields is None else msgpack.packb(fields)
         send = partial(
             self._http.request, method, path, content=body, headers={**typed, **(headers or {})}, params=params
         )
-        return await self._patience.answer(self._url, send)
+        return await self._retry_policy.request(self._url, send)
 
     async def _write(
         self, method: str, key: BytesLike, content: bytes | None, headers: dict[str, str], *, durable: bool
-    ) -> Written:
+    ) -> WriteResult:
         response = await self.send(method, _kv(key), content=content, headers={**headers, **self._named(durable)})
-        return Written(int(response.headers["x-shale-seq"]), int(response.headers["x-shale-create-ts"]))
+        return WriteResult(int(response.headers["x-shale-seq"]), int(response.headers["x-shale-create-ts"]))
 
     def _named(self, durable: bool) -> dict[str, str]:
         return {
@@ -295,7 +308,7 @@ class Client:
         request = self._http.build_request(
             "POST", "/v1/scan", content=msgpack.packb(fields), headers=headers, params=params
         )
-        response = await self._patience.answer(self._url, partial(self._http.send, request, stream=True))
+        response = await self._retry_policy.request(self._url, partial(self._http.send, request, stream=True))
         try:
             yield response
         finally:
@@ -305,16 +318,16 @@ class Client:
 
 def _kv(key: BytesLike) -> str:
     name = quote_from_bytes(bytes(key), safe="")
-    # A path with these as they are would be another one: clients and proxies take dots for a way up.
+    # Clients and proxies resolve the path segments "." and "..", so these keys must be encoded.
     path = "/v1/kv/" + (name.replace(".", "%2E") if name in (".", "..") else name)
     if not key or len(path) > PATH_MAX:
         raise InvalidRequestError(
-            f"key of {len(key)} bytes: is none, or too long for a path; batch and get_many take longer ones"
+            f"key of {len(key)} bytes: it is empty, or too long for a path; batch and get_many accept longer keys"
         )
     return path
 
 
-def _query(snapshot: RemoteSnapshot | None) -> dict[str, str] | None:
+def _query(snapshot: SnapshotReference | None) -> dict[str, str] | None:
     return None if snapshot is None else {"snapshot": snapshot.id}
 
 

@@ -1,4 +1,4 @@
-"""Problem documents as the library's own errors."""
+"""Maps problem documents to the errors of the library."""
 
 from http import HTTPStatus
 
@@ -19,7 +19,7 @@ from shale.errors import (
     UnavailableError,
 )
 
-_OF_PROXIES = frozenset({429, 502, 503, 504})
+_PROXY_STATUSES = frozenset({429, 502, 503, 504})
 _BY_KIND: dict[str, type[ShaleError]] = {
     ErrorKind.TRANSACTION: TransactionConflict,
     ErrorKind.CLOSED_CLEAN: ClosedError,
@@ -30,12 +30,12 @@ _BY_KIND: dict[str, type[ShaleError]] = {
 }
 
 
-class StateGone(NotFoundError):
-    """The lease of a snapshot is over, or a scan cannot go on in the state in which it began."""
+class SnapshotExpired(NotFoundError):
+    """The lease of a snapshot has expired, or a scan cannot resume in its state."""
 
 
 class CompareFailed(ConflictError):
-    """A compare of a transaction does not hold; nothing was written.  ``failed``: the places of all that do not."""
+    """A comparison does not hold; nothing was written.  ``failed``: the indexes of all failed comparisons."""
 
     kind = ErrorKind.TRANSACTION
 
@@ -44,11 +44,11 @@ class CompareFailed(ConflictError):
         self.failed = failed
 
 
-_BY_STATUS: dict[int, type[ShaleError]] = {HTTPStatus.UNAUTHORIZED: AccessDenied, HTTPStatus.GONE: StateGone}
+_BY_STATUS: dict[int, type[ShaleError]] = {HTTPStatus.UNAUTHORIZED: AccessDenied, HTTPStatus.GONE: SnapshotExpired}
 
 
 def error_of(status: int, body: bytes) -> ShaleError:
-    """What an answer with a problem document means."""
+    """Return the error of a response with this status and body."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -60,7 +60,7 @@ def error_of(status: int, body: bytes) -> ShaleError:
 
 
 def problem_error(status: int, fields: dict[str, object]) -> ShaleError:
-    """What a problem document means."""
+    """Return the error of a problem document."""
     detail, kind = str(fields.get("detail", status)), str(fields.get("kind", ""))
     if status == HTTPStatus.PRECONDITION_FAILED:
         failed = fields.get("failed")
@@ -70,11 +70,11 @@ def problem_error(status: int, fields: dict[str, object]) -> ShaleError:
     if status == HTTPStatus.NOT_FOUND and kind == ErrorKind.DATA:
         return NotFoundError(detail)
     class_ = _BY_STATUS.get(status) or _BY_KIND.get(kind)
-    if class_ is None:  # not one of ours has answered
-        class_ = UnavailableError if status in _OF_PROXIES else ShaleError
+    if class_ is None:  # another server, such as a proxy, sent the response
+        class_ = UnavailableError if status in _PROXY_STATUSES else ShaleError
     return class_(detail)
 
 
 def unreachable(url: str, error: httpx.TransportError) -> UnavailableError:
-    """No answer came."""
+    """Return the error of a request without a response."""
     return UnavailableError(f"{url}: {type(error).__name__}: {error}")

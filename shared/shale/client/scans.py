@@ -1,4 +1,4 @@
-"""The rows of a scan, over as many answers as it takes."""
+"""Scans that resume after an interrupted response."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -8,7 +8,7 @@ import httpx
 import msgpack
 
 from shale.client.errors import problem_error, unreachable
-from shale.client.patience import Patience
+from shale.client.retry import ClientRetryPolicy
 from shale.errors import UnavailableError
 from shale.types import Row
 
@@ -20,51 +20,53 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class RemoteScan:
-    """One scan.  When it is cut, it goes on behind the last row that arrived, in the same state or not at all.
+    """One scan.  After an interruption it resumes after the last row, in the same state or not at all.
 
     Args:
-        open_: sends a request with these fields and gives its streamed answer.
-        fields: of the first request.
-        patience: how often one place is tried.
-        pause: waits.
-        url: for errors.
+        open_: sends a request with these fields and returns its streamed response.
+        fields: the fields of the first request.
+        retry_policy: limits the attempts at one position.
+        pause: sleeps between attempts.
+        url: the URL for error messages.
     """
 
-    def __init__(self, open_: Open, fields: dict[str, object], patience: Patience, pause: Pause, url: str) -> None:
+    def __init__(
+        self, open_: Open, fields: dict[str, object], retry_policy: ClientRetryPolicy, pause: Pause, url: str
+    ) -> None:
         self._open = open_
         self._fields = fields
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._pause = pause
         self._url = url
         self._count = 0
 
     async def rows(self) -> AsyncGenerator[Row, None]:
-        """The rows.
+        """Yield the rows.
 
         Raises:
-            StateGone: it was cut and cannot go on in the state in which it began; scan under a snapshot.
-            UnavailableError: it was cut again and again.
+            SnapshotExpired: the stream was interrupted, and its state is gone; scan a snapshot instead.
+            UnavailableError: all attempts at one position were interrupted.
         """
         failures = 0
         while True:
             seen = self._count
             failure: UnavailableError
             try:
-                async with aclosing(self._one_answer()) as rows:
+                async with aclosing(self._one_response()) as rows:
                     async for row in rows:
                         yield row
             except httpx.TransportError as error:
                 failure = unreachable(self._url, error)
-            except _CutError:
-                failure = UnavailableError(f"{self._url}: the scan was cut")
+            except _InterruptedError:
+                failure = UnavailableError(f"{self._url}: the stream was interrupted")
             else:
                 return
             failures = 1 if self._count > seen else failures + 1
-            if failures >= self._patience.attempts:
+            if failures >= self._retry_policy.attempts:
                 raise failure
-            await self._pause(self._patience.pause_s(failures))
+            await self._pause(self._retry_policy.pause_s(failures))
 
-    async def _one_answer(self) -> AsyncGenerator[Row, None]:
+    async def _one_response(self) -> AsyncGenerator[Row, None]:
         unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=_BUFFER_MAX_BYTES)
         async with self._open(self._fields) as response:
             self._fields = {**self._fields, "resume": response.headers["x-shale-resume"], "same_state": True}
@@ -75,11 +77,11 @@ class RemoteScan:
                         _check_ending(item)
                         return
                     row = Row(*item)
-                    self._note(row)
+                    self._advance(row)
                     yield row
-        raise _CutError
+        raise _InterruptedError
 
-    def _note(self, row: Row) -> None:
+    def _advance(self, row: Row) -> None:
         self._count += 1
         self._fields["after"] = row.key
         limit = self._fields.get("limit")
@@ -87,8 +89,8 @@ class RemoteScan:
             self._fields["limit"] = limit - 1
 
 
-class _CutError(Exception):
-    """The stream ended without an ending."""
+class _InterruptedError(Exception):
+    """The stream stopped before its ending."""
 
 
 def _check_ending(ending: dict[str, Any]) -> None:

@@ -1,52 +1,48 @@
-"""``SyncClient``: the methods of ``Client``, blocking.  An event loop in a thread of its own does the work."""
+"""``SyncClient``: the blocking form of ``Client``, which runs on an event loop in its own thread."""
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from anyio.from_thread import start_blocking_portal
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from shale.client.client import Client, RemoteSnapshot
-from shale.client.ops import Compare, Ops, Written
-from shale.engine.batch import BytesLike
-from shale.engine.read_point import Durability
-from shale.types import Row
+from shale.concurrency.blocking import BlockingHandle, blocking, blocking_iterator, parameters_of
 
 T = TypeVar("T")
 
+_ROWS_PER_TRIP = 512
+"""Rows of a scan per trip to the other thread, which costs as much as many rows."""
 
-class SyncSnapshot:
+
+class SyncSnapshot(BlockingHandle[RemoteSnapshot]):
     """See ``RemoteSnapshot``."""
-
-    def __init__(self, client: "SyncClient", remote: RemoteSnapshot) -> None:
-        self._client = client
-        self.remote = remote
 
     @property
     def id(self) -> str:
-        """What the server calls it."""
-        return self.remote.id
+        """The id of the snapshot on the server."""
+        return self._inner.id
 
     @property
     def seq(self) -> int:
-        """The newest commit that shows in it."""
-        return self.remote.seq
+        """The newest commit that is visible in the snapshot."""
+        return self._inner.seq
 
-    def renew(self) -> None:
-        """Begin its lease anew; raises ``StateGone`` if it is over."""
-        self._client.wait(self.remote.renew)
+    renew = blocking(RemoteSnapshot.renew)
 
 
-class SyncClient:
-    """See ``Client``, whose arguments it takes.  Use it with ``with``, or close it."""
+class SyncClient(BlockingHandle[Client]):
+    """The blocking form of ``Client``, with the same arguments.  Use it with ``with``, or close it."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    @parameters_of(Client.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
-            self._client = self._portal.call(partial(Client, url, **options))
-            stack.callback(self._portal.call, self._client.close)
+            client = self._portal.call(partial(Client, *args, **options))
+            stack.callback(self._portal.call, client.close)
+            super().__init__(client, partial(_run, self._portal))
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -58,84 +54,36 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, and end the thread."""
+        """Close the connections and stop the thread."""
         self._stack.close()
 
-    def wait(self, call: Callable[..., Coroutine[Any, Any, T]], *args: Any, **options: Any) -> T:
-        """Run a call of the other client."""
-        result: T = self._portal.call(partial(call, *args, **options))
-        return result
+    get = blocking(Client.get)
+    get_row = blocking(Client.get_row)
+    get_many = blocking(Client.get_many)
+    put = blocking(Client.put)
+    merge = blocking(Client.merge)
+    delete = blocking(Client.delete)
+    batch = blocking(Client.batch)
+    txn = blocking(Client.txn)
+    scan = blocking_iterator(Client.scan, fetch=_ROWS_PER_TRIP)
+    scan_arrow = blocking(Client.scan_arrow)
 
-    def get(
-        self, key: BytesLike, *, durability: Durability = "memory", snapshot: SyncSnapshot | None = None
-    ) -> bytes | None:
-        """See ``Client.get``."""
-        return self.wait(self._client.get, key, durability=durability, snapshot=_remote(snapshot))
-
-    def get_row(
-        self, key: BytesLike, *, durability: Durability = "memory", snapshot: SyncSnapshot | None = None
-    ) -> Row | None:
-        """See ``Client.get_row``."""
-        return self.wait(self._client.get_row, key, durability=durability, snapshot=_remote(snapshot))
-
-    def get_many(
-        self, keys: Sequence[BytesLike], *, durability: Durability = "memory", snapshot: SyncSnapshot | None = None
-    ) -> list[bytes | None]:
-        """See ``Client.get_many``."""
-        return self.wait(self._client.get_many, keys, durability=durability, snapshot=_remote(snapshot))
-
-    def put(self, key: BytesLike, value: BytesLike, **options: Any) -> Written:
-        """See ``Client.put``."""
-        return self.wait(self._client.put, key, value, **options)
-
-    def merge(self, key: BytesLike, operand: BytesLike, **options: Any) -> Written:
-        """See ``Client.merge``."""
-        return self.wait(self._client.merge, key, operand, **options)
-
-    def delete(self, key: BytesLike, *, durable: bool = True) -> Written:
-        """See ``Client.delete``."""
-        return self.wait(self._client.delete, key, durable=durable)
-
-    def batch(self, ops: Ops, *, durable: bool = True) -> Written:
-        """See ``Client.batch``."""
-        return self.wait(self._client.batch, ops, durable=durable)
-
-    def txn(self, compare: Iterable[Compare], ops: Ops | None = None, *, durable: bool = True) -> Written:
-        """See ``Client.txn``."""
-        return self.wait(self._client.txn, compare, ops, durable=durable)
-
-    def scan(self, *, snapshot: SyncSnapshot | None = None, **options: Any) -> Iterator[Row]:
-        """See ``Client.scan``."""
-        rows = self._client.scan(snapshot=_remote(snapshot), **options)
-        try:
-            while chunk := self.wait(_some, rows):
-                yield from chunk
-        finally:
-            self.wait(rows.aclose)
-
-    def scan_arrow(self, *, snapshot: SyncSnapshot | None = None, **options: Any) -> Any:
-        """See ``Client.scan_arrow``."""
-        return self.wait(self._client.scan_arrow, snapshot=_remote(snapshot), **options)
-
+    @parameters_of(Client.snapshot)
     @contextmanager
     def snapshot(self, **options: Any) -> Iterator[SyncSnapshot]:
-        """See ``Client.snapshot``."""
-        with self._portal.wrap_async_context_manager(self._client.snapshot(**options)) as remote:
-            yield SyncSnapshot(self, remote)
+        """Keep the current state on the server until the block ends; see ``Client.snapshot``."""
+        with self._portal.wrap_async_context_manager(self._inner.snapshot(**options)) as remote:
+            yield SyncSnapshot(remote, self._run)
 
 
-_ROWS_AT_ONCE = 512
+def _run(portal: BlockingPortal, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in the portal's thread."""
 
+    async def main() -> T:
+        return await work
 
-async def _some(rows: Any) -> list[Row]:
-    """Some rows; none at the end.  A trip to the other thread costs as much as many rows."""
-    found: list[Row] = []
-    async for row in rows:
-        found.append(row)
-        if len(found) == _ROWS_AT_ONCE:
-            break
-    return found
-
-
-def _remote(snapshot: SyncSnapshot | None) -> RemoteSnapshot | None:
-    return None if snapshot is None else snapshot.remote
+    try:
+        return portal.call(main)
+    except RuntimeError:  # the portal was closed
+        work.close()
+        raise

@@ -1,1 +1,4 @@
-"""Databases made of other databases: clones, projections and unions (docs/protocol.md 10, 11; docs/clones.md)."""
+"""Clones, projections and unions: new databases that share the SSTs of others.
+
+Source: docs/reference/protocol.md 10, 11; docs/how-to/clones.md.
+"""

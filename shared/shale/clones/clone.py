@@ -1,23 +1,23 @@
-"""Cloning: a new database that uses the SSTs of others where they are.
+"""Create a clone: a new database that reads the SSTs of others in place.
 
-The order of the steps is what makes every one of them safe to die after.  The half-built manifest comes first, so that
-a second attempt finds the ids of the checkpoints; then the checkpoints, so that a clone which is initialised always
-holds what it borrows; then the WAL; the manifest says so at the very end.
+The order of the steps makes a crash after any of them safe.  The half-built manifest comes first, so that a second
+attempt finds the checkpoint ids.  Then the checkpoints, so that an initialized clone always pins what it borrows.
+Then the WAL files.  The last write sets ``initialized``.
 
-Source: docs/protocol.md 10.2, 10.3, 11.3.
+Source: docs/reference/protocol.md 10.2, 10.3, 11.3.
 """
 
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from shale.clones.attachment import attached, require_pinned, require_same_beginning
 from shale.clones.clone_manifest import cloned
-from shale.clones.neighbours import Neighbours
+from shale.clones.database_catalog import DatabaseCatalog
+from shale.clones.existing_clone import require_pinned, require_resumable, verify_existing
 from shale.clones.request import CloneRequest, CloneResult, check_request
-from shale.clones.sourcing import Sourced, find_source, with_ids
+from shale.clones.sources import ResolvedSource, resolve_source, with_checkpoint_ids
 from shale.clones.union import unite
-from shale.clones.wal_files import copy_files, require_known_files, wal_range
+from shale.clones.wal_files import copy_files, require_complete_wal, wal_range
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import StoredManifest
@@ -29,74 +29,74 @@ from shale.telemetry.log import get_logger
 from shale.types import ExternalDb, Manifest
 
 _ATTEMPTS_MAX = 4
-"""The second attempt meets what stopped the first: a clone that somebody else has begun, finished or opened."""
+"""A conflict means that another process started, finished or opened the clone; the next attempt sees that state."""
 log = get_logger("clones")
 
 
-async def create_clone(neighbours: Neighbours, request: CloneRequest) -> CloneResult:
-    """Make the clone, or finish what an earlier call has begun; a finished one is left as it is.
+async def create_clone(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResult:
+    """Create the clone, or complete one that an earlier call started; a complete one is left unchanged.
 
     Raises:
         IdenticalClonePaths, DuplicatedCloneSourcePath, InvalidUnionSetEmpty: see ``check_request``.
-        LatestRecordMissing: a source is no database.
-        CheckpointMissing: a checkpoint is not there or has expired; a fresh attempt at another path may work.
+        LatestRecordMissing: there is no database at the path of a source.
+        CheckpointMissing: a checkpoint is missing or has expired.
         AmbiguousCheckpoint: several checkpoints of a source have the name.
-        InvalidDbState: a source is half built, destroyed or incomplete; or somebody has opened the clone too early.
-        CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint, CloneIncorrectFinalCheckpoint: another database is
-            at the path.
-        InvalidCloneSourceWithWal, InvalidUnion, InvalidProjection: the sources cannot be cut or united like this.
+        InvalidDbState: a source is half built, destroyed or incomplete; or the clone was opened before it was complete.
+        CloneExternalDbMissing, CloneIncorrectExternalDbCheckpoint, CloneIncorrectFinalCheckpoint: there is another
+            database at the path.
+        InvalidCloneSourceWithWal, InvalidUnion, InvalidProjection: the sources cannot be projected or united like this.
     """
     check_request(request)
-    request = await with_ids(neighbours, request)
+    request = await with_checkpoint_ids(catalog, request)
     for attempt in range(1, _ATTEMPTS_MAX + 1):
         try:
-            return await _attempt(neighbours, request)
+            return await _attempt(catalog, request)
         except ObjectVersionExists:
             if attempt == _ATTEMPTS_MAX:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
-async def _attempt(neighbours: Neighbours, request: CloneRequest) -> CloneResult:
-    await require_not_destroyed(neighbours.store, request.path)
-    manifests = neighbours.manifests(request.path)
+async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResult:
+    await require_not_destroyed(catalog.store, request.path)
+    manifests = catalog.manifests(request.path)
     latest = await manifests.try_read_latest()
     if latest is None:
-        sourced = [await find_source(neighbours, request, source) for source in request.sources]
-        first = await neighbours.env.cpu.run(partial(_first_manifest, neighbours, request, sourced))
+        resolved = [await resolve_source(catalog, request, source) for source in request.sources]
+        first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, resolved))
         clone = await manifests.create_new(first)
-        left_out = sum(each.wal_files_left_out for each in sourced)
+        left_out = sum(each.wal_files_left_out for each in resolved)
     elif latest.value.initialized:
-        await attached(neighbours, latest.value, request)
-        await require_pinned(neighbours, latest.value)
+        await verify_existing(catalog, latest.value, request)
+        await require_pinned(catalog, latest.value)
         return CloneResult(
             path=request.path, manifest_id=latest.id, is_new=False, checkpoints=_checkpoints(latest.value, request)
         )
     else:
-        await require_same_beginning(neighbours, request, latest)
+        await require_resumable(catalog, request, latest)
         if not request.is_union:
-            await require_known_files(neighbours.wal(request.sources[0].path), latest.value)
-        clone = Stored(manifests, latest, neighbours.env)
+            await require_complete_wal(catalog.wal(request.sources[0].path), latest.value)
+        clone = Stored(manifests, latest, catalog.env)
         left_out = 0
-    return replace(await _finish(neighbours, request, clone), wal_files_left_out=left_out)
+    return replace(await _finish(catalog, request, clone), wal_files_left_out=left_out)
 
 
-def _first_manifest(neighbours: Neighbours, request: CloneRequest, sourced: list[Sourced]) -> Manifest:
-    new_uuid = neighbours.env.ids.uuid
+def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, resolved: list[ResolvedSource]) -> Manifest:
+    new_uuid = catalog.env.ids.uuid
     if not request.is_union:
-        return cloned(sourced[0].source, new_uuid)
-    sources = [each.source for each in sourced]
+        return cloned(resolved[0].source, new_uuid)
+    sources = [each.source for each in resolved]
     return unite(sources, new_uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
 
 
-async def _finish(neighbours: Neighbours, request: CloneRequest, clone: StoredManifest) -> CloneResult:
-    """Steps 7 to 9, on version 1."""
+async def _finish(catalog: DatabaseCatalog, request: CloneRequest, clone: StoredManifest) -> CloneResult:
+    """Run steps 7 to 9 on version 1 of the clone's manifest."""
     half_built = clone.value
     for entry in half_built.external_dbs:
-        await _pin(neighbours, entry)
+        await _pin(catalog, entry)
     copied = 0
     if not request.is_union:
-        source, target = neighbours.wal(request.sources[0].path), neighbours.wal(request.path)
+        source, target = catalog.wal(request.sources[0].path), catalog.wal(request.path)
         copied = await copy_files(source, target, wal_range(half_built))
     finished = await clone.update(Versioned(1, replace(half_built, initialized=True)))
     for entry in half_built.external_dbs:
@@ -111,14 +111,14 @@ async def _finish(neighbours: Neighbours, request: CloneRequest, clone: StoredMa
     )
 
 
-async def _pin(neighbours: Neighbours, entry: ExternalDb) -> None:
-    """Make the clone's own checkpoint in a database that it borrows from; it may be there from an earlier attempt."""
+async def _pin(catalog: DatabaseCatalog, entry: ExternalDb) -> None:
+    """Create the clone's own checkpoint in a database that it borrows from, unless an earlier attempt has."""
     if entry.final_checkpoint_id is None:
         return
-    stored = await neighbours.load(entry.path)
+    stored = await catalog.load(entry.path)
     await create_checkpoint(
         stored,
-        neighbours.env,
+        catalog.env,
         lifetime_ms=None,
         source=entry.source_checkpoint_id,
         id=entry.final_checkpoint_id,

@@ -1,6 +1,6 @@
-"""The first manifest of a clone: the state of its source, and whom its SSTs are borrowed from.
+"""The first manifest of a clone: the trees of its source, and the databases that it borrows SSTs from.
 
-Source: docs/protocol.md 10.2, step 6; 11.2, rules 6 and 7.
+Source: docs/reference/protocol.md 10.2, step 6; 11.2, rules 6 and 7.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +18,9 @@ class Source:
     """A database at one of its checkpoints.
 
     Args:
-        path: as clones store it.
-        manifest: of the checkpoint; projected, if that was asked for.
-        named_range: the keys that the caller has named for it.
+        path: the path as manifests store it.
+        manifest: the manifest of the checkpoint, projected if requested.
+        named_range: the key range that the caller requested of this source.
     """
 
     path: str
@@ -30,11 +30,11 @@ class Source:
 
 
 def cloned(source: Source, new_uuid: NewUuid) -> Manifest:
-    """Version 1 of a clone of one source: not initialised, without checkpoints, with the epochs of the source.
+    """Return version 1 of a clone of one source: not initialized, without checkpoints, with the epochs of the source.
 
     Raises:
-        InvalidDbState: the source borrows SSTs that it has no pin on.
-        InvalidUnion: one SST id is in two databases.
+        InvalidDbState: the source borrows SSTs without a checkpoint that pins them.
+        InvalidUnion: two databases have an SST of the same id.
     """
     borrowed = [replace(entry, final_checkpoint_id=new_uuid()) for entry in inherited(source.manifest)]
     own = ExternalDb(
@@ -49,25 +49,25 @@ def cloned(source: Source, new_uuid: NewUuid) -> Manifest:
 
 
 def inherited(manifest: Manifest) -> tuple[ExternalDb, ...]:
-    """What a clone of this database borrows from others, still without pins of its own.
+    """Return what a clone of this database borrows through it, before the clone has checkpoints of its own.
 
-    Each entry leads to the pin of ``manifest``, not to the checkpoint of a user, who may delete it.  Entries without
-    SSTs are left out: nothing is read through them, and their database may release the pin at any time.
+    The source checkpoint of each entry is the one that ``manifest`` holds, not a user's, which may be deleted.
+    Entries without SSTs are left out: nothing is read through them, and GC may release their checkpoint at any time.
 
     Raises:
-        InvalidDbState: an entry has no pin.
+        InvalidDbState: an entry has no checkpoint that pins it.
     """
     return tuple(_handed_on(entry) for entry in manifest.external_dbs if entry.sst_ids)
 
 
 def owned_ssts(manifest: Manifest) -> tuple[Ulid, ...]:
-    """Ids of the SSTs that lie under the database's own path, sorted."""
+    """Return the ids of the SSTs under the database's own path, sorted."""
     borrowed = {sst_id for entry in manifest.external_dbs for sst_id in entry.sst_ids}
     return tuple(sorted(manifest.ssts().keys() - borrowed))
 
 
 def borrowings(source: Source) -> tuple[ExternalDb, ...]:
-    """What a union borrows of one source and through it: its own SSTs, if it has any, and what it borrows itself.
+    """Return what a union borrows through one source: the source's own SSTs, if any, and those that it borrows.
 
     Raises:
         InvalidDbState: see ``inherited``.
@@ -80,10 +80,10 @@ def borrowings(source: Source) -> tuple[ExternalDb, ...]:
 
 
 def require_one_place(external_dbs: Iterable[ExternalDb]) -> None:
-    """Return unless one id of an SST stands for objects of two databases, of which only one could be read.
+    """Check that no SST id occurs in two databases: only one of the objects could be read.
 
     Raises:
-        InvalidUnion: it does.
+        InvalidUnion: one does.
     """
     places: dict[Ulid, str] = {}
     for entry in external_dbs:

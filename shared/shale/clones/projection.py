@@ -1,7 +1,8 @@
-"""Projection: a manifest that shows only some of the keys, without reading or writing a single row.
+"""Projection: restrict a manifest to some of its keys, without reading or writing any row.
 
-It is as if everything outside had been deleted: what a projection has cut off never comes back, whatever is projected
-or united later.  Source: docs/protocol.md 11.1.
+The effect is that of deleting all other keys: a later projection or union never brings them back.
+
+Source: docs/reference/protocol.md 11.1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,9 +14,9 @@ from shale.protocol.rebase import prune_external_ssts
 from shale.types import EVERYTHING, KeyRange, Manifest, Segment, SortedRun, SstView, Tree
 
 SegmentFilter = Callable[[bytes], bool]
-"""Whether the tree of a prefix stays; the root tree has the prefix ``b""``."""
+"""Returns whether to keep the tree of a prefix; the root tree has the prefix ``b""``."""
 SegmentRanges = Callable[[bytes], KeyRange]
-"""The keys of a prefix's tree that stay; an open end is the end of the segment."""
+"""Returns the keys to keep of a prefix's tree; an unbounded end is the end of the segment."""
 
 
 def project(
@@ -25,14 +26,14 @@ def project(
     segments: SegmentFilter | None = None,
     segment_ranges: SegmentRanges | None = None,
 ) -> Manifest:
-    """The manifest with nothing but ``keys``; the very same object if nothing was asked for.
+    """Return the manifest restricted to ``keys``; the same object if no restriction is given.
 
     Args:
-        keys: an empty range leaves nothing.
-        segments, segment_ranges: what stays of each tree, besides ``keys``.
+        keys: the keys to keep; an empty range keeps nothing.
+        segments, segment_ranges: further restrictions for each tree.
 
     Raises:
-        InvalidProjection: ``segment_ranges`` gave a range that is empty or leaves its segment.
+        InvalidProjection: ``segment_ranges`` returned a range that is empty or extends beyond its segment.
     """
     if keys is None and segments is None and segment_ranges is None:
         return manifest
@@ -81,7 +82,7 @@ def _projected_tree(tree: Tree, keys: KeyRange) -> Tree:
 
 
 def _projected_run(views: Sequence[SstView], keys: KeyRange) -> Iterator[SstView]:
-    # What shows nothing has no place in the order of the keys either.
+    # A view without visible keys has no position in key order.
     shown = [(view, keys_of) for view in views if not (keys_of := view.effective_range).is_empty]
     successors = [*(keys_of for _, keys_of in shown[1:]), None]
     windows = (covered_in_run(view, own, after) for (view, own), after in zip(shown, successors, strict=True))
@@ -89,7 +90,7 @@ def _projected_run(views: Sequence[SstView], keys: KeyRange) -> Iterator[SstView
 
 
 def _cut(views: Iterable[SstView], windows: Iterable[KeyRange], keys: KeyRange) -> Iterator[SstView]:
-    """Each view cut to its window and to ``keys``, unless it then shows nothing."""
+    """Yield each view restricted to its window and to ``keys``; views without visible keys are dropped."""
     for view, window in zip(views, windows, strict=True):
         visible = with_stored_start(window.intersect(keys))
         projected = replace(view, visible_range=None if visible == EVERYTHING else visible)

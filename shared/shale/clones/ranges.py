@@ -1,6 +1,6 @@
-"""Ranges of keys that views cover: hulls, neighbours, and what a view of a sorted run is responsible for.
+"""Key ranges of views: hulls, adjacency, and the keys that a view of a sorted run covers.
 
-Source: docs/protocol.md 11.
+Source: docs/reference/protocol.md 11.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from shale.types import UNBOUNDED, Bound, BoundKind, KeyRange, SstView, excluded
 
 
 def hull(ranges: Iterable[KeyRange]) -> KeyRange | None:
-    """The smallest range that holds all of them; empty ones do not count, and of nothing there is no hull."""
+    """Return the smallest range that contains all non-empty ranges; ``None`` if there is none."""
     present = [keys for keys in ranges if not keys.is_empty]
     if not present:
         return None
@@ -19,17 +19,17 @@ def hull(ranges: Iterable[KeyRange]) -> KeyRange | None:
 
 
 def hull_of_views(views: Iterable[SstView]) -> KeyRange | None:
-    """The keys between the first and the last that the views can show."""
+    """Return the hull of the effective ranges of views."""
     return hull(view.effective_range for view in views)
 
 
 def is_within(inner: KeyRange, outer: KeyRange) -> bool:
-    """Whether every key of ``inner`` is in ``outer``."""
+    """Return whether each key of ``inner`` is in ``outer``."""
     return inner.is_empty or inner.intersect(outer) == inner
 
 
 def start_order(keys: KeyRange) -> bytes:
-    """By which ranges that do not overlap are put into the order of their keys."""
+    """Sort key for ranges that do not overlap."""
     return keys.first_key or b""
 
 
@@ -38,17 +38,17 @@ def _end_order(keys: KeyRange) -> tuple[bool, bytes]:
 
 
 def are_adjacent(left: KeyRange, right: KeyRange) -> bool:
-    """Whether ``right`` begins exactly where ``left`` ends: no key between them, none in both."""
+    """Return whether ``right`` starts exactly where ``left`` ends: no key is between them, and none is in both."""
     return left.end_key is not None and left.end_key == (right.first_key or b"")
 
 
 def joined(left: KeyRange, right: KeyRange) -> KeyRange:
-    """Two adjacent ranges as one."""
+    """Join two adjacent ranges."""
     return KeyRange(left.start, right.end)
 
 
 def with_stored_start(keys: KeyRange) -> KeyRange:
-    """The same keys with a start that a view can have: included or unbounded."""
+    """Return the same keys with a start bound that a manifest can store: included or unbounded."""
     if keys.start.kind is not BoundKind.EXCLUDED:
         return keys
     assert keys.first_key is not None
@@ -56,10 +56,10 @@ def with_stored_start(keys: KeyRange) -> KeyRange:
 
 
 def covered_in_run(view: SstView, own: KeyRange, after: KeyRange | None) -> KeyRange:
-    """The keys for which a view of a sorted run is responsible: from its start to that of the next view.
+    """Return the keys that a view of a sorted run covers: from its start to the start of the next view.
 
-    Versions of one key may lie in two neighbours (docs/protocol.md 6.11).  Then both are responsible for that key: a
-    range that stopped in front of it would hide the newest versions.
+    Versions of one key may be split over two adjacent views (docs/reference/protocol.md 6.11).  Both then cover that
+    key: a range that ended before it would hide the newest versions.
 
     Args:
         own, after: the effective ranges of the view and of the next one.

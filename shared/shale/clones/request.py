@@ -1,4 +1,4 @@
-"""What a clone is asked to be, and what came of it (docs/protocol.md 10.1)."""
+"""Request and result of a clone (docs/reference/protocol.md 10.1)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ class CloneSource:
     """A database that a clone is made of.
 
     Args:
-        path: in the same store as the clone, normalised.
-        checkpoint: of that database, an id or a name; by default one is made of its newest state, which the WAL may be
-            ahead of.
-        keys: all that is taken from it.
+        path: normalized path in the same store as the clone.
+        checkpoint: id or name of a checkpoint of that database; by default one is created of the newest manifest,
+            which does not include rows that are only in the WAL.
+        keys: the keys to take from it; ``None``: all.
     """
 
     path: str
@@ -31,12 +31,12 @@ class CloneRequest:
     """A clone of one database, or of several whose keys do not overlap.
 
     Args:
-        path: where the clone is going to be.
-        keys: all that is taken, from whichever source.
+        path: path of the clone.
+        keys: the keys to take from all sources; ``None``: all.
         segments, segment_ranges: see ``shale.clones.projection``.
-        require_complete: refuse sources whose WAL holds rows that the clone would lack.
-        allow_gaps: the ranges of the sources, if all of them have one, need not be adjacent.
-        compact_union: join views and runs of several sources where they fit together.
+        require_complete: refuse a source whose WAL has rows that the clone would lack.
+        allow_gaps: the requested key ranges of the sources need not be adjacent.
+        compact_union: merge views of one SST, and runs of similar size, of several sources.
     """
 
     path: str
@@ -50,17 +50,17 @@ class CloneRequest:
 
     @property
     def is_union(self) -> bool:
-        """Whether there are several sources."""
+        """Whether there is more than one source."""
         return len(self.sources) > 1
 
     def keys_of(self, source: CloneSource) -> KeyRange | None:
-        """What is taken from one source: a range that is empty if its own and the common one do not meet."""
+        """Return the keys to take from one source: the intersection of its own range and the common one."""
         if source.keys is None or self.keys is None:
             return source.keys if self.keys is None else self.keys
         return source.keys.intersect(self.keys)
 
     def projects(self, source: CloneSource) -> bool:
-        """Whether less than everything is taken from a source."""
+        """Return whether only a part of a source is taken."""
         return self.keys_of(source) is not None or self.segments is not None or self.segment_ranges is not None
 
 
@@ -69,11 +69,11 @@ class CloneResult:
     """A finished clone.
 
     Args:
-        manifest_id: its newest version.
-        is_new: this call has finished it; otherwise it was there already, and nothing was written.
-        checkpoints: of each source, as the clone names it; ``None`` for one of several that gave no SST of its own.
-        wal_files_copied: files of the source's log that are in the clone's, fences included.
-        wal_files_left_out: files with rows that no manifest of a source knew of.
+        manifest_id: id of the clone's newest manifest.
+        is_new: this call completed the clone; otherwise it existed, and nothing was written.
+        checkpoints: the source checkpoint of each source; ``None`` for a union's source without own SSTs.
+        wal_files_copied: WAL files of the source that are in the clone, fences included.
+        wal_files_left_out: WAL files with rows that the source's manifest does not know.
     """
 
     path: str
@@ -85,14 +85,14 @@ class CloneResult:
 
 
 def check_request(request: CloneRequest) -> None:
-    """Return if the paths can be those of a clone and its sources.
+    """Check the paths and ranges of a request.
 
     Raises:
         InvalidUnionSetEmpty: there is no source.
-        DuplicatedCloneSourcePath: one is named twice.
-        IdenticalClonePaths: the clone is at the path of a source, or one of them inside the other, where deleting the
+        DuplicatedCloneSourcePath: a source is given twice.
+        IdenticalClonePaths: the clone has the path of a source, or one path is inside the other, where deleting the
             outer database would delete both.
-        InvalidRequestError: a range holds no key, as one whose ends were exchanged.
+        InvalidRequestError: a key range is empty.
     """
     if not request.sources:
         raise InvalidUnionSetEmpty("a clone needs at least one source")
@@ -110,5 +110,5 @@ def check_request(request: CloneRequest) -> None:
 
 
 def is_inside(path: str, outer: str) -> bool:
-    """Whether a path is the other one or lies below it."""
+    """Return whether a path equals the other one or is below it."""
     return path == outer or not outer or path.startswith(f"{outer}/")

@@ -1,28 +1,92 @@
-"""Union: one manifest out of several whose keys do not overlap, the inverse of a projection.
+"""Union: combine manifests with disjoint keys into one, the inverse of projection.
 
-Source: docs/protocol.md 11.2.
+Source: docs/reference/protocol.md 11.2.
 """
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
 from shale.clones.clone_manifest import NewUuid, Source, borrowings, require_one_place
-from shale.clones.lift import duplicated
+from shale.clones.promote_l0 import duplicated, runs_of
 from shale.clones.ranges import are_adjacent, hull_of_views, start_order
-from shale.clones.united_tree import united_tree
+from shale.clones.view_merging import merged_l0, merged_run
 from shale.errors import InvalidUnion, InvalidUnionSetEmpty
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale.types import ExternalDb, KeyRange, Manifest, RunId, Segment, Seq, SortedRun, Tree, Ulid
+from shale.types import ExternalDb, KeyRange, Manifest, RunId, Segment, Seq, SortedRun, SstView, Tree, Ulid
+
+_SIMILAR_FACTOR = 4
+"""Two runs are merged if neither is larger than the other by more than this factor."""
+
+
+def united_tree(trees: Sequence[Tree], *, compact: bool = False) -> Tree:
+    """Return one tree with all views of ``trees``, which are given in key order.
+
+    L0s are interleaved by the time of their SSTs, which keeps the order within each tree.  The list must not have a
+    view or an SST twice.  If it would, adjacent views of one SST are merged; if duplicates remain, all L0s become runs
+    before those of their own tree.
+
+    Args:
+        compact: merge adjacent views and similar runs even if not required.
+    """
+    interleaved = Tree(l0=tuple(heapq.merge(*(tree.l0 for tree in trees), key=_age)))
+    merged = merged_l0([tree.l0 for tree in trees]) if compact or duplicated(interleaved) else None
+    l0 = interleaved if merged is None else Tree(l0=merged)
+    if duplicated(l0):
+        return Tree(compacted=_united_runs([_promoted(tree) for tree in trees], compact=compact))
+    return replace(l0, compacted=_united_runs([tree.compacted for tree in trees], compact=compact))
+
+
+def _age(view: SstView) -> int:
+    return -view.sst.id.ms
+
+
+def _promoted(tree: Tree) -> tuple[SortedRun, ...]:
+    return (*runs_of(tree.l0, 0), *tree.compacted)
+
+
+def _united_runs(parts: Sequence[Sequence[SortedRun]], *, compact: bool) -> tuple[SortedRun, ...]:
+    if not compact:
+        return tuple(run for runs in parts for run in runs)
+    united: Sequence[SortedRun] = ()
+    for runs in parts:
+        united = _zipped(united, runs)
+    return tuple(united)
+
+
+def _zipped(left: Sequence[SortedRun], right: Sequence[SortedRun]) -> list[SortedRun]:
+    """Merge two lists of runs, similar runs into one; the order within each list is kept."""
+    united: list[SortedRun] = []
+    old, new = len(left) - 1, len(right) - 1
+    while old >= 0 and new >= 0:
+        one, other = left[old].estimated_size_bytes, right[new].estimated_size_bytes
+        if max(one, other) <= _SIMILAR_FACTOR * min(one, other):
+            united.append(_joined(left[old], right[new]))
+            old, new = old - 1, new - 1
+        elif one > other:
+            united.append(left[old])
+            old -= 1
+        else:
+            united.append(right[new])
+            new -= 1
+    rest = [*left[: old + 1], *right[: new + 1]]
+    return [*rest, *reversed(united)]
+
+
+def _joined(left: SortedRun, right: SortedRun) -> SortedRun:
+    views: tuple[SstView, ...] = merged_run((*left.ssts, *right.ssts))
+    return replace(left, ssts=views)
+
 
 log = get_logger("clones")
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one source gives to one tree."""
+    """The part of one source in one tree."""
 
     keys: KeyRange
     path: str
@@ -30,15 +94,15 @@ class _Part:
 
 
 def unite(sources: Sequence[Source], new_uuid: NewUuid, *, allow_gaps: bool = False, compact: bool = False) -> Manifest:
-    """Version 1 of a clone of several sources: a fresh database with their trees and no history.
+    """Return version 1 of a clone of several sources: their trees in a new database.
 
     Args:
-        allow_gaps: ranges that the caller has named need not be adjacent.
-        compact: join what fits together, views of one SST and runs of about one size, also where nothing requires it.
+        allow_gaps: the requested key ranges need not be adjacent.
+        compact: merge views of one SST and runs of similar size even if not required.
 
     Raises:
         InvalidUnion: overlapping keys, different segment extractors, gaps, or one SST id in two databases.
-        InvalidDbState: a source borrows SSTs that it has no pin on.
+        InvalidDbState: a source borrows SSTs without a checkpoint that pins them.
     """
     if not sources:
         raise InvalidUnionSetEmpty("a union needs sources")
@@ -54,7 +118,7 @@ def unite(sources: Sequence[Source], new_uuid: NewUuid, *, allow_gaps: bool = Fa
         last_l0_seq=Seq(max(source.manifest.last_l0_seq for source in sources)),
         external_dbs=_external_dbs(contributing, new_uuid),
     )
-    assert not any(duplicated(each) for _, each in united.trees()), "such a list must never be written"
+    assert not any(duplicated(each) for _, each in united.trees()), "duplicate L0s must never be written"
     return _renumbered(united)
 
 
@@ -76,7 +140,7 @@ def _require_adjacent(sources: Sequence[Source]) -> None:
 
 
 def _in_key_order(sources: Sequence[Source]) -> list[Source]:
-    """Those that have rows at all, by their first key."""
+    """Return the non-empty sources in the order of their first key."""
     found: list[tuple[bytes, Source]] = []
     for source in sources:
         keys = hull_of_views(source.manifest.views())
@@ -128,7 +192,7 @@ def _united(parts: Sequence[_Part | None], where: str, *, compact: bool) -> Tree
 
 
 def _renumbered(manifest: Manifest) -> Manifest:
-    """All runs with ids that are unique over the trees and descend in each of them."""
+    """Give all runs ids that are unique over all trees and descend in each tree."""
     next_id = sum(len(tree.compacted) for _, tree in manifest.trees())
 
     def renumbered(tree: Tree) -> Tree:
@@ -147,10 +211,10 @@ def _renumbered(manifest: Manifest) -> Manifest:
 
 
 def _external_dbs(sources: Sequence[Source], new_uuid: NewUuid) -> tuple[ExternalDb, ...]:
-    """One entry for each set of SSTs of each database, whichever of the sources brought it.
+    """Return one entry for each set of SSTs of each database, over all sources.
 
-    A set that is part of another one of the same database needs no entry: its SSTs are found and pinned through that.
-    So split and united again and again, with other cuts each time, a database has no more entries than SSTs.
+    A proper subset of another set of the same database needs no entry: that set pins its SSTs.  So the number of
+    entries stays below the number of SSTs, however often a database is split and united.
     """
     collected = [entry for source in sources for entry in borrowings(source)]
     require_one_place(collected)
@@ -178,7 +242,7 @@ def _is_part_of_another(own: frozenset[Ulid], sets: Iterable[frozenset[Ulid]]) -
 
 
 def _preferred(entry: ExternalDb, named: set[tuple[str, UUID]]) -> tuple[bool, UUID]:
-    """A checkpoint that the caller knows comes first, so that a second attempt recognises the first."""
+    """Sort key that prefers checkpoints of the request, so that a second attempt recognizes the first."""
     return (entry.path, entry.source_checkpoint_id) not in named, entry.source_checkpoint_id
 
 

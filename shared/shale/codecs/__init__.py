@@ -4,15 +4,16 @@
 A codec of your own is anything with their two methods and ``keeps_order``.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shale.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from shale.codecs.codec import Codec
     from shale.codecs.documents import JSON, MSGPACK, typed
     from shale.codecs.plain import BYTES, INT, TEXT, struct_of
 
-_HOMES = {
+_MODULES = {
     "BYTES": "shale.codecs.plain",
     "Codec": "shale.codecs.codec",
     "INT": "shale.codecs.plain",
@@ -25,15 +26,4 @@ _HOMES = {
 
 __all__ = ["BYTES", "INT", "JSON", "MSGPACK", "TEXT", "Codec", "struct_of", "typed"]
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shale.codecs' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)

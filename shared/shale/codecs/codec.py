@@ -1,4 +1,4 @@
-"""What a codec is."""
+"""The interface of a codec."""
 
 from typing import Protocol, TypeVar
 
@@ -6,15 +6,15 @@ T = TypeVar("T")
 
 
 class Codec(Protocol[T]):
-    """Objects to bytes and back: ``decode(encode(value)) == value``."""
+    """Converts objects to bytes and back: ``decode(encode(value)) == value``."""
 
     @property
     def keeps_order(self) -> bool:
-        """Whether bytes are ordered as the objects are, so that a range of objects is a range of keys."""
+        """Whether bytes have the order of the objects, so that a range of objects is a range of keys."""
         ...
 
     def encode(self, value: T) -> bytes:
-        """An object as bytes.
+        """Return an object as bytes.
 
         Raises:
             InvalidRequestError: it cannot be stored this way.
@@ -22,7 +22,7 @@ class Codec(Protocol[T]):
         ...
 
     def decode(self, data: bytes) -> T:
-        """The object that was stored.
+        """Return the object that was stored.
 
         Raises:
             InvalidRequestError: these bytes were not made by this codec.

@@ -11,12 +11,12 @@ from shale.errors import InvalidRequestError
 
 T = TypeVar("T")
 
-_NO_NUMBER: Final = "JSON has no infinity and no NaN: they would come back as null"
+_NO_NUMBER: Final = "JSON has no infinity and no NaN: they would be read as null"
 
 
 @dataclass(frozen=True, slots=True)
 class JsonCodec:
-    """JSON, with the names of objects in order, so that equal values are equal bytes."""
+    """JSON with sorted names, so that equal values have equal bytes."""
 
     keeps_order: bool = field(default=False, init=False)
 
@@ -44,7 +44,7 @@ class JsonCodec:
 
 @dataclass(frozen=True, slots=True)
 class MsgpackCodec:
-    """Msgpack with times; tuples come back as lists."""
+    """Msgpack with times; tuples are read as lists."""
 
     keeps_order: bool = field(default=False, init=False)
 
@@ -70,8 +70,8 @@ class MsgpackCodec:
 class TypedCodec(Generic[T]):
     """Values of one type as JSON that pydantic writes and checks: its models, dataclasses, typed dicts, unions, …
 
-    What it writes it has read back, so a type whose JSON it cannot read (aliases for one direction only) is refused
-    when a value is stored, and not when somebody needs it.
+    ``encode`` reads its output back, so a type whose JSON pydantic cannot read (aliases for one direction only) is
+    refused when a value is stored, not when it is read.
 
     Args:
         type_: what is stored; anything that ``pydantic.TypeAdapter`` takes.
@@ -121,7 +121,7 @@ class TypedCodec(Generic[T]):
 
 
 def _holds_no_number(value: Any) -> bool:
-    """Whether a float somewhere in it is none that JSON can write."""
+    """Return whether the value contains a float that JSON cannot write."""
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, Mapping):

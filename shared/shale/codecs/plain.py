@@ -1,10 +1,11 @@
-"""Codecs of simple values, most of which keep their order."""
+"""Codecs of simple values; most of them keep the order."""
 
 import re
 import struct
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import InvalidRequestError
 
 _INT_BYTES: Final = 8
@@ -20,7 +21,7 @@ class BytesCodec:
 
     def encode(self, value: bytes) -> bytes:
         """See ``Codec``."""
-        if not isinstance(value, bytes | bytearray | memoryview):
+        if not isinstance(value, BytesLike):
             raise InvalidRequestError(f"bytes are wanted, not {type(value).__name__}")
         return bytes(value)
 
@@ -31,7 +32,7 @@ class BytesCodec:
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
-    """UTF-8, whose bytes are ordered by code points, as ``str`` is."""
+    """UTF-8, which has the order of code points, as ``str`` has."""
 
     keeps_order: bool = field(default=True, init=False)
 

@@ -1,1 +1,1 @@
-"""What may be compacted and what should be: specs, the rules V1–V13, scheduling; pure functions of frozen values."""
+"""Compaction rules and policies: specs, the rules V1–V13, scheduling.  Pure functions of frozen values."""

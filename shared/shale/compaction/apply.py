@@ -1,6 +1,6 @@
-"""What a finished compaction makes of the tree that it worked on (docs/protocol.md 6.8, 6.10).
+"""Apply a finished compaction to its tree (docs/reference/protocol.md 6.8, 6.10).
 
-Only the tree: what else a commit has to see to, such as the ids of external SSTs, is the coordinator's.
+Only the tree is changed; the coordinator updates the rest of the manifest, such as the ids of external SSTs.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from shale.types import DrainSpec, Manifest, SortedRun, SstView, TieredSpec, Tre
 
 
 def with_run(manifest: Manifest, spec: TieredSpec, views: tuple[SstView, ...]) -> Manifest:
-    """Replace the sources by the run ``destination`` made of ``views``."""
+    """Replace the sources by the run ``destination`` with ``views``."""
     tree = manifest.tree_of(spec.segment)
     assert tree is not None, "validated"
     output = SortedRun(id=spec.destination, ssts=views)
@@ -27,7 +27,7 @@ def with_run(manifest: Manifest, spec: TieredSpec, views: tuple[SstView, ...]) -
 
 
 def without_drained(manifest: Manifest, spec: DrainSpec) -> Manifest:
-    """Remove the drained sources; the entry of the segment stays, because only the writer prunes segments."""
+    """Remove the drained sources; the segment's entry is kept, because only the writer prunes segments."""
     tree = manifest.tree_of(spec.segment)
     assert tree is not None, "validated"
     kept = tuple(run for run in tree.compacted if run.id not in spec.sorted_runs)
@@ -37,7 +37,7 @@ def without_drained(manifest: Manifest, spec: DrainSpec) -> Manifest:
 def _with_consumed(
     manifest: Manifest, spec: TieredSpec | DrainSpec, tree: Tree, compacted: tuple[SortedRun, ...]
 ) -> Manifest:
-    """Take the consumed L0s away and move the watermark to the newest of them."""
+    """Remove the consumed L0s and move the watermark to the newest of them."""
     taken = [view for view in tree.l0 if view.id in spec.l0_view_ids]
     tree = replace(tree, l0=tuple(view for view in tree.l0 if view.id not in spec.l0_view_ids), compacted=compacted)
     if taken:

@@ -1,8 +1,9 @@
-"""Cancelling a compaction: the one edit of a coordinator's entry that an admin may make (docs/protocol.md 6.13).
+"""Cancel a compaction: the only change of a coordinator's entry that an admin may make (docs/reference/protocol.md
+6.13).
 
-A Submitted, Scheduled or Running entry becomes Failed, without worker and progress.  Our coordinator adopts that, and
-our worker stops at its next heartbeat; what it has written is garbage for the collector.  A result that is Compacted
-is as good as committed, so it is too late then.
+A Submitted, Scheduled or Running entry becomes Failed, without worker and progress.  Shale's coordinator adopts that,
+and its worker stops at the next heartbeat; GC deletes its outputs.  A Compacted entry cannot be cancelled: its result
+may already be committed.
 """
 
 from shale.compaction.entries import finished, with_entry
@@ -13,11 +14,11 @@ CANCELLABLE = frozenset({CompactionStatus.SUBMITTED, CompactionStatus.SCHEDULED,
 
 
 class TooLateToCancel(InvalidRequestError):
-    """The compaction has its result already, or has ended."""
+    """The compaction already has its result, or has ended."""
 
 
 def with_cancelled(compactions: Compactions, compaction_id: Ulid) -> Compactions:
-    """The compactions with one entry cancelled.
+    """Return the compactions with one entry cancelled.
 
     Raises:
         NotFoundError: there is no such entry.

@@ -1,4 +1,7 @@
-"""Edits of the compactions value: one entry replaced, some added, finished ones forgotten (docs/protocol.md 6.3)."""
+"""Edits of the compactions: replace, add and drop entries.
+
+Source: docs/reference/protocol.md 6.3.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +12,7 @@ _USES_CAPACITY = (CompactionStatus.SUBMITTED, CompactionStatus.SCHEDULED, Compac
 
 
 def with_entries(compactions: Compactions, changed: Iterable[Compaction]) -> Compactions:
-    """Replace or insert entries; the result ascends by id."""
+    """Replace or insert entries; the result is sorted by id."""
     by_id = {entry.id: entry for entry in compactions.entries}
     by_id.update((entry.id, entry) for entry in changed)
     return replace(compactions, entries=tuple(by_id[id_] for id_ in sorted(by_id)))
@@ -21,9 +24,9 @@ def with_entry(compactions: Compactions, entry: Compaction) -> Compactions:
 
 
 def retained(compactions: Compactions) -> Compactions:
-    """What a coordinator stores: all active entries and the finished one with the greatest id.
+    """Return the entries that a coordinator stores: all active ones and the finished one with the highest id.
 
-    One finished entry has to stay, because the collector of ``compacted/`` takes its low watermark from it.
+    One finished entry is kept, because GC of ``compacted/`` derives its cutoff from it.
     """
     newest = max((entry.id for entry in compactions.entries if not entry.is_active), default=None)
     kept = tuple(entry for entry in compactions.entries if entry.is_active or entry.id == newest)
@@ -31,16 +34,16 @@ def retained(compactions: Compactions) -> Compactions:
 
 
 def count_using_capacity(compactions: Compactions) -> int:
-    """Submitted, Scheduled and Running entries; a Compacted one has left its worker."""
+    """Count Submitted, Scheduled and Running entries; a Compacted one needs no worker any more."""
     return sum(entry.status in _USES_CAPACITY for entry in compactions.entries)
 
 
 def with_status(compactions: Compactions, status: CompactionStatus) -> list[Compaction]:
-    """The entries with one status, by ascending id."""
+    """Return the entries with one status, ascending by id."""
     return [entry for entry in compactions.entries if entry.status is status]
 
 
 def finished(entry: Compaction, status: CompactionStatus) -> Compaction:
-    """The entry as Completed or Failed: nobody works on it and no progress is kept."""
+    """Return the entry as Completed or Failed, without worker and progress."""
     assert status.is_finished
     return replace(entry, status=status, worker=None, ctx=None)

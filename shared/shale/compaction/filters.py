@@ -1,14 +1,15 @@
-"""Compaction filters: what a program decides about rows while a compaction rewrites them (docs/protocol.md 6.11).
+"""Compaction filters: user code that decides about rows while a compaction rewrites them (docs/reference/protocol.md
+6.11).
 
-A filter is a class of the user's.  One object of it is made for each key range of a job and sees the rows that the
-range would write, in batches and in order, in one thread at a time::
+A filter is a user-defined class.  Each key range of a job has its own instance, which gets the rows that the range
+would write, in batches and in key order, in one thread at a time::
 
     class ForgetSessions(shale.CompactionFilter):
         def filter(self, batch):
             return shale.Decisions(delete=[key.startswith(b"session:") for key in batch.keys])
 
-Rows come after merge operands were folded, expired rows removed, and superseded versions dropped.  Not shown are
-tombstones, and versions below the current one, which only snapshots still read.
+Filters run after operands are merged and expired and superseded rows are dropped.  They do not get tombstones or
+versions below the current one, which only snapshots read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,16 +30,16 @@ Mask: TypeAlias = Sequence[bool] | BoolMask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterContext:
-    """The job that a filter works for.
+    """The job of a filter.
 
     Args:
         job_id: the compaction's id.
-        segment: prefix of the tree that is compacted; empty: the root tree.
-        destination: id of the run that is written.
-        is_dest_last_run: nothing older than this run exists in the tree.
-        clock_tick: milliseconds on the database's clock, by which expiry is decided.
-        retention_min_seq: the oldest snapshot known when the job began sees rows up to here.
-        key_range: the part of the job that this filter sees.
+        segment: prefix of the compacted tree; empty: the root tree.
+        destination: id of the output run.
+        is_dest_last_run: the tree has no older run.
+        clock_tick: time that decides about expiry, in milliseconds of the database's clock.
+        retention_min_seq: sequence number of the oldest snapshot when the job started.
+        key_range: the key range of this instance.
     """
 
     job_id: Ulid
@@ -51,9 +52,9 @@ class FilterContext:
 
 
 class RowBatch:
-    """Rows in key order, as columns of equal length.  Keys and values are made into ``bytes`` only if asked for.
+    """Rows in key order, as columns of equal length.  Keys and values are converted to ``bytes`` on first access.
 
-    The arrays are shared with the compaction and cannot be written to.
+    The arrays are shared with the compaction and read-only.
     """
 
     def __init__(self, rows: Rows, context: FilterContext) -> None:
@@ -65,12 +66,12 @@ class RowBatch:
 
     @cached_property
     def keys(self) -> list[bytes]:
-        """The keys."""
+        """The keys of the rows."""
         return _pieces(self.rows.key_bytes, self.rows.key_offsets)
 
     @cached_property
     def values(self) -> list[bytes]:
-        """The values; of a merge operand, the operand."""
+        """The values of the rows; of a merge operand, the operand."""
         return _pieces(self.rows.val_bytes, self.rows.val_offsets)
 
     @property
@@ -80,37 +81,37 @@ class RowBatch:
 
     @property
     def key_sizes(self) -> I64:
-        """Bytes of each key."""
+        """Size of each key in bytes."""
         return np.diff(self.rows.key_offsets)
 
     @property
     def value_sizes(self) -> I64:
-        """Bytes of each value."""
+        """Size of each value in bytes."""
         return np.diff(self.rows.val_offsets)
 
     @property
     def create_ts(self) -> I64:
-        """When rows were written, in milliseconds since 1970; 0 where ``has_create_ts`` says no."""
+        """Write times in milliseconds since 1970; 0 where ``has_create_ts`` is false."""
         return self.rows.create_ts
 
     @property
     def expire_ts(self) -> I64:
-        """When rows expire, in milliseconds since 1970; 0 where ``has_expire_ts`` says no."""
+        """Expiry times in milliseconds since 1970; 0 where ``has_expire_ts`` is false."""
         return self.rows.expire_ts
 
     @property
     def has_create_ts(self) -> BoolMask:
-        """Which rows know when they were written."""
+        """Which rows have a write time."""
         return self._have(FLAG_CREATE_TS)
 
     @property
     def has_expire_ts(self) -> BoolMask:
-        """Which rows expire."""
+        """Which rows have an expiry time."""
         return self._have(FLAG_EXPIRE_TS)
 
     @property
     def is_operand(self) -> BoolMask:
-        """Which rows are merge operands rather than values."""
+        """Which rows are merge operands."""
         return self._have(FLAG_MERGE)
 
     def _have(self, flag: int) -> BoolMask:
@@ -120,13 +121,13 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decisions:
-    """What becomes of the rows of a batch; those that nothing is said about stay.
+    """The decisions about a batch; all other rows are kept.
 
     Args:
-        delete: the key is gone, whatever older rows of it exist elsewhere.
-        drop: the row vanishes without a trace, so an older row of the key may show again.  Right for merge
-            operands, of which the others shall count; hardly ever for values.
-        values: new values by place in the batch.  Kind, sequence number and times of a row stay as they are.
+        delete: rows to replace by tombstones, which also hide older rows of the key.
+        drop: rows to remove without a tombstone, so that an older row of the key may become visible.  Suitable for
+            merge operands, rarely for values.
+        values: new values by index in the batch; kind, sequence number and times of the row do not change.
     """
 
     delete: Mask | None = None
@@ -135,25 +136,25 @@ class Decisions:
 
 
 class CompactionFilter(Protocol):
-    """Decides about rows.  Anything it raises fails the job, which is tried again later; no row is lost."""
+    """Decides about rows.  An exception fails the job, which is retried later; no row is lost."""
 
     def __init__(self, context: FilterContext) -> None:
-        """Begin a key range; a resumed one begins behind what is already written."""
+        """Start a key range; a resumed one starts after the rows that are already written."""
 
     def filter(self, batch: RowBatch) -> Decisions | None:
-        """Decide about a batch; ``None``: all rows stay.  Nothing else runs in this object meanwhile."""
+        """Decide about a batch; ``None`` keeps all rows.  Calls to one instance never overlap."""
         ...
 
     def finish(self) -> None:
-        """Every row of the range was seen."""
+        """Finish the key range; called after its last batch."""
 
 
 FilterFactory: TypeAlias = Callable[[FilterContext], CompactionFilter]
 
 
 @dataclass(frozen=True, slots=True)
-class NamedFilter:
-    """A filter as settings and errors call it, and what makes one."""
+class NamedCompactionFilter:
+    """A filter's factory and its name in settings and errors."""
 
     name: str
     make: FilterFactory

@@ -1,7 +1,7 @@
-"""The life of a compaction, read from the versions of the compactions file that are still there.
+"""The lifecycle of a compaction, derived from the retained versions of the compactions file.
 
-Every step of a compaction is a version of its own, and the store knows when it was written.  Old versions are
-collected, so the beginning of a life may be missing; what was not seen is ``None``.
+Each step of a compaction is a version with a time from the store.  GC deletes old versions, so the first steps may be
+missing; values that are not known are ``None``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,11 @@ _STARTED = (CompactionStatus.RUNNING, CompactionStatus.COMPACTED)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One stored version; ``written_ms`` is the store's clock.
+class CompactionsVersion:
+    """One stored version; ``written_ms``: when it was written, by the store's clock.
 
-    Running entries come without their progress, which is large and in every version; ``output_bytes`` sums it up.
+    Running entries are kept without their progress, which is large and repeated in each version; ``output_bytes`` has
+    its total.
     """
 
     file_id: int
@@ -28,7 +29,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, file_id: int, written_ms: int, compactions: Compactions) -> Self:
-        """What is worth keeping of a version."""
+        """Return the parts of a version that are kept in memory."""
         entries = tuple(entry if entry.ctx is None else replace(entry, ctx=None) for entry in compactions.entries)
         written = {
             entry.id: sum(sst.estimated_size_bytes for sst in outputs_of(entry)) for entry in compactions.entries
@@ -37,16 +38,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """The newest version as it is, and the versions up to it, ascending."""
+class VersionHistory:
+    """The newest version, and the retained versions up to it, ascending."""
 
     latest: Compactions = field(default_factory=Compactions)
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: tuple[CompactionsVersion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """An entry as one version shows it; ``output_bytes`` is what it had written by then, as far as it was published."""
+class ObservedEntry:
+    """An entry in one version; ``output_bytes``: the output that was published by then."""
 
     file_id: int
     written_ms: int
@@ -55,33 +56,34 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """What the versions tell of one compaction.
+class CompactionLifecycle:
+    """The lifecycle of one compaction, as far as retained versions show it.
 
     Args:
-        started_ms: when the first claim was stored; ``None`` if that version is not there.
-        attempts: claims that were seen.
-        running_since: the first sight of it at work.
-        last: the last sight of it.
-        before_end: its last sight while it was active, if the version after it is there.
-        ended_in: that next version: it shows the compaction finished, or not at all.
-        ended_before: what had ended by the version of ``before_end``.
-        vanished_in: the first version that does not have it any more, if one does not.
+        started_ms: when the first claim was stored; ``None`` if that version is not retained.
+        finished_ms: when its end was stored; ``None`` if that version is not retained.
+        attempts: number of observed claims.
+        running_since: the first version in which it was Running or Compacted.
+        last: the last version that has it.
+        before_end: the last version in which it was active, if the next version is retained.
+        ended_in: that next version, which has it finished or not at all.
+        ended_before: compactions that had ended by the version of ``before_end``.
+        vanished_in: the first version that does not have it any more.
     """
 
     started_ms: int | None = None
     finished_ms: int | None = None
     attempts: int = 0
-    running_since: Sighting | None = None
-    last: Sighting | None = None
-    before_end: Sighting | None = None
-    ended_in: Snapshot | None = None
+    running_since: ObservedEntry | None = None
+    last: ObservedEntry | None = None
+    before_end: ObservedEntry | None = None
+    ended_in: CompactionsVersion | None = None
     ended_before: frozenset[Ulid] = frozenset()
-    vanished_in: Snapshot | None = None
+    vanished_in: CompactionsVersion | None = None
 
     @property
     def end_ms(self) -> int | None:
-        """When the end was stored, as exactly as that is known: at the latest when it was seen."""
+        """The best known time of its end: at the latest, when it was last observed."""
         if self.ended_in is not None:
             return self.ended_in.written_ms
         if self.finished_ms is not None:
@@ -89,20 +91,20 @@ class Life:
         return self.last.written_ms if self.last is not None else None
 
 
-def life_of(compaction_id: Ulid, snapshots: Sequence[Snapshot]) -> Life:
-    """Follow one compaction through the versions, which ascend by file id."""
+def lifecycle_of(compaction_id: Ulid, snapshots: Sequence[CompactionsVersion]) -> CompactionLifecycle:
+    """Return the lifecycle of one compaction; ``snapshots`` ascend by file id."""
     seen = [
-        Sighting(snapshot.file_id, snapshot.written_ms, entry, snapshot.output_bytes.get(entry.id, 0))
+        ObservedEntry(snapshot.file_id, snapshot.written_ms, entry, snapshot.output_bytes.get(entry.id, 0))
         for snapshot in snapshots
         if (entry := snapshot.compactions.get(compaction_id)) is not None
     ]
     if not seen:
-        return Life()
-    working = [sighting for sighting in seen if sighting.entry.status in _STARTED]
-    active = [sighting for sighting in seen if sighting.entry.is_active]
+        return CompactionLifecycle()
+    working = [observed for observed in seen if observed.entry.status in _STARTED]
+    active = [observed for observed in seen if observed.entry.is_active]
     start_is_known = bool(active) and active[0].entry.status not in _STARTED
     after = next((each for each in snapshots if each.file_id == active[-1].file_id + 1), None) if active else None
-    return Life(
+    return CompactionLifecycle(
         started_ms=working[0].written_ms if working and start_is_known else None,
         finished_ms=after.written_ms if after is not None else None,
         attempts=_claims(seen),
@@ -115,21 +117,21 @@ def life_of(compaction_id: Ulid, snapshots: Sequence[Snapshot]) -> Life:
     )
 
 
-def all_ids(snapshots: Iterable[Snapshot]) -> tuple[Ulid, ...]:
-    """Every compaction that some version shows, ascending."""
+def all_ids(snapshots: Iterable[CompactionsVersion]) -> tuple[Ulid, ...]:
+    """Return the ids of all compactions in all versions, ascending."""
     return tuple(sorted({entry.id for snapshot in snapshots for entry in snapshot.compactions.entries}))
 
 
-def _ended_by(file_id: int, snapshots: Iterable[Snapshot]) -> frozenset[Ulid]:
+def _ended_by(file_id: int, snapshots: Iterable[CompactionsVersion]) -> frozenset[Ulid]:
     versions = (snapshot.compactions for snapshot in snapshots if snapshot.file_id == file_id)
     return frozenset(entry.id for each in versions for entry in each.entries if entry.status.is_finished)
 
 
-def _claims(seen: Sequence[Sighting]) -> int:
-    """How often somebody began to work: a claim by another worker, or by the same one after a release."""
+def _claims(seen: Sequence[ObservedEntry]) -> int:
+    """Count the claims: by another worker, or by the same one after a release."""
     claims, holder = 0, None
-    for sighting in seen:
-        entry = sighting.entry
+    for observed in seen:
+        entry = observed.entry
         if entry.status is CompactionStatus.RUNNING:
             worker_id = entry.worker.worker_id if entry.worker is not None else ""
             claims += worker_id != holder

@@ -1,8 +1,8 @@
-"""How far a compaction is, estimated from what its worker has published (docs/protocol.md 6.13).
+"""Estimated progress of a compaction, from what its worker has published (docs/reference/protocol.md 6.13).
 
-Nothing in the format counts bytes.  What is known are the finished SSTs of every range, so an input counts as read
-where the outputs have passed its last key, and the share is the larger one of both: merges that drop much would look
-slow by their outputs, merges of huge inputs by whole inputs.
+The format has no byte counters, only the finished SSTs of each range.  An input counts as read once the outputs have
+passed its last key.  Progress is the larger one of written and read bytes: written bytes underestimate merges that
+drop many rows, and read bytes underestimate merges of huge inputs.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ _RUNNING_MAX = 99.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Estimates in bytes of SSTs; ``None`` where the inputs are not known any more."""
+class CompactionProgress:
+    """Estimates in SSTs and bytes; ``None`` where the inputs are not known any more."""
 
     input_ssts_processed: int | None
     input_ssts: int | None
@@ -27,24 +27,24 @@ class Progress:
     percentage: float | None
 
     def completion_ms(self, since_ms: int, bytes_then: int, now_ms: int) -> int | None:
-        """When it ends if it goes on as it did since then; ``None`` while that cannot be told."""
+        """Extrapolate the time of completion from the progress since ``since_ms``; ``None`` if there is none."""
         gained, elapsed_ms = self.bytes_processed - bytes_then, now_ms - since_ms
         if self.bytes_total is None or gained <= 0 or elapsed_ms <= 0:
             return None
         return now_ms + (self.bytes_total - self.bytes_processed) * elapsed_ms // gained
 
 
-def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> Progress:
-    """The progress of a stored entry.
+def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> CompactionProgress:
+    """Return the progress of a stored entry.
 
     Args:
-        inputs: the views behind its sources, if they are known.
+        inputs: the views of its sources, if known.
     """
     outputs = outputs_of(entry)
     written = sum(sst.estimated_size_bytes for sst in outputs)
     done = entry.status in _DONE
     if inputs is None:
-        return Progress(
+        return CompactionProgress(
             input_ssts_processed=None,
             input_ssts=None,
             output_ssts=len(outputs),
@@ -59,7 +59,7 @@ def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> Progress
     read = sum(view.sst.estimated_size_bytes for view in passed)
     processed = total if done else min(max(written, read), total)
     share = 100.0 * processed / total if total else 0.0
-    return Progress(
+    return CompactionProgress(
         input_ssts_processed=len(passed),
         input_ssts=len(inputs),
         output_ssts=len(outputs),
@@ -71,14 +71,14 @@ def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> Progress
 
 
 def outputs_of(entry: Compaction) -> tuple[Sst, ...]:
-    """The SSTs that are finished: of the result, or of the published progress, in key order."""
+    """Return the finished SSTs in key order: of the result, or of the published progress."""
     if entry.ctx is None:
         return entry.output_ssts
     return tuple(sst for sub in entry.ctx.subcompactions for sst in sub.output_ssts)
 
 
 def _is_passed(view: SstView, ranges: Sequence[Subcompaction]) -> bool:
-    """Whether the outputs of every range that shows some of the view have reached its last key there."""
+    """Return whether the outputs of all ranges that overlap the view have passed its last key."""
     touched = [sub for sub in ranges if not view.effective_range.intersect(sub.range).is_empty]
     return bool(touched) and all(_has_passed(sub, view) for sub in touched)
 

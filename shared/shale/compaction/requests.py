@@ -1,7 +1,7 @@
-"""What people ask for, and the specs that it means for a database (docs/protocol.md 6.13).
+"""Compaction requests, and their specs for a database (docs/reference/protocol.md 6.13).
 
-A request says what shall be compacted; ``resolve`` turns it into one spec per tree.  L0s are never part of ``Full``:
-they would be in use for as long as the merge runs, and the writer would stall.
+A request says what to compact; ``resolve`` turns it into one spec per tree.  ``Full`` never includes L0s: they would be
+in use for as long as the merge runs, and the writer would stall.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,26 +17,26 @@ _RUN_ID_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Every tree that has runs: all of them become its oldest one."""
+    """Merge all runs of each tree into its oldest run."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullSegment:
-    """The same for one tree; an empty prefix is the root."""
+    """Merge all runs of one tree; an empty prefix is the root tree."""
 
     segment: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Exactly this merge or drain, sources in the order given."""
+    """Exactly this merge or drain, with its sources in the given order."""
 
     spec: CompactionSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """These L0s and runs of one tree, in any order; the destination follows from them unless it is given."""
+    """Merge these L0s and runs of one tree, given in any order; the destination is derived unless given."""
 
     l0_view_ids: tuple[Ulid, ...] = ()
     sorted_runs: tuple[RunId, ...] = ()
@@ -46,22 +46,22 @@ class Sources:
     def __post_init__(self) -> None:
         views: tuple[object, ...] = self.l0_view_ids
         for view_id in views:
-            # A text looks like the view it names and is none: V4 would say that it is missing from where it stands.
+            # A string prints like its ULID, so the error of V4 would name a view that exists.
             if not isinstance(view_id, Ulid):
-                raise InvalidRequestError(f"l0_view_ids: {view_id!r} is no Ulid; parse_sources makes ids of text")
+                raise InvalidRequestError(f"l0_view_ids: {view_id!r} is no Ulid; parse_sources parses text")
 
 
 CompactionRequest = Full | FullSegment | Spec | Sources
 
 
 def resolve(request: CompactionRequest, manifest: Manifest, compactions: Compactions) -> tuple[CompactionSpec, ...]:
-    """The specs of a request, the root tree first; none if no tree has runs.
+    """Return the specs of a request, the root tree first; empty if no tree has runs.
 
     Args:
-        compactions: what is going on: a destination that the request leaves open stays clear of it.
+        compactions: active compactions, whose destinations a derived destination avoids.
 
     Raises:
-        InvalidCompaction: the segment does not exist (V3), or has nothing that a full compaction could take (V1).
+        InvalidCompaction: the segment does not exist (V3), or has no runs (V1).
     """
     match request:
         case Full():
@@ -87,10 +87,10 @@ def resolve(request: CompactionRequest, manifest: Manifest, compactions: Compact
 
 
 def parse_request(value: object) -> CompactionRequest:
-    """Read a decoded JSON request, also in SlateDB's older short forms.
+    """Parse a decoded JSON request; SlateDB's older short forms are accepted.
 
     Raises:
-        InvalidRequestError: names the field that is missing or not understood.
+        InvalidRequestError: names the missing or malformed field.
     """
     if value == "Full":
         return Full()
@@ -110,10 +110,10 @@ def parse_request(value: object) -> CompactionRequest:
 
 
 def parse_sources(text: str) -> tuple[tuple[Ulid, ...], tuple[RunId, ...]]:
-    """Read ``SR3,SR2`` or ``01J…,SR3``: L0 view ids and run ids.
+    """Parse ``SR3,SR2`` or ``01J…,SR3`` into L0 view ids and run ids.
 
     Raises:
-        InvalidRequestError: a name is neither, or there is none.
+        InvalidRequestError: a name is neither, or the list is empty.
     """
     views: list[Ulid] = []
     runs: list[RunId] = []
@@ -130,7 +130,7 @@ def parse_sources(text: str) -> tuple[tuple[Ulid, ...], tuple[RunId, ...]]:
 
 
 def request_json(request: CompactionRequest) -> Any:
-    """A request as ``parse_request`` reads it."""
+    """Return a request as plain JSON values for ``parse_request``."""
     match request:
         case Full():
             return "Full"
@@ -150,7 +150,7 @@ def _all_runs(segment: bytes, tree: Tree) -> TieredSpec | None:
 
 
 def _of_sources(request: Sources, manifest: Manifest, compactions: Compactions) -> TieredSpec:
-    """Sources in the order of the tree; those that it does not have come last, for V4 to name."""
+    """Order the sources as in the tree; missing ones come last, and V4 names them."""
     tree = manifest.tree_of(request.segment) or Tree()
     places = {view.id: index for index, view in enumerate(tree.l0)}
     views = tuple(sorted(dict.fromkeys(request.l0_view_ids), key=lambda view: places.get(view, len(places))))
@@ -162,7 +162,7 @@ def _of_sources(request: Sources, manifest: Manifest, compactions: Compactions) 
 
 
 def segments_of(manifest: Manifest) -> str:
-    """Which segments there are, as the end of a sentence."""
+    """Return the list of segments as the end of a sentence."""
     names = [name_of_segment(segment.prefix) for segment in manifest.segments]
     return f"there are {', '.join(names)} (in hex)" if names else "the database has no segments"
 
@@ -193,7 +193,7 @@ def _tiered(fields: Mapping[str, object], where: str) -> CompactionRequest:
 
 
 def _sources(value: object, where: str) -> tuple[tuple[Ulid, ...], tuple[RunId, ...]]:
-    """On the wire L0s and runs are two lists; within each the order is the request's."""
+    """Split sources into L0s and runs, which the format stores in two lists; each keeps the order of the request."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise InvalidRequestError(f'{where}: a list of {{"SortedRun": 3}} and {{"SstView": "01J…"}}')
     views: list[Ulid] = []
@@ -222,7 +222,7 @@ def _run_id(value: object, where: str) -> RunId:
 
 
 def _segment(value: object, where: str) -> bytes:
-    """A list of bytes as SlateDB writes it, or text for prefixes that are text."""
+    """Parse a prefix: a list of byte values as SlateDB writes it, or text."""
     if isinstance(value, str):
         return value.encode()
     if not isinstance(value, Sequence) or not all(_is_byte(number) for number in value):

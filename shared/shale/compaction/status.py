@@ -1,14 +1,14 @@
-"""What is told about one compaction: its place in life, its inputs and outputs, and how far it is.
+"""Status of one compaction: phase, inputs, outputs and progress.
 
-The stored entry has no times, no attempts and no error text (docs/protocol.md 6.2).  They are derived, as well as
-they can be, from the versions of the compactions file that are still there; what cannot be known is ``None``.
+The stored entry has no times, attempts and error text (docs/reference/protocol.md 6.2).  They are derived
+from the retained versions of the compactions file, as far as possible; values that are not known are ``None``.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shale.compaction.history import Life
-from shale.compaction.progress import Progress, outputs_of, progress_of
+from shale.compaction.history import CompactionLifecycle
+from shale.compaction.progress import CompactionProgress, outputs_of, progress_of
 from shale.types import (
     Compaction,
     CompactionSpec,
@@ -21,7 +21,7 @@ from shale.types import (
 
 
 class Phase(StrEnum):
-    """Where a compaction stands, as people ask: the statuses, with Running split by whether anything is written."""
+    """The phase of a compaction: its status, with Running divided into reading and writing."""
 
     SUBMITTED = "submitted"
     SCHEDULED = "scheduled"
@@ -33,19 +33,19 @@ class Phase(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        """Nothing will happen any more."""
+        """Whether the compaction has ended."""
         return self in (Phase.COMPLETED, Phase.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionInfo:
-    """One compaction.  Times are milliseconds since 1970 by the clocks of the store and of the submitter.
+    """Status of one compaction.  Times are milliseconds since 1970, by the clocks of store and submitter.
 
     Args:
-        inputs: the SSTs behind the sources, ``None`` where no manifest that has them is left.
-        outputs: finished SSTs, also of a job that runs.
-        attempts: how often a worker has claimed it, as far as the retained versions show.
-        heartbeat_age_ms: since the worker's last sign of life, by the worker's own clock.
+        inputs: the views of the sources; ``None`` if no retained manifest has them.
+        outputs: finished SSTs, also of a running job.
+        attempts: number of claims in the retained versions.
+        heartbeat_age_ms: time since the worker's last heartbeat, by the worker's clock.
         error: why it failed.
     """
 
@@ -55,7 +55,7 @@ class CompactionInfo:
     phase: Phase
     inputs: tuple[SstView, ...] | None
     outputs: tuple[Sst, ...]
-    progress: Progress
+    progress: CompactionProgress
     created_ms: int
     started_ms: int | None = None
     finished_ms: int | None = None
@@ -67,12 +67,12 @@ class CompactionInfo:
 
     @property
     def is_finished(self) -> bool:
-        """Completed or failed."""
+        """Whether it is completed or failed."""
         return self.phase.is_finished
 
 
 def phase_of(entry: Compaction) -> Phase:
-    """The phase of a stored entry."""
+    """Return the phase of a stored entry."""
     match entry.status:
         case CompactionStatus.SUBMITTED:
             return Phase.SUBMITTED
@@ -89,9 +89,14 @@ def phase_of(entry: Compaction) -> Phase:
 
 
 def compaction_info(
-    entry: Compaction, *, inputs: tuple[SstView, ...] | None, life: Life, now_ms: int, error: str | None = None
+    entry: Compaction,
+    *,
+    inputs: tuple[SstView, ...] | None,
+    life: CompactionLifecycle,
+    now_ms: int,
+    error: str | None = None,
 ) -> CompactionInfo:
-    """Put together what is known of one entry."""
+    """Return the status of one entry."""
     progress = progress_of(entry, inputs)
     running, since = entry.status is CompactionStatus.RUNNING, life.running_since
     completion_ms = None

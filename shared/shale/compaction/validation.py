@@ -1,7 +1,7 @@
-"""The rules V1–V13 that a compaction must keep to lose no row (docs/protocol.md 6.5).
+"""The rules V1–V13, without which a compaction could lose rows (docs/reference/protocol.md 6.5).
 
-They are checked twice: before a submitted compaction is scheduled, whoever submitted it, and again before its result
-is committed, because the tree may have changed meanwhile.
+They are checked twice: before a compaction is scheduled, and again before its result is committed, because the tree
+may have changed meanwhile.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,10 +33,10 @@ from shale.types import (
 )
 
 
-class Stage(Enum):
-    """When a check runs: before scheduling (a), before the commit (b), or when another coordinator scheduled it.
+class ValidationStage(Enum):
+    """When a check runs: before scheduling (a), before the commit (b), or for a job that another coordinator scheduled.
 
-    ``INHERITED`` is (a) with V5 of (b): since the job was scheduled, runs of other trees may have risen above it.
+    ``INHERITED`` is (a) with V5 of (b): since the job was scheduled, other trees may have got higher run ids.
     """
 
     SUBMITTED = "a"
@@ -49,16 +49,16 @@ _PLANNED = (*_CLAIMED, CompactionStatus.COMPACTED)
 
 FRESH_RUN_ID_MAX = 2**31
 _FRESH_STEP_MAX = 2**16
-"""Above ``FRESH_RUN_ID_MAX`` a new run may still be so far above the ones there are, so that compaction goes on."""
+"""How far above existing runs a new id may be beyond ``FRESH_RUN_ID_MAX``, so that compaction can continue there."""
 
 _RUN_ID_MAX = 2**32 - 1
 
 
-def validate(manifest: Manifest, compactions: Compactions, entry: Compaction, stage: Stage) -> None:
-    """Check one entry against the current state; the entry itself is never its own competitor.
+def validate(manifest: Manifest, compactions: Compactions, entry: Compaction, stage: ValidationStage) -> None:
+    """Check one entry against the current state; its own stored copy is ignored.
 
     Raises:
-        InvalidCompaction: names the first rule that is broken.
+        InvalidCompaction: names the first broken rule.
     """
     spec = entry.spec
     if not sources_of(spec):
@@ -76,10 +76,10 @@ def validate(manifest: Manifest, compactions: Compactions, entry: Compaction, st
 
 
 def check_sources_exist(manifest: Manifest, spec: CompactionSpec) -> Tree:
-    """V3 and V4: the tree and every source are there.
+    """Check V3 and V4: the tree and all sources exist.
 
     Raises:
-        InvalidCompaction: they are not.
+        InvalidCompaction: names the broken rule.
     """
     tree = manifest.tree_of(spec.segment)
     if tree is None:
@@ -92,7 +92,7 @@ def check_sources_exist(manifest: Manifest, spec: CompactionSpec) -> Tree:
 
 
 def check_proposal(compactions: Compactions, spec: CompactionSpec) -> None:
-    """The extra conflicts of specs that a coordinator proposes itself.
+    """Check the additional conflicts of a scheduler's proposal.
 
     Raises:
         InvalidCompaction: an active compaction has the same destination, or drains the same segment.
@@ -107,16 +107,16 @@ def check_proposal(compactions: Compactions, spec: CompactionSpec) -> None:
             raise InvalidCompaction("V12", "the segment is being drained already")
 
 
-def _check_destination(manifest: Manifest, tree: Tree, spec: TieredSpec, stage: Stage) -> None:
+def _check_destination(manifest: Manifest, tree: Tree, spec: TieredSpec, stage: ValidationStage) -> None:
     if not spec.sorted_runs:
         newest = max_run_id(tree)
         in_tree = 0 if newest is None else newest + 1
-        lowest = next_run_id(manifest) if stage is Stage.SUBMITTED else in_tree
+        lowest = next_run_id(manifest) if stage is ValidationStage.SUBMITTED else in_tree
         if spec.destination < lowest:
             raise InvalidCompaction("V5", f"destination {spec.destination} must be at least {lowest}")
-        # Ids are 32 bits wide and the next run gets a higher one, so one request could use them all up.
+        # Ids have 32 bits and each new run gets a higher one, so one request could exhaust them.
         highest = min(max(FRESH_RUN_ID_MAX, lowest + _FRESH_STEP_MAX), _RUN_ID_MAX)
-        if stage is Stage.SUBMITTED and spec.destination > highest:
+        if stage is ValidationStage.SUBMITTED and spec.destination > highest:
             raise InvalidCompaction("V5", f"destination {spec.destination} must be at most {highest}")
     exists = any(run.id == spec.destination for _, other in manifest.trees() for run in other.compacted)
     if exists and spec.destination not in spec.sorted_runs:
@@ -141,7 +141,7 @@ def _check_l0(tree: Tree, spec: TieredSpec) -> None:
     _check_no_duplicates(tree)
     oldest = tuple(view.id for view in tree.l0[-len(spec.l0_view_ids) :])
     if oldest != spec.l0_view_ids:
-        # Everything behind the newest consumed L0 falls under the watermark, so a gap would lose its rows.
+        # All L0s older than the newest source fall under the watermark, so a skipped one would lose its rows.
         taken = [L0Source(spec.segment, view_id) for view_id in spec.l0_view_ids]
         order = order_of(spec.segment, tree)[: len(tree.l0)]
         left_out = _left_out(order[min(order.index(source) for source in taken) :], taken)
@@ -155,26 +155,30 @@ def _check_drain(tree: Tree, spec: DrainSpec) -> None:
     order, drained = order_of(spec.segment, tree), sources_of(spec)
     left_out = _left_out(order[min(order.index(source) for source in drained) :], drained)
     if left_out:
-        # What is older than a drained tombstone would come to life again.
-        raise InvalidCompaction("V8", f"a drain must take everything behind its newest source: {left_out} would stay")
+        # Rows older than a drained tombstone would become visible again.
+        raise InvalidCompaction(
+            "V8", f"a drain must include everything older than its newest source: {left_out} would stay"
+        )
 
 
 def _check_no_duplicates(tree: Tree) -> None:
     if has_duplicate_l0(tree):
-        raise InvalidCompaction("V13", "the tree lists an L0 twice, as only a union does; lift it first")
+        raise InvalidCompaction(
+            "V13", "the tree lists an L0 twice, as only a union does; its L0s must be promoted first"
+        )
 
 
 def _left_out(order: Sequence[Source], sources: Collection[Source]) -> str:
-    """Names of what stands in the order and is not a source."""
+    """Return the names of the entries of ``order`` that are not sources."""
     return names_of([source for source in order if source not in sources])
 
 
-def _check_competitors(spec: CompactionSpec, others: Sequence[Compaction], stage: Stage) -> None:
+def _check_competitors(spec: CompactionSpec, others: Sequence[Compaction], stage: ValidationStage) -> None:
     if spec.l0_view_ids:
-        for rival in others:
-            if rival.spec.l0_view_ids and rival.status in _CLAIMED and rival.spec.segment == spec.segment:
-                raise InvalidCompaction("V9", f"compaction {rival.id} has L0s of this tree already")
-    if stage is Stage.COMPACTED:
+        for other in others:
+            if other.spec.l0_view_ids and other.status in _CLAIMED and other.spec.segment == spec.segment:
+                raise InvalidCompaction("V9", f"compaction {other.id} has L0s of this tree already")
+    if stage is ValidationStage.COMPACTED:
         return  # The sweep after each commit (6.10) takes the place of V12 here.
     for other in others:
         if other.status in _PLANNED and exclude_each_other(spec, other.spec):

@@ -1,1 +1,1 @@
-"""Programs written for other libraries run on Shale by changing an import."""
+"""Adapters for programs written for other libraries: they run on Shale after changing an import."""

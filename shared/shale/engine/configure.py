@@ -1,19 +1,19 @@
-"""``shale.configure``: what all databases of a process share."""
+"""``shale.configure``: settings that all databases of a process share."""
 
-from shale.engine.disk_cache_setting import DiskCacheSetting, parse_disk_cache
-from shale.engine.settings_values import Size, parse_size
+from shale.core.settings_values import Size, parse_size
+from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
 from shale.sst.process_cache import PROCESS_CACHE
 
 
 def configure(*, cache_bytes: Size | None = None, disk_cache: DiskCacheSetting = None) -> None:
-    """Set what all databases of this process share; what is not given stays as it is.
+    """Change the shared settings; arguments that are not given leave theirs unchanged.
 
     Args:
-        cache_bytes: the most that blocks, indexes and filters of all databases take together, 256 MiB at first.  A
-            database that is opened with ``block_cache_bytes`` or ``cache`` has its own and does not count.  May be
-            changed at any time: caches shrink with their next read at the latest.
-        disk_cache: a directory, or a mapping with ``directory``, ``max_bytes`` and ``part_bytes``, for databases that
-            are opened from now on without one of their own.
+        cache_bytes: bound of the cached blocks, indexes and filters of all databases together; 256 MiB by default.
+            Databases opened with ``block_cache_bytes`` or ``cache`` do not count.  A lower bound takes effect with the
+            next read of each database at the latest.
+        disk_cache: a directory, or a mapping with ``directory``, ``max_bytes`` and ``part_bytes``; the default of
+            databases that are opened later.
 
     Raises:
         InvalidRequestError: not a size, or not a disk cache.

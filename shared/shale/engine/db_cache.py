@@ -1,20 +1,20 @@
-"""The cache of an open database: what can be read can be brought into memory before, and let go."""
+"""``Db.cache`` and ``DbReader.cache``: warm and evict key ranges."""
 
 from collections.abc import Awaitable, Callable, Collection
 
-from shale.engine.batch import BytesLike
-from shale.engine.read_point import ReadPoint
-from shale.engine.scan_range import scan_range
-from shale.engine.warm import CacheTarget, Warmed, checked_targets, evict_views, views_of, warm_views
+from shale.core.bytes_like import BytesLike
+from shale.engine.read.read_point import ReadPoint
+from shale.engine.scan.plan import scan_range
+from shale.engine.warm import CacheTarget, WarmResult, evict_views, parse_targets, views_of, warm_views
 from shale.errors import SstMissing
 from shale.types import KeyRange
 
 
 class DbCache:
-    """What ``Db.cache`` and ``DbReader.cache`` are.
+    """Warms and evicts the cache of one handle.
 
     Args:
-        newest: the newest state; raises if the handle is closed or has failed, and so does every call.
+        newest: returns the newest read point; raises if the handle is closed or has failed.
     """
 
     __slots__ = ("_newest",)
@@ -29,19 +29,19 @@ class DbCache:
         start: BytesLike | None = None,
         stop: BytesLike | None = None,
         targets: Collection[CacheTarget | str] | None = None,
-    ) -> Warmed:
-        """Bring SSTs into the cache, so that reads of these keys find them there.
+    ) -> WarmResult:
+        """Load SSTs into the cache, so that reads of these keys need no request.
 
-        What does not fit into ``block_cache_bytes`` pushes out what came before it; with a disk cache it stays there.
+        Beyond ``block_cache_bytes``, later blocks evict earlier ones from memory; a disk cache keeps them.
 
         Args:
-            prefix, start, stop: which keys, as for ``scan``.
+            prefix, start, stop: the keys, as for ``scan``.
             targets: any of ``filters``, ``index`` and ``stats``, which come together, and ``data``; all by default.
 
         Returns:
-            how much is warm now.
+            What was loaded or found in the cache.
         """
-        wanted = checked_targets(targets)
+        wanted = parse_targets(targets)
         return await self._warm(scan_range(prefix=prefix, start=start, stop=stop), None, wanted)
 
     async def warm_sst(
@@ -51,9 +51,9 @@ class DbCache:
         start: BytesLike | None = None,
         stop: BytesLike | None = None,
         targets: Collection[CacheTarget | str] | None = None,
-    ) -> Warmed:
-        """``warm`` of one SST of the manifest; nothing happens if the manifest does not name it."""
-        return await self._warm(scan_range(start=start, stop=stop), str(sst_id), checked_targets(targets))
+    ) -> WarmResult:
+        """Warm one SST; does nothing if the manifest does not name it."""
+        return await self._warm(scan_range(start=start, stop=stop), str(sst_id), parse_targets(targets))
 
     async def evict(
         self,
@@ -63,28 +63,28 @@ class DbCache:
         stop: BytesLike | None = None,
         disk: bool = False,
     ) -> None:
-        """Let go of what the cache holds for these keys.
+        """Evict these keys from the cache.
 
         Args:
-            prefix, start, stop: which keys, as for ``scan``.
-            disk: also from the disk cache, as far as whole SSTs are meant.
+            prefix, start, stop: the keys, as for ``scan``.
+            disk: also evict whole SSTs from the disk cache.
         """
         view = (await self._newest()).view
         evict_views(view.reader, views_of(view, scan_range(prefix=prefix, start=start, stop=stop)), disk=disk)
 
     async def evict_sst(self, sst_id: str, *, disk: bool = False) -> None:
-        """``evict`` of one SST; nothing happens if nothing of it is held."""
+        """Evict one SST; does nothing if it is not cached."""
         view = (await self._newest()).view
         for slot in view.reader.slots():
             if str(slot.sst.id) == str(sst_id):
                 view.reader.evict(slot, disk=disk)
 
-    async def _warm(self, key_range: KeyRange, sst_id: str | None, targets: frozenset[CacheTarget]) -> Warmed:
+    async def _warm(self, key_range: KeyRange, sst_id: str | None, targets: frozenset[CacheTarget]) -> WarmResult:
         while True:
             point = await self._newest()
             try:
                 return await warm_views(point.view.reader, views_of(point.view, key_range, sst_id), targets)
             except SstMissing as gone:
-                if point.keeper is None:
+                if point.view_provider is None:
                     raise
-                await point.keeper.renew(gone)
+                await point.view_provider.on_sst_missing(gone)

@@ -1,30 +1,87 @@
-"""Typed views: a part of a database as a mapping from objects to objects."""
+"""Typed mappings: a part of a database as a mapping from objects to objects."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from shale.codecs.codec import Codec
+from shale.core.ttl import Timestamp, Ttl
+from shale.engine.write.batch import WriteBatch
+from shale.engine.write.write_handle import WriteHandle
 from shale.errors import InvalidRequestError
-from shale.telemetry.shown_key import format_key
+from shale.telemetry.key_format import format_key
+from shale.types import Row
 
-if TYPE_CHECKING:
-    from shale.engine.db import Db
-    from shale.engine.lifetime import Moment, Ttl
-    from shale.engine.reads import Reads
-    from shale.engine.write_handle import WriteHandle
-    from shale.types import Row
-
+A = TypeVar("A")
+B = TypeVar("B")
 K = TypeVar("K")
 V = TypeVar("V")
 
 
+class RowScan(Protocol):
+    """A scan, as far as a mapping reads it."""
+
+    def __aiter__(self) -> AsyncIterator[Row]:
+        """Return the iterator over rows."""
+        ...
+
+    def batches(self, size: int) -> AsyncIterator[list[Row]]:
+        """Yield lists of ``size`` rows."""
+        ...
+
+
+class RowReads(Protocol):
+    """The read methods of a handle that a mapping calls."""
+
+    async def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key."""
+        ...
+
+    async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys."""
+        ...
+
+    def scan(self, *, prefix: bytes | None, start: bytes | None, stop: bytes | None, reverse: bool) -> RowScan:
+        """Return the rows of a range."""
+        ...
+
+
+class RowWrites(RowReads, Protocol):
+    """The methods of a database that a writable mapping calls."""
+
+    def put(
+        self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None
+    ) -> Coroutine[Any, Any, WriteHandle]:
+        """Write a value."""
+        ...
+
+    def delete(self, key: bytes) -> Coroutine[Any, Any, WriteHandle]:
+        """Remove a key."""
+        ...
+
+    def new_batch(self) -> WriteBatch:
+        """Return an empty batch."""
+        ...
+
+    def write(self, batch: WriteBatch) -> Coroutine[Any, Any, WriteHandle]:
+        """Write a batch as one commit."""
+        ...
+
+
+def _converted(convert: Callable[[A], B], given: A, what: Callable[[], str]) -> B:
+    """Encode or decode with a codec; an error says which key or value it is about."""
+    try:
+        return convert(given)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(f"{what()}: {error}") from error
+
+
 class KeySpace(Generic[K, V]):
-    """Which rows a view shows, and what they are as objects.
+    """The rows of a mapping, and how they become objects.
 
     Args:
-        prefix: of all its keys; it is not part of the objects.
-        key_codec: of the rest of the keys.
-        codec: of the values.
+        prefix: begins every key and is not part of the objects.
+        key_codec: encodes the rest of a key.
+        codec: encodes values.
     """
 
     def __init__(self, prefix: bytes, key_codec: Codec[K], codec: Codec[V]) -> None:
@@ -33,46 +90,34 @@ class KeySpace(Generic[K, V]):
         self._codec = codec
 
     def key_of(self, key: K) -> bytes:
-        """The key of the database.
+        """Return the stored key of an object.
 
         Raises:
             InvalidRequestError: the codec cannot store it.
         """
-        try:
-            return self.prefix + self._key_codec.encode(key)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"key {key!r}: {error}") from error
+        return self.prefix + _converted(self._key_codec.encode, key, lambda: f"key {key!r}")
 
     def bytes_of(self, key: K, value: V) -> bytes:
-        """The value of a key as it is stored; raises like ``key_of``."""
-        try:
-            return self._codec.encode(value)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"value for {key!r}: {error}") from error
+        """Return the stored value of an object; raises like ``key_of``."""
+        return _converted(self._codec.encode, value, lambda: f"value for {key!r}")
 
     def key_from(self, key: bytes) -> K:
-        """The object for a key of the database.
+        """Return the object of a stored key.
 
         Raises:
-            InvalidRequestError: it was not written through such a view.
+            InvalidRequestError: the codec cannot decode it.
         """
-        try:
-            return self._key_codec.decode(key[len(self.prefix) :])
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"key {format_key(key)}: {error}") from error
+        return _converted(self._key_codec.decode, key[len(self.prefix) :], lambda: f"key {format_key(key)}")
 
     def value_from(self, key: bytes, value: bytes) -> V:
-        """The object for a value of the database; raises like ``key_from``."""
-        try:
-            return self._codec.decode(value)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(f"value of {format_key(key)}: {error}") from error
+        """Return the object of a stored value; raises like ``key_from``."""
+        return _converted(self._codec.decode, value, lambda: f"value of {format_key(key)}")
 
     def range(self, start: K | None, stop: K | None) -> dict[str, Any]:
-        """The arguments of a scan.
+        """Return the arguments of a scan.
 
         Raises:
-            InvalidRequestError: bounds were given, and the codec of the keys does not keep their order.
+            InvalidRequestError: there are bounds, and the key codec does not keep the order of keys.
         """
         if (start is not None or stop is not None) and not self._key_codec.keeps_order:
             raise InvalidRequestError("start and stop need a key codec that keeps the order of the keys")
@@ -84,20 +129,20 @@ class KeySpace(Generic[K, V]):
 
 
 class ReadMapping(Generic[K, V]):
-    """A view that is read; made by ``mapping`` of any handle."""
+    """A mapping to read; ``mapping`` of any handle returns one."""
 
-    def __init__(self, reads: "Reads", space: KeySpace[K, V]) -> None:
+    def __init__(self, reads: RowReads, space: KeySpace[K, V]) -> None:
         self._reads = reads
         self._space = space
 
     async def get(self, key: K, default: V | None = None) -> V | None:
-        """The value of a key; ``default`` if it has none."""
+        """Return the value of a key, or ``default`` if it has none."""
         stored_key = self._space.key_of(key)
         value = await self._reads.get(stored_key)
         return default if value is None else self._space.value_from(stored_key, value)
 
     async def get_many(self, keys: Iterable[K]) -> list[V | None]:
-        """The values of many keys, in the order given."""
+        """Return the values of many keys, in the order given."""
         stored_keys = [self._space.key_of(key) for key in keys]
         values = await self._reads.get_many(stored_keys)
         value_from = self._space.value_from
@@ -106,59 +151,59 @@ class ReadMapping(Generic[K, V]):
         ]
 
     async def contains(self, key: K) -> bool:
-        """Whether a key has a value."""
+        """Return whether a key has a value."""
         return await self._reads.get(self._space.key_of(key)) is not None
 
     async def count(self) -> int:
-        """How many keys there are: a scan of all of them."""
+        """Return the number of keys; scans all of them."""
         count = 0
-        async for rows in self._reads.scan(prefix=self._space.prefix or None).batches(1024):
+        async for rows in self._rows(None, None, reverse=False).batches(1024):
             count += len(rows)
         return count
 
     async def keys(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> AsyncIterator[K]:
-        """The keys from ``start`` on and below ``stop``, in the order of their bytes; raises like ``items``."""
+        """Yield the keys in ``[start, stop)``, in the order of their bytes; raises like ``items``."""
         async for row in self._rows(start, stop, reverse=reverse):
             yield self._space.key_from(row.key)
 
     async def values(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> AsyncIterator[V]:
-        """Their values; raises like ``items``."""
+        """Yield the values of the same keys; raises like ``items``."""
         async for row in self._rows(start, stop, reverse=reverse):
             yield self._space.value_from(row.key, row.value)
 
     async def items(
         self, start: K | None = None, stop: K | None = None, *, reverse: bool = False
     ) -> AsyncIterator[tuple[K, V]]:
-        """Both.
+        """Yield keys and values.
 
         Raises:
-            InvalidRequestError: bounds need a key codec that keeps the order; or a row was not written this way.
+            InvalidRequestError: bounds need a key codec that keeps the order; or a codec cannot decode a row.
         """
         async for row in self._rows(start, stop, reverse=reverse):
             yield self._space.key_from(row.key), self._space.value_from(row.key, row.value)
 
-    def _rows(self, start: K | None, stop: K | None, *, reverse: bool) -> "AsyncIterator[Row]":
+    def _rows(self, start: K | None, stop: K | None, *, reverse: bool) -> RowScan:
         return self._reads.scan(**self._space.range(start, stop), reverse=reverse)
 
 
 class WriteMapping(ReadMapping[K, V]):
-    """A view that is also written; made by ``Db.mapping``."""
+    """A mapping to read and write; ``Db.mapping`` returns one."""
 
-    def __init__(self, db: "Db", space: KeySpace[K, V]) -> None:
+    def __init__(self, db: RowWrites, space: KeySpace[K, V]) -> None:
         super().__init__(db, space)
         self._db = db
 
-    async def put(self, key: K, value: V, *, ttl: "Ttl" = None, expire_at: "Moment | None" = None) -> "WriteHandle":
+    async def put(self, key: K, value: V, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> WriteHandle:
         """Write a value; see ``Db.put``."""
         space = self._space
         return await self._db.put(space.key_of(key), space.bytes_of(key, value), ttl=ttl, expire_at=expire_at)
 
-    async def delete(self, key: K) -> "WriteHandle":
-        """Remove a key, whether or not it is there."""
+    async def delete(self, key: K) -> WriteHandle:
+        """Remove a key, whether or not it exists."""
         return await self._db.delete(self._space.key_of(key))
 
-    async def update(self, values: Mapping[K, V], *, ttl: "Ttl" = None) -> "WriteHandle | None":
-        """Write many values as one commit; ``None`` if there are none."""
+    async def update(self, values: Mapping[K, V], *, ttl: Ttl = None) -> WriteHandle | None:
+        """Write many values as one commit; return ``None`` if there are none."""
         batch = self._db.new_batch()
         for key, value in values.items():
             batch.put(self._space.key_of(key), self._space.bytes_of(key, value), ttl=ttl)

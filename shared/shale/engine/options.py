@@ -1,14 +1,13 @@
-"""The writer's options: plain frozen values, with the defaults of docs/protocol.md, Appendix A."""
+"""The writer's options: plain frozen values, with the defaults of docs/reference/protocol.md, Appendix A."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from shale.engine.disk_cache_setting import parse_disk_cache
-from shale.engine.settings_values import parse_duration_ms, parse_duration_s, parse_size
+from shale.engine.open_options import DB_NAMES, option_values
 from shale.errors import InvalidRequestError
-from shale.format.bloom import BloomPolicy, PrefixExtractor
+from shale.format.sst.bloom import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
@@ -20,30 +19,42 @@ MAX_VALUE_BYTES = (1 << 32) - 1
 
 
 class FlushType(StrEnum):
-    """How far ``flush`` and ``close`` bring what was written."""
+    """The target of ``flush`` and ``close``: L0, the WAL, or no flush."""
 
     MEMTABLE = "memtable"
     WAL = "wal"
     NONE = "none"
 
+    @classmethod
+    def of(cls, value: "FlushType | str") -> "FlushType":
+        """Parse a caller's value.
+
+        Raises:
+            InvalidRequestError: not ``memtable``, ``wal`` or ``none``.
+        """
+        try:
+            return cls(value)
+        except ValueError:
+            raise InvalidRequestError(f"{value!r} is none of memtable, wal, none") from None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DbOptions:
-    """Everything a writer can be told.  Durations are seconds, sizes bytes of estimated encoding.
+    """All options of a writer.  Durations are seconds; sizes are bytes of estimated encoding.
 
-    ``flush_interval_s``: how long rows may wait for the WAL; 0 is adaptive (the first waiter starts a PUT, whoever
-    arrives while it is in flight shares the next one); ``None`` means explicit flushes only.
-    ``block_cache_bytes``: memory of its own for blocks, indexes and filters; ``None``: what the process has for all
-    its databases (``shale.configure``).  ``cache``: memory that it shares with others, in place of that.
-    ``disk_cache``: where parts of SSTs are kept besides; ``None``: as configured for the process.
-    ``segment_extractor``: gives every key the prefix whose tree it goes to; a database keeps the one it was made with.
-    ``max_transaction_history_bytes``: of keys that were written and flushed since the oldest open transaction began;
-    beyond that it is lost.
-    ``writer_checkpoint``: keep the SSTs that this writer serves under a checkpoint of its own, named ``writer:`` and
-    its epoch.  ``checkpoint_flush_timeout_s``: how long a checkpoint of everything waits for the flush before it takes
-    what is durable; ``None``: for ever.
+    ``flush_interval_s``: how long rows may wait for the WAL.  0 is adaptive: the first waiter starts a PUT, and rows
+    written during the PUT share the next one.  ``None``: only explicit flushes.
+    ``block_cache_bytes``: a cache of its own for blocks, indexes and filters; ``None``: the process's shared cache
+    (``shale.configure``).  ``cache``: a memory budget shared with other handles, instead of both.
+    ``disk_cache``: a directory for parts of SSTs; ``None``: as configured for the process.
+    ``segment_extractor``: maps every key to the prefix of its tree; fixed when the database is created.
+    ``max_transaction_history_bytes``: bound of the written keys that are kept for the conflict checks of open
+    transactions; a transaction that needs more cannot commit.
+    ``writer_checkpoint``: keep the served SSTs with a checkpoint named ``writer:`` and the epoch.
+    ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush before it includes only
+    durable rows; ``None``: for ever.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
-    ``enforce_visible_range``: writes must lie inside, and no read wholly outside; for the owner of one shard.
+    ``enforce_visible_range``: writes outside and reads wholly outside are refused; for the owner of one shard.
     """
 
     flush_interval_s: float | None = 0.1
@@ -84,50 +95,15 @@ class DbOptions:
 
     @classmethod
     def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:
-        """Build options from the keyword arguments of ``Db.open``: durations and sizes as people write them.
+        """Build options from the keyword arguments of ``Db.open``.
 
-        ``flush_interval="250ms"`` sets ``flush_interval_s``; sizes and the rest keep their names.
+        ``flush_interval="250ms"`` sets ``flush_interval_s``; other options keep their names.
 
         Raises:
-            InvalidRequestError: an unknown name or an impossible value; names the option.
+            UnknownOption: there is no option of that name.
+            InvalidRequestError: an impossible value; the message names the option.
         """
-        known = {field.name for field in fields(cls)}
-        values: dict[str, Any] = {}
-        for name, value in keywords.items():
-            field_name, parsed = _parse(name, value, known)
-            if field_name in values:
-                raise InvalidRequestError(f"{name}: given twice")
-            values[field_name] = parsed
-        return cls(**values)
-
-
-def _parse(name: str, value: Any, known: set[str]) -> tuple[str, Any]:
-    if f"{name}_s" in known:
-        return f"{name}_s", None if value is None else parse_duration_s(value, name=name)
-    if f"{name}_ms" in known:
-        return f"{name}_ms", None if value is None else parse_duration_ms(value, name=name)
-    if name not in known:
-        raise InvalidRequestError(f"{name}: no such option")
-    if name.endswith("_bytes") and value is not None:
-        return name, parse_size(value, name=name)
-    if name == "compression":
-        return name, _compression(value)
-    if name == "disk_cache":
-        return name, parse_disk_cache(value)
-    if name == "filter_policies" and value is not None:
-        return name, tuple(value)
-    return name, value
-
-
-def _compression(value: Compression | str | None) -> Compression:
-    if value is None:
-        return Compression.NONE
-    if isinstance(value, Compression):
-        return value
-    try:
-        return Compression[str(value).upper()]
-    except KeyError:
-        raise InvalidRequestError(f"compression: {value!r} is none of none, snappy, zlib, lz4, zstd") from None
+        return cls(**option_values(cls, DB_NAMES, keywords))
 
 
 def _problems(options: DbOptions) -> Sequence[str]:
@@ -156,7 +132,7 @@ def _problems(options: DbOptions) -> Sequence[str]:
         (1 <= options.max_key_bytes <= MAX_VALUE_BYTES, "max_key_bytes must be between 1 and 4294967295"),
         (
             options.default_ttl_ms is None or 0 <= options.default_ttl_ms < 1 << 62,
-            "default_ttl must be at least 0 and not longer than time itself",
+            "default_ttl must be at least 0 and below 2**62 ms",
         ),
         (options.missing_boundary in ("panic", "zero"), "missing_boundary must be panic or zero"),
         (1 <= options.block_size_bytes <= 65_536, "block_size_bytes must be between 1 and 65536"),

@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""See docs/concepts/architecture.md for what lives in this room."""

@@ -1,4 +1,4 @@
-"""The sequence tracker: which sequence number was reached in which second (docs/format.md 14).
+"""The sequence tracker: which sequence number was reached in which second (docs/reference/format.md 14).
 
 ::
 
@@ -12,8 +12,8 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
-from shale.format.buffer import Buffer
 
 INTERVAL_S = 60
 CAPACITY = 8192
@@ -26,7 +26,7 @@ _LONG_BITS, _LONG_PREFIX, _LONG_PREFIX_BITS = 32, 0b1111, 4
 
 
 class SequenceTracker:
-    """Points (seq, second since 1970), both ascending.  The numbers are advice: nothing depends on them."""
+    """Points (seq, second since 1970), both ascending.  They are estimates: no protocol depends on them."""
 
     def __init__(self, points: Iterable[tuple[int, int]] = ()) -> None:
         pairs = list(points)
@@ -34,7 +34,7 @@ class SequenceTracker:
         self._seconds = [second for _, second in pairs]
 
     @classmethod
-    def decode(cls, data: Buffer, *, path: str | None = None) -> "SequenceTracker":
+    def decode(cls, data: BytesLike, *, path: str | None = None) -> "SequenceTracker":
         """Read a tracker.
 
         Raises:
@@ -51,7 +51,7 @@ class SequenceTracker:
         return cls(zip(seqs, seconds, strict=True))
 
     def encode(self) -> bytes:
-        """The stored form; differences beyond 32 bits are cut, as in SlateDB."""
+        """Return the stored form; differences beyond 32 bits are truncated, as in SlateDB."""
         count = len(self._seqs)
         header = bytes([_VERSION]) + count.to_bytes(4, "little")
         return header + _encode_stream(self._seqs) + _encode_stream(self._seconds)
@@ -62,7 +62,7 @@ class SequenceTracker:
         return list(zip(self._seqs, self._seconds, strict=True))
 
     def record(self, seq: int, second: int) -> bool:
-        """Note a commit, unless the last point is less than ``INTERVAL_S`` old; tells whether it was noted."""
+        """Record a commit unless the last point is less than ``INTERVAL_S`` old; return whether it was recorded."""
         if self._seconds and (second - self._seconds[-1] < INTERVAL_S or seq <= self._seqs[-1]):
             return False
         self._seqs.append(seq)
@@ -72,11 +72,11 @@ class SequenceTracker:
         return True
 
     def seq_to_time(self, seq: int, *, round_up: bool = False) -> int | None:
-        """The second of the last point at or before ``seq``, or of the first at or after it; ``None`` if none."""
+        """Return the second of the last point at or before ``seq``, or of the first at or after it, if any."""
         return _lookup(self._seqs, self._seconds, seq, round_up=round_up)
 
     def time_to_seq(self, second: int, *, round_up: bool = False) -> int | None:
-        """The seq of the last point at or before ``second``, or of the first at or after it; ``None`` if none."""
+        """Return the seq of the last point at or before ``second``, or of the first at or after it, if any."""
         return _lookup(self._seconds, self._seqs, second, round_up=round_up)
 
 
@@ -102,7 +102,7 @@ def _encode_stream(values: Sequence[int]) -> bytes:
 
 
 def _code(dod: int) -> tuple[int, int]:
-    """The code of a difference of differences, and its length in bits."""
+    """Return the code of a difference of differences, and its length in bits."""
     if dod == 0:
         return 0, 1
     for bits, prefix, prefix_bits in _CODES:
@@ -112,7 +112,7 @@ def _code(dod: int) -> tuple[int, int]:
 
 
 def _decode_stream(data: memoryview, count: int) -> tuple[list[int], int]:
-    """The values of one stream and the whole bytes it takes."""
+    """Return the values of one stream and the number of whole bytes it takes."""
     text = bin(int.from_bytes(b"\x01" + data, "big"))[3:]
     if len(text) < 32 or int(text[:32], 2) != count:
         raise CorruptionError("a sequence tracker's streams disagree with its count")

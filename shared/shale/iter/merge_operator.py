@@ -1,4 +1,4 @@
-"""Folds merge operands onto what lies below them (docs/protocol.md 7.4)."""
+"""Folds merge operands onto the value below them (docs/reference/protocol.md 7.4)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,44 +10,44 @@ from shale.compaction.filters import BoolMask
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource
-from shale.iter.user_code import RAISED, describe_error, is_value
+from shale.iter.user_code import USER_CODE_ERRORS, describe_error, is_value
 from shale.kernels.rows import I64, Rows, concat_rows, entries_from_rows, rows_from_entries
-from shale.telemetry.shown_key import format_key
+from shale.telemetry.key_format import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
 MergeOperator = Callable[[bytes, bytes | None, Sequence[bytes]], bytes]
 """``(key, existing value or None, operands oldest first) -> value``.  It must be associative, and the same in every
 process that uses the database."""
 
-OnRefused = Callable[[int, MergeOperatorFailed], None]
-"""Told how many operands stay unfolded, and why the first of them does."""
+OnMergeFailure = Callable[[int, MergeOperatorFailed], None]
+"""Receives the number of operands that stay unfolded, and the first error."""
 
 BATCH_MAX = 100
-"""Operands of one call while more may follow, so a key with many operands needs little memory."""
+"""Operands of one call before the key's last, so that a key with many operands needs little memory."""
 INLINE_OPERANDS_MAX = 64
-"""More of them in a chunk of a read are folded in a thread; in a compaction all: heartbeats go on beside it."""
+"""A read folds more operands per chunk in a thread; a compaction folds all there, so that heartbeats go on."""
 _STRETCH_GAP_MAX = 8
-"""Rows between two operands that are cheaper handled one by one with them than kept as columns."""
+"""Up to this gap rows between two operands are handled one by one: splitting columns costs more."""
 
 
 def checked_operator(operator: MergeOperator, name: str) -> MergeOperator:
-    """The operator, with errors that name it and the key.
+    """Return the operator with errors that name it and the key.
 
     Args:
-        operator: code of the user's.
-        name: as settings call it.
+        operator: user code.
+        name: its name in the settings.
     """
 
     def call(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
         try:
             value = operator(key, existing, operands)
-        except RAISED as error:  # whatever code of the user's raises, it fails the job and not the worker
+        except USER_CODE_ERRORS as error:  # any error of user code fails the job, not the worker
             raise MergeOperatorFailed(
                 f"merge operator {name!r} raised {describe_error(error)} for key {format_key(key)}"
             ) from error
         if not is_value(value):
             raise MergeOperatorFailed(
-                f"merge operator {name!r} returned no bytes of a possible length for key {format_key(key)}"
+                f"merge operator {name!r} returned something else than bytes of at most 4 GiB for key {format_key(key)}"
             )
         return bytes(value)
 
@@ -55,20 +55,19 @@ def checked_operator(operator: MergeOperator, name: str) -> MergeOperator:
 
 
 class MergeOperandSource:
-    """The rows of a source with operands folded, as far as snapshots and expiry allow.
+    """The rows of a source with operands folded, where snapshots and expiry allow it.
 
     Args:
         source: merged rows.
         operator: folds operands.
-        barrier: operands with a higher sequence number stay as they are, since a snapshot may separate them;
-            ``None``: there is no snapshot.
-        mix_expiry: fold as reads do: operands with different expiry too, and single ones, so that values come out.
-        on_folded: told how many operands the operator got.
-        on_refused: told how many operands stay as they are because the operator refuses them, and its first error;
-            ``None``: that is an error of whoever asks for rows.
+        barrier: operands with a higher sequence number stay, since a snapshot may separate them; ``None``: no snapshot.
+        mix_expiry: fold as reads do, into values: also operands with different expiry, and single operands.
+        on_folded: receives the number of operands passed to the operator.
+        on_merge_failure: receives the number of operands that stay because the operator failed, and its first error;
+            ``None``: ``next`` raises the error.
 
     Raises:
-        MergeOperatorFailed: from ``next``, without ``on_refused``.
+        MergeOperatorFailed: from ``next``, without ``on_merge_failure``.
     """
 
     def __init__(
@@ -80,15 +79,15 @@ class MergeOperandSource:
         *,
         mix_expiry: bool = False,
         on_folded: Callable[[int], None] = lambda _count: None,
-        on_refused: OnRefused | None = None,
+        on_merge_failure: OnMergeFailure | None = None,
     ) -> None:
         self._source = source
         self._barrier = barrier
         self._env = env
         self._folds_all = mix_expiry
-        self._folder = _Folder(operator, mix_expiry=mix_expiry, keeps_refused=on_refused is not None)
+        self._folder = _Folder(operator, mix_expiry=mix_expiry, keep_failed=on_merge_failure is not None)
         self._on_folded = on_folded
-        self._on_refused = on_refused
+        self._on_merge_failure = on_merge_failure
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
@@ -99,26 +98,26 @@ class MergeOperandSource:
             fold = partial(self._fold, rows, operands)
             is_inline = self._folds_all and len(operands) <= INLINE_OPERANDS_MAX
             folded = fold() if is_inline else await self._env.cpu.run(fold)
-            self._tell()
+            self._report()
             if len(folded):
                 return folded
         if not self._folder.is_open:
             return None
         rest = self._rest() if self._folds_all else await self._env.cpu.run(self._rest)
-        self._tell()
+        self._report()
         return rest
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._on_folded(self._folder.take_count())
-        refused, error = self._folder.take_refused()
-        if self._on_refused is not None and error is not None:
-            self._on_refused(refused, error)
+        failed, error = self._folder.take_failed()
+        if self._on_merge_failure is not None and error is not None:
+            self._on_merge_failure(failed, error)
 
     def _rest(self) -> Rows:
         return rows_from_entries(list(self._folder.finish()))
 
     def _fold(self, rows: Rows, operands: I64) -> Rows:
-        """Fold where operands are; the stretches between them stay columns."""
+        """Fold the runs of operands; the rows between them stay columns."""
         if not self._folds_all:
             operands = operands[_are_followed(rows, operands)]
         begins = np.zeros(len(rows), np.bool_)
@@ -131,7 +130,7 @@ class MergeOperandSource:
                 start = int(following[0]) if len(following) else len(rows)
                 parts.append(rows.slice(at, start))
                 at = start
-            end = self._stretch_end(operands, at, len(rows))
+            end = self._group_end(operands, at, len(rows))
             out: list[Entry] = []
             for entry, may_begin in zip(entries_from_rows(rows.slice(at, end)), begins[at:end].tolist(), strict=True):
                 out += self._folder.feed(entry, self._barrier, may_begin=may_begin)
@@ -140,8 +139,8 @@ class MergeOperandSource:
         return concat_rows(parts)
 
     @staticmethod
-    def _stretch_end(operands: I64, at: int, row_count: int) -> int:
-        """Behind the operands that lie close together from row ``at`` on, and the row that may be their base."""
+    def _group_end(operands: I64, at: int, row_count: int) -> int:
+        """Return the end of the operands close together from row ``at`` on, with the row that may be their base."""
         ahead = operands[np.searchsorted(operands, at) :]
         gaps = np.flatnonzero(np.diff(ahead) > _STRETCH_GAP_MAX)
         close = ahead[: gaps[0] + 1] if len(gaps) else ahead
@@ -149,8 +148,8 @@ class MergeOperandSource:
         return min(last + 2, row_count)
 
 
-class OperandRefusal:
-    """The rows of a source that has no merge operands.
+class OperandCheckSource:
+    """The rows of a source, which must have no merge operands.
 
     Raises:
         MergeOperatorMissing: from ``next``, when it meets one.
@@ -174,8 +173,8 @@ class OperandRefusal:
 
 
 @dataclass(slots=True)
-class _Group:
-    """Operands of one key that fold together, newest first; full batches are folded already."""
+class _OperandGroup:
+    """Operands of one key that fold together, newest first; full batches are already folded."""
 
     first: Entry
     operands: list[Entry] = field(default_factory=list)
@@ -183,24 +182,26 @@ class _Group:
 
     @property
     def rows(self) -> list[Entry]:
-        """All there is of them."""
+        """All rows of the group."""
         return [*self.folded, *self.operands]
 
 
 class _Folder:
-    """Takes rows one by one and gives them back folded; at most one group is open.
+    """Takes rows one by one and returns them folded; at most one group is open.
 
     Args:
-        keeps_refused: operands that the operator refuses come out as they went in, with the row below them.
+        operator: folds operands.
+        mix_expiry: see ``MergeOperandSource``.
+        keep_failed: if the operator fails, return the operands and the row below them unchanged.
     """
 
-    def __init__(self, operator: MergeOperator, *, mix_expiry: bool, keeps_refused: bool = False) -> None:
+    def __init__(self, operator: MergeOperator, *, mix_expiry: bool, keep_failed: bool = False) -> None:
         self._operator = operator
         self._mix_expiry = mix_expiry
-        self._keeps_refused = keeps_refused
-        self._group: _Group | None = None
+        self._keep_failed = keep_failed
+        self._group: _OperandGroup | None = None
         self._count = 0
-        self._refused = 0
+        self._failed = 0
         self._error: MergeOperatorFailed | None = None
 
     @property
@@ -208,15 +209,15 @@ class _Folder:
         return self._group is not None
 
     def take_count(self) -> int:
-        """Operands that the operator got since the last call."""
+        """Return the number of operands passed to the operator since the last call."""
         count, self._count = self._count, 0
         return count
 
-    def take_refused(self) -> tuple[int, MergeOperatorFailed | None]:
-        """Operands that stay as they are since the last call, and why the first of them does."""
-        refused, self._refused = (self._refused, self._error), 0
+    def take_failed(self) -> tuple[int, MergeOperatorFailed | None]:
+        """Return the number of operands that stayed since the last call, and the first error."""
+        failed, self._failed = (self._failed, self._error), 0
         self._error = None
-        return refused
+        return failed
 
     def feed(self, entry: Entry, barrier: int | None, *, may_begin: bool = True) -> Iterator[Entry]:
         group = self._group
@@ -228,7 +229,7 @@ class _Folder:
         if not may_begin or not entry.is_merge or (barrier is not None and entry.seq > barrier):
             yield entry
             return
-        self._group = _Group(entry)
+        self._group = _OperandGroup(entry)
         yield from self._add(self._group, entry)
 
     def finish(self) -> Iterable[Entry]:
@@ -239,51 +240,51 @@ class _Folder:
             return False
         return self._mix_expiry or _expiry(first) == _expiry(entry)
 
-    def _add(self, group: _Group, entry: Entry) -> Sequence[Entry]:
-        """Take one more; returns the whole group if the operator refuses it."""
+    def _add(self, group: _OperandGroup, entry: Entry) -> Sequence[Entry]:
+        """Add an operand; return the whole group if the operator fails."""
         group.operands.append(entry)
         if len(group.operands) >= BATCH_MAX:
             folded = self._try_fold(group.operands, FLAG_MERGE)
             if folded is None:
-                return self._give_up(group)
+                return self._abandon_group(group)
             group.folded.append(folded)
             group.operands.clear()
         if len(group.folded) >= BATCH_MAX:
             folded = self._try_fold(group.folded, FLAG_MERGE)
             if folded is None:
-                return self._give_up(group)
+                return self._abandon_group(group)
             group.folded = [folded]
         return ()
 
-    def _close(self, group: _Group, base: Entry | None) -> Sequence[Entry]:
+    def _close(self, group: _OperandGroup, base: Entry | None) -> Sequence[Entry]:
         versions = group.rows if base is None else [*group.rows, base]
         folded = self._try_fold(versions, FLAG_MERGE if base is None else 0)
         if folded is None:
-            return [*self._give_up(group), *versions[len(group.rows) :]]
+            return [*self._abandon_group(group), *versions[len(group.rows) :]]
         self._group = None
         return [folded]
 
-    def _give_up(self, group: _Group) -> Sequence[Entry]:
+    def _abandon_group(self, group: _OperandGroup) -> Sequence[Entry]:
         self._group = None
-        self._refused += len(group.rows)
+        self._failed += len(group.rows)
         return group.rows
 
     def _try_fold(self, versions: Sequence[Entry], flags: int) -> Entry | None:
-        """One row for all of them; ``None`` if the operator refuses and they may stay."""
+        """Return one row for all versions; ``None`` if the operator fails and they may stay."""
         self._count += sum(entry.is_merge for entry in versions)
         try:
             return _fold_one(versions, self._operator, flags)
         except MergeOperatorFailed as error:
-            if not self._keeps_refused:
+            if not self._keep_failed:
                 raise
             self._error = self._error or error
             return None
 
 
 def _are_followed(rows: Rows, places: I64) -> BoolMask:
-    """Which rows have an older one of their key behind them, as far as this chunk tells.
+    """Return which rows have an older version of their key after them, or may have one in the next chunk.
 
-    Of the others each is all there is of its operands, and folding it would gain nothing.
+    The others are single operands: folding them would change nothing.
     """
     followed: BoolMask = places == len(rows) - 1
     ahead = places[~followed]
@@ -303,7 +304,7 @@ def _are_followed(rows: Rows, places: I64) -> BoolMask:
 def fold_versions(
     versions: Iterable[Entry], operator: MergeOperator, barrier: int | None, *, mix_expiry: bool = False
 ) -> list[Entry]:
-    """Fold rows that are in memory, for instance the versions of one key, newest first."""
+    """Fold rows in memory, for instance the versions of one key, newest first."""
     folder = _Folder(operator, mix_expiry=mix_expiry)
     out = [folded for entry in versions for folded in folder.feed(entry, barrier)]
     out.extend(folder.finish())
@@ -311,18 +312,19 @@ def fold_versions(
 
 
 def fold_visible(versions: Sequence[Entry], operator: MergeOperator) -> Entry:
-    """What readers see of a key whose newest version is an operand.
+    """Return the visible row of a key whose newest version is an operand.
 
-    The same as ``fold_versions`` with ``mix_expiry``, without its steps: this is the way of every lookup.
+    The result equals ``fold_versions`` with ``mix_expiry``; this is the short path of lookups.
 
     Args:
-        versions: newest first; all are operands, but perhaps the last.
+        versions: newest first; all are operands, except perhaps the last.
+        operator: folds operands.
     """
     return _fold_one(versions, operator, 0)
 
 
 def _fold_one(versions: Sequence[Entry], operator: MergeOperator, flags: int) -> Entry:
-    """One row for the versions of a key, with ``flags`` and those of its times; see ``fold_visible``."""
+    """Return one row for the versions of a key, with ``flags`` and the flags of its times; see ``fold_visible``."""
     first, last = versions[0], versions[-1]
     values = [entry.value for entry in versions]
     existing = None

@@ -1,4 +1,4 @@
-"""Rows with some left out and some changed, as new columns."""
+"""New columns with some rows dropped or changed."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -11,7 +11,7 @@ from shale.types import FLAG_CREATE_TS, FLAG_TOMBSTONE
 
 
 def rows_where(rows: Rows, kept: BoolMask) -> Rows:
-    """The rows that a mask of shape (n,) selects."""
+    """Return the rows that a mask of shape (n,) selects."""
     if kept.all():
         return rows
     return Rows(
@@ -27,7 +27,7 @@ def rows_where(rows: Rows, kept: BoolMask) -> Rows:
 
 
 def with_values(rows: Rows, values: Mapping[int, bytes]) -> Rows:
-    """The rows with other values at some places."""
+    """Return the rows with other values at some places."""
     if not values:
         return rows
     places = sorted(values)
@@ -53,7 +53,7 @@ def with_values(rows: Rows, values: Mapping[int, bytes]) -> Rows:
 
 
 def with_tombstones(rows: Rows, deleted: BoolMask) -> Rows:
-    """The rows with some turned into tombstones, which keep their seq and create_ts and never expire."""
+    """Return the rows with some turned into tombstones, which keep seq and create_ts and never expire."""
     if not deleted.any():
         return rows
     sizes = np.diff(rows.val_offsets)

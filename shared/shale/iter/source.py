@@ -1,4 +1,4 @@
-"""What an iterator is: something that hands out rows in chunks, as columns."""
+"""The interface of row iterators: chunks of rows in columns."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,12 +10,12 @@ class RowSource(Protocol):
     """Rows by ascending key, and per key by descending sequence number."""
 
     async def next(self) -> Rows | None:
-        """The next chunk, never empty; ``None`` at the end, and again whenever asked after it."""
+        """Return the next chunk, never empty; ``None`` at the end and ever after."""
         ...
 
 
 class RowsSource:
-    """Rows that are in memory."""
+    """Rows in memory, as one chunk."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows: Rows | None = rows if len(rows) else None
@@ -27,7 +27,7 @@ class RowsSource:
 
 
 class ChunksSource:
-    """Rows that are in memory in several chunks, which ascend."""
+    """Rows in memory, as several ascending chunks."""
 
     def __init__(self, chunks: Sequence[Rows]) -> None:
         self._chunks = iter([rows for rows in chunks if len(rows)])
@@ -38,7 +38,7 @@ class ChunksSource:
 
 
 async def drain(source: RowSource) -> list[Rows]:
-    """Every chunk of a source."""
+    """Return every chunk of a source."""
     chunks = []
     while (rows := await source.next()) is not None:
         chunks.append(rows)

@@ -1,21 +1,23 @@
-"""What is said about code of the user's that failed, and what it may return."""
+"""Errors and results of user code: merge operators, filters and codecs."""
 
 import asyncio
 
+from shale.core.bytes_like import BytesLike
+
 VALUE_BYTES_MAX = 2**32 - 1
 
-RAISED = (Exception, SystemExit, asyncio.CancelledError)
-"""What code of the user's may raise.  A cancellation that nobody asked for, as from an event loop inside a filter, must
-not end a task in silence, and ``sys.exit`` must not end the process."""
+USER_CODE_ERRORS = (Exception, SystemExit, asyncio.CancelledError)
+"""What user code may raise.  A cancellation from an event loop inside a filter must not end a task silently, and
+``sys.exit`` must not end the process."""
 
 
 def is_value(given: object) -> bool:
-    """Whether a row can have this value."""
-    return isinstance(given, bytes | bytearray | memoryview) and len(given) <= VALUE_BYTES_MAX
+    """Return whether a row can have this value."""
+    return isinstance(given, BytesLike) and len(given) <= VALUE_BYTES_MAX
 
 
 def describe_error(error: BaseException) -> str:
-    """The class of an error in code of the user's and where it was raised; its text could hold rows."""
+    """Return the class of an error and the line that raised it, without its text, which could hold rows."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -1,4 +1,4 @@
-"""What a reader sees: per key the newest version at or below a sequence number, without deleted keys."""
+"""Visible rows: per key the newest version at or below a sequence number, without deleted keys."""
 
 from collections.abc import Sequence
 
@@ -6,28 +6,29 @@ import numpy as np
 
 from shale.env import Env
 from shale.errors import MergeOperatorMissing
-from shale.iter.fused import Fused
+from shale.iter.merge_filter import MergeFilterSource
 from shale.iter.merge_operator import MergeOperandSource, MergeOperator
 from shale.iter.source import RowSource
+from shale.kernels.merge_rules import MergeRules
 from shale.kernels.rows import Rows
-from shale.kernels.rules import Rules
 from shale.types import FLAG_MERGE
 
 
 class VisibleSource:
     """One row per visible key, all of them values.
 
-    Expired rows are still returned (docs/protocol.md 7.3), unless ``now_tick`` says by when they must not have expired.
+    Expired rows are returned (docs/reference/protocol.md 7.3), unless
+    ``now_tick`` is given.
 
     Args:
         sources: in order of precedence.
         max_seq: rows above it are invisible; ``None``: all are visible.
         operator: folds merge operands onto their base.
-        now_tick: values that have expired by then hide their keys, and operands are as if they were not there.
+        now_tick: values that have expired by then hide their keys, and expired operands do not count.
         env: where merging runs.
 
     Raises:
-        MergeOperatorMissing: from ``next``, when it meets an operand and there is no operator.
+        MergeOperatorMissing: from ``next``, if a row is an operand and there is no operator.
     """
 
     def __init__(
@@ -39,16 +40,16 @@ class VisibleSource:
         operator: MergeOperator | None = None,
         now_tick: int | None = None,
     ) -> None:
-        rules = Rules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
-        self._source = folded(Fused(sources, rules, env), operator, env)
+        rules = MergeRules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
+        self._source = fold_operands(MergeFilterSource(sources, rules, env), operator, env)
 
     async def next(self) -> Rows | None:
         """See ``RowSource``."""
         return await self._source.next()
 
 
-def folded(source: RowSource, operator: MergeOperator | None, env: Env) -> RowSource:
-    """The newest versions of each key as one value each.  Arguments and errors as for ``VisibleSource``."""
+def fold_operands(source: RowSource, operator: MergeOperator | None, env: Env) -> RowSource:
+    """Return a source with one value per key; arguments and errors are those of ``VisibleSource``."""
     if operator is None:
         return _OnlyValues(source)
     return MergeOperandSource(source, operator, None, env, mix_expiry=True)

@@ -1,63 +1,77 @@
-"""What a reader sees of stored blocks and of columns, merged in one pass, without columns in between."""
+"""Visible rows of stored blocks and of columns, merged in one pass without decoding blocks to columns first."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import anyio
 
+from shale.concurrency.gather import gather
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
-from shale.format.block import StoredBlocks
-from shale.iter.fused import INLINE_ROWS_MAX, WORTH_ROWS
-from shale.iter.visible_kernel import KernelVisible
-from shale.kernels.merge_steps import Step
+from shale.format.blocks.decoder import StoredBlocks
+from shale.iter.merge_filter import EAGER_ROWS_MIN, INLINE_ROWS_MAX
+from shale.iter.visible_kernel import VisibleKernel
+from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import Rows
-from shale.store.gather import gather
 from shale.types import U64_MAX
 
 _INLINE_BYTES_MAX = 8 << 20
-"""The first row of a block is behind its checksum, which takes long for a larger one."""
+"""Above this size the checksum of a block, which precedes its first row, takes too long for the event loop."""
 
 
 class BlocksSource(Protocol):
-    """Blocks by ascending keys."""
+    """A source of stored blocks by ascending keys."""
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether ``take`` has an answer."""
+    def is_ready(self) -> bool:
+        """Whether ``take`` can return at once."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether ``next`` would certainly return ``None``."""
+        """Whether ``next`` certainly returns ``None``."""
         ...
 
     async def next(self) -> StoredBlocks | None:
-        """The next blocks; ``None`` at the end."""
+        """Return the next blocks; ``None`` at the end."""
         ...
 
     def take(self) -> StoredBlocks | None:
-        """What ``next`` would return, for any thread."""
+        """Return what ``next`` would; any thread may call this."""
         ...
 
-    def read_on(self) -> None:
-        """Read ahead after ``take``; for the thread of the event loop."""
+    def start_next_read(self) -> None:
+        """Read ahead after ``take``, on the event loop."""
         ...
 
 
-class VisibleBlocks:
-    """The newest versions of each key, as ``Fused`` with ``newest_only`` and ``drop_tombstones`` gives them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visibility:
+    """Which rows a merge returns.
 
     Args:
-        tables: rows that are in memory, in order of precedence; they come before ``sources``.
+        max_seq: rows above it are invisible; ``None``: all are visible.
+        max_seq_of_blocks: the same for rows of stored blocks.
+        now_tick: rows that have expired by then are invisible; ``None``: they are visible.
+    """
+
+    max_seq: int | None = None
+    max_seq_of_blocks: int = U64_MAX
+    now_tick: int | None = None
+
+
+class VisibleBlocksSource:
+    """The newest version of each key, as ``MergeFilterSource`` with ``newest_only`` and ``drop_tombstones`` gives them.
+
+    Args:
+        tables: rows in memory, in order of precedence; they precede ``sources``.
         sources: in order of precedence.
         env: where merging runs.
-        max_seq: rows above it are invisible; ``None``: all are visible.
-        max_seq_of_blocks: the same for the rows of ``sources``.
-        now_tick: see ``VisibleSource``.
-        is_whole: rows come in few large chunks, for who takes all of them; otherwise the first chunk is small.
-        on_corrupt: told where the SST is of which blocks are malformed.
+        visibility: which rows are visible.
+        reads_all: return few large chunks, for a caller that takes all; otherwise the first chunk is small.
+        on_corrupt: receives the path of an SST with malformed blocks.
     """
 
     def __init__(
@@ -66,19 +80,18 @@ class VisibleBlocks:
         sources: Sequence[BlocksSource],
         env: Env,
         *,
-        max_seq: int | None = None,
-        max_seq_of_blocks: int = U64_MAX,
-        now_tick: int | None = None,
-        is_whole: bool = False,
+        visibility: Visibility | None = None,
+        reads_all: bool = False,
         on_corrupt: Callable[[str], None] = lambda _path: None,
     ) -> None:
         self._tables = tables
         self._sources = sources
         self._env = env
-        self._max_seq_of_blocks = max_seq_of_blocks
-        self._is_whole = is_whole
+        visible = visibility if visibility is not None else Visibility()
+        self._max_seq_of_blocks = visible.max_seq_of_blocks
+        self._reads_all = reads_all
         self._on_corrupt = on_corrupt
-        self._kernel = KernelVisible(len(tables) + len(sources), max_seq, now_tick, is_whole=is_whole)
+        self._kernel = VisibleKernel(len(tables) + len(sources), visible.max_seq, visible.now_tick, reads_all=reads_all)
         self._has_begun = self._is_done = False
         self._lock = anyio.Lock()
 
@@ -86,7 +99,7 @@ class VisibleBlocks:
         """See ``RowSource``.
 
         Raises:
-            CorruptionError: blocks are gone or malformed.
+            CorruptionError: blocks are missing or malformed.
         """
         try:
             return await self._next()
@@ -101,15 +114,15 @@ class VisibleBlocks:
         if not self._has_begun:
             await self._begin()
         while not self._is_done:
-            if kernel.starved is not None:
+            if kernel.source_needing_input is not None:
                 await self._feed()
-            is_small = kernel.room.rows <= INLINE_ROWS_MAX
+            is_small = kernel.capacity.rows <= INLINE_ROWS_MAX
             step = self._merge() if is_small else await self._env.cpu.run(self._merge)
             for source in self._sources:
-                source.read_on()
-            if step is Step.STARVED and (self._is_whole or kernel.rows < WORTH_ROWS):
+                source.start_next_read()
+            if step is MergeStatus.NEED_INPUT and (self._reads_all or kernel.rows < EAGER_ROWS_MIN):
                 continue
-            self._is_done = step is Step.DONE
+            self._is_done = step is MergeStatus.DONE
             rows = kernel.take()
             if len(rows):
                 return rows
@@ -130,12 +143,12 @@ class VisibleBlocks:
 
         await gather([partial(begin, number, source) for number, source in enumerate(self._sources)])
 
-    def _merge(self) -> Step:
-        """Merge on and on with what is at hand: each change of threads costs as much as some thousand rows."""
+    def _merge(self) -> MergeStatus:
+        """Merge as long as input is in memory: each change of threads costs as much as some thousand rows."""
         kernel = self._kernel
-        while (step := kernel.run()) is Step.STARVED:
-            while (source := self._starved_source()) is not None and not source.is_over:
-                if not source.is_at_hand:
+        while (step := kernel.run()) is MergeStatus.NEED_INPUT:
+            while (source := self._exhausted_input()) is not None and not source.is_over:
+                if not source.is_ready:
                     return step
                 if kernel.feed(source.take(), self._max_seq_of_blocks):
                     break
@@ -144,22 +157,22 @@ class VisibleBlocks:
         return step
 
     async def _feed(self) -> None:
-        """Fetch what the merge lacks."""
-        source = self._starved_source()
-        assert source is not None, "rows in memory are given whole"
+        """Fetch the input that the merge needs."""
+        source = self._exhausted_input()
+        assert source is not None, "rows in memory are one chunk"
         while True:
             blocks = await source.next()
             if await self._given(blocks, partial(self._kernel.feed, blocks, self._max_seq_of_blocks)):
                 return
 
-    def _starved_source(self) -> BlocksSource | None:
-        """What can give more to the merge; ``None``: rows in memory, which have no more."""
-        number = self._kernel.starved
-        assert number is not None, "asked for by a merge that starves"
+    def _exhausted_input(self) -> BlocksSource | None:
+        """Return the source that needs input; ``None``: rows in memory, which have no more."""
+        number = self._kernel.source_needing_input
+        assert number is not None, "the merge needs input"
         return self._sources[number - len(self._tables)] if number >= len(self._tables) else None
 
     async def _given(self, blocks: StoredBlocks | None, give: Callable[[], bool]) -> bool:
-        """Give the merge blocks; sources begin side by side, and it takes from one at a time."""
+        """Pass blocks to the merge, one source at a time, although sources fetch concurrently."""
         async with self._lock:
             if blocks is None or len(blocks.image) <= _INLINE_BYTES_MAX or blocks.longest <= _INLINE_BYTES_MAX:
                 return give()

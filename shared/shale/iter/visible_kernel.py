@@ -1,41 +1,42 @@
-"""Drives the kernel that makes visible rows of stored blocks: feeds it and takes rows out.  No waiting happens here."""
+"""Drives the kernel that merges stored blocks into visible rows, without waiting."""
 
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from shale.errors import CorruptionError
-from shale.format.block import StoredBlocks
-from shale.format.block_input import BlockInput
-from shale.iter.fused_kernel import ROOM_FIRST, Room
-from shale.kernels import block_cursor as cursors
-from shale.kernels import merge_visible as kernel
+from shale.format.blocks.cursor_input import BlockInput
+from shale.format.blocks.cursor_order import CursorOrder
+from shale.format.blocks.decoder import StoredBlocks
+from shale.iter.merge_filter_kernel import CAPACITY_FIRST, OutputCapacity
 from shale.kernels.columns import SLACK, ColumnBuffers, address_of, column_addresses
-from shale.kernels.merge_blocks import insert
-from shale.kernels.merge_steps import Step
+from shale.kernels.dispatch import compiled
+from shale.kernels.layout import cursor as cursors
+from shale.kernels.layout import merge_visible as kernel
+from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import I64, U8, Rows
 from shale.types import U64_MAX
 
 Chunk: TypeAlias = StoredBlocks | Rows
-_ROOM_MAX: Final = Room(32 << 10, 4 << 20, 8 << 20)
-"""So large that the C library keeps what a scan has freed for the next one: once a mapping of 8 MiB was given back, it
-gives back no less than 16 MiB of its heap at a time.  Fresh pages would cost as much as a fifth of the merge."""
-_ROOM_WHOLE: Final = Room(64 << 10, 4 << 20, 8 << 20)
-"""Where nobody waits for the first rows."""
+_CAPACITY_MAX: Final = OutputCapacity(32 << 10, 4 << 20, 8 << 20)
+"""Large enough that the C library keeps freed buffers for the next scan: after it has unmapped 8 MiB once, it trims its
+heap only from 16 MiB on.  Fresh pages would cost a fifth of the merge."""
+_CAPACITY_FULL_READ: Final = OutputCapacity(64 << 10, 4 << 20, 8 << 20)
+"""For a caller that takes all rows and does not wait for the first."""
 
 
-class KernelVisible:
+class VisibleKernel:
     """The state of one merge of ``source_count`` sources, in order of precedence.
 
     Args:
-        source_count: how many.
+        source_count: number of sources.
         max_seq: rows above it are invisible; ``None``: all are visible.
         now_tick: see ``VisibleSource``.
-        is_whole: the output is large from the beginning.
+        reads_all: begin with a large output.
     """
 
     def __init__(
-        self, source_count: int, max_seq: int | None, now_tick: int | None = None, *, is_whole: bool = False
+        self, source_count: int, max_seq: int | None, now_tick: int | None = None, *, reads_all: bool = False
     ) -> None:
         self._cursors = np.zeros((max(source_count, 1), cursors.CURSOR_WORDS), np.int64)
         self._order = np.zeros(max(source_count, 1), np.int64)
@@ -43,104 +44,103 @@ class KernelVisible:
         self._state.view(np.uint64)[kernel.MAX_SEQ] = U64_MAX if max_seq is None else max_seq
         self._state[kernel.HAS_NOW] = now_tick is not None
         self._state[kernel.NOW] = now_tick or 0
-        self._addresses = tuple(map(address_of, (self._cursors, self._order, self._state)))
+        self._addresses = address_of(self._cursors), address_of(self._order), address_of(self._state)
+        self._cursor_order = CursorOrder(self._addresses[0], self._order, self._state)
         self._inputs: list[BlockInput | _ColumnInput | None] = [None] * source_count
         self._met: U8 = np.zeros(0, np.uint8)
-        self._starved: int | None = None
-        self._room = self._room_next = _ROOM_WHOLE if is_whole else ROOM_FIRST
-        self._room_max = _ROOM_WHOLE if is_whole else _ROOM_MAX
+        self._source_needing_input: int | None = None
+        self._capacity = self._capacity_next = _CAPACITY_FULL_READ if reads_all else CAPACITY_FIRST
+        self._capacity_max = _CAPACITY_FULL_READ if reads_all else _CAPACITY_MAX
         self._out: ColumnBuffers | None = None
 
     @property
-    def starved(self) -> int | None:
+    def source_needing_input(self) -> int | None:
         """The source that used up its chunk, until it is fed."""
-        return self._starved
+        return self._source_needing_input
 
     @property
-    def room(self) -> Room:
-        """How much the chunk of output under way holds at most, or the next one."""
-        return self._room_next if self._out is None else self._room
+    def capacity(self) -> OutputCapacity:
+        """The capacity of the current chunk of output, or of the next one."""
+        return self._capacity_next if self._out is None else self._capacity
 
     @property
     def rows(self) -> int:
-        """Rows of the output under way; nothing to come can change them."""
+        """Rows of the current output; later input cannot change them."""
         return int(self._state[kernel.ROWS])
 
     def begin(self, source: int, chunk: Chunk, max_seq: int = U64_MAX) -> bool:
-        """Give a source its first chunk; ``False``: no row of it is in range, so it needs another.
+        """Add a source with its first chunk; return ``False`` if no row of it is in range, so it needs another.
 
         Args:
-            source: its number.
+            source: number of the source.
             chunk: its rows.
-            max_seq: those of them that are above are invisible.
+            max_seq: rows above it are invisible.
 
         Raises:
             CorruptionError: the blocks are malformed.
         """
         if not self._load(source, chunk, max_seq):
             return False
-        live = int(self._state[kernel.LIVE])
-        self._order[1 : live + 1] = self._order[:live].copy()
-        self._order[0] = source
-        self._state[kernel.LIVE] = live + 1
-        insert(*self._addresses[:2], live + 1)
+        self._cursor_order.add(source)
         return True
 
     def feed(self, chunk: Chunk | None, max_seq: int = U64_MAX) -> bool:
-        """Give the starved source its next chunk, or its end; ``False``: no row of it is in range.
+        """Give the source that needs input its next chunk, or its end; ``False``: no row of it is in range.
 
         Raises:
             CorruptionError: the blocks are malformed.
         """
-        source = self._starved
-        assert source is not None, "only a starved source is fed"
-        live = int(self._state[kernel.LIVE])
+        source = self._source_needing_input
+        assert source is not None, "no source needs input"
         if chunk is None:
-            self._order[: live - 1] = self._order[1:live].copy()
-            self._state[kernel.LIVE] = live - 1
+            self._cursor_order.remove_first()
             self._inputs[source] = None
         elif self._load(source, chunk, max_seq):
-            insert(*self._addresses[:2], live)
+            self._cursor_order.sort_first()
         else:
             return False
-        self._starved = None
+        self._source_needing_input = None
         return True
 
-    def run(self) -> Step:
-        """Merge until a source starves, the output is full, or everything is merged.
+    def run(self) -> MergeStatus:
+        """Merge until a source needs input, the output is full, or all input is merged.
 
         Raises:
             CorruptionError: a source is malformed; with its place.
         """
-        assert self._starved is None, "a starved source must be fed first"
+        assert self._source_needing_input is None, "a source needs input first"
         if self._out is None:
-            self._room = self._room_next
-            self._out = ColumnBuffers(self._room.rows, self._room.key_bytes, self._room.value_bytes)
-        room = self._room
+            self._capacity = self._capacity_next
+            self._out = ColumnBuffers(self._capacity.rows, self._capacity.key_bytes, self._capacity.value_bytes)
+        capacity = self._capacity
         status = int(
-            kernel.merge_visible(
-                *self._addresses, address_of(self._out.addresses), room.rows, room.key_bytes, room.value_bytes
+            compiled.merge_visible(
+                *self._addresses,
+                address_of(self._out.addresses),
+                capacity.rows,
+                capacity.key_bytes,
+                capacity.value_bytes,
             )
         )
         if status > kernel.BAD_BLOCK:
             raise self._corrupt(int(self._state[kernel.SOURCE]), status - kernel.BAD_BLOCK)
-        if status == kernel.STARVED:
-            self._starved = int(self._state[kernel.SOURCE])
-        return Step(status)
+        if status == kernel.NEED_INPUT:
+            self._source_needing_input = int(self._state[kernel.SOURCE])
+        return MergeStatus(status)
 
     def take(self) -> Rows:
-        """The rows of the output; it begins anew.
+        """Return the rows of the output and start a new one.
 
-        No rows: the output was too small for a single one, and will be larger.
+        Without rows the output was too small for one row; the next output is larger.
         """
         assert self._out is not None, "rows are taken after a run"
         rows = self._out.rows(0, self.rows)
         if not len(rows):
-            self._room_next = self._room.times(2)
-        elif self._room.exceeds(self._room_max):
-            self._room_next = self._room_max
+            self._capacity_next = self._capacity.times(2)
+        elif self._capacity.exceeds(self._capacity_max):
+            self._capacity_next = self._capacity_max
         else:
-            self._room_next = self._room.grown(self._room_max)
+            self._capacity_next = self._capacity.grown(self._capacity_max)
         self._out = None
         for word in (kernel.ROWS, kernel.KEYS_AT, kernel.VALUES_AT):
             self._state[word] = 0
@@ -156,13 +156,13 @@ class KernelVisible:
             self._inputs[source] = BlockInput(chunk, words, longest)
             self._reserve_key(longest)
         words.view(np.uint64)[kernel.MAX_SEQ_HERE] = max_seq
-        status = int(kernel.first_row(self._addresses[0] + source * cursors.CURSOR_BYTES))
+        status = int(compiled.first_visible_row(self._addresses[0] + source * cursors.CURSOR_BYTES))
         if status not in (cursors.ROW, cursors.USED_UP):
             raise self._corrupt(source, status)
         return status == cursors.ROW
 
     def _reserve_key(self, size: int) -> None:
-        """Room for the current key."""
+        """Make the buffer of the current key large enough."""
         if size + SLACK <= len(self._met):
             return
         met = np.zeros(2 * size + 64, np.uint8)
@@ -178,7 +178,7 @@ class KernelVisible:
 
 
 class _ColumnInput:
-    """The columns that a cursor is on, kept alive for it."""
+    """The columns that a cursor reads; this object keeps them alive."""
 
     def __init__(self, rows: Rows, words: I64) -> None:
         self._rows = rows

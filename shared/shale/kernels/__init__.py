@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""Loops over arrays and addresses, compiled by numba, and the columns of rows that they work on."""

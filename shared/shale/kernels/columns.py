@@ -1,4 +1,4 @@
-"""Columns of rows as kernels see them: eight addresses, in the order of the constants below."""
+"""Columns of rows as kernels read them: eight addresses, in the order of the constants."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ COLUMNS = 8
 
 PAGE_BYTES = 4096
 SLACK = 16
-"""Bytes that buffers have behind their end, since ``copy_loose`` overshoots."""
+"""Bytes that buffers have after their end, because ``copy_loose`` writes beyond it."""
 
 
 def address_of(array: np.ndarray) -> int:
@@ -26,7 +26,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def column_addresses(rows: Rows) -> I64:
-    """The table of addresses of ``rows``, shape (8,)."""
+    """Return the table of addresses of ``rows``, shape (8,)."""
     columns = (
         rows.key_bytes,
         rows.key_offsets,
@@ -42,9 +42,9 @@ def column_addresses(rows: Rows) -> I64:
 
 
 class ColumnBuffers:
-    """Room for rows that a kernel writes.
+    """Buffers for rows that a kernel writes.
 
-    ``rows_max`` rows, ``keys_max`` and ``values_max`` bytes; pages that no row reaches cost nothing.
+    ``rows_max`` rows, ``keys_max`` and ``values_max`` bytes; pages that no row reaches take no memory.
     """
 
     def __init__(self, rows_max: int, keys_max: int, values_max: int) -> None:
@@ -66,7 +66,7 @@ class ColumnBuffers:
         self.addresses = column_addresses(self._rows)
 
     def put(self, rows: Rows) -> None:
-        """Begin with copies of these rows."""
+        """Copy these rows to the front of the buffers."""
         into, count = self._rows, len(rows)
         for data, offsets, source, places in (
             (into.key_bytes, into.key_offsets, rows.key_bytes, rows.key_offsets),
@@ -80,20 +80,20 @@ class ColumnBuffers:
         into.expire_ts[:count] = rows.expire_ts
 
     def rows(self, start: int, end: int) -> Rows:
-        """Rows ``[start, end)`` that a kernel has written, sharing the buffers."""
+        """Return the rows ``[start, end)`` that a kernel has written; they share the buffers."""
         return self._rows.slice(start, end)
 
 
 def empty_bytes(size: int) -> U8:
-    """A buffer with slack behind it."""
+    """Return a buffer that is followed by slack."""
     return np.empty(size + SLACK, np.uint8)[:size]
 
 
 def empty_bytes_at(size: int, offset: int) -> U8:
-    """Like ``empty_bytes``, placed as byte ``offset`` of a file lies in its page.
+    """Return a buffer with slack whose address has the alignment of byte ``offset`` of a file in its page.
 
-    Whoever writes such bytes there past the page cache, which takes whole pages only, need not copy them first.
+    Such bytes can be written there past the page cache, in whole pages, without a copy.
     """
-    room = empty_bytes(size + PAGE_BYTES - 1)
-    start = (offset - address_of(room)) % PAGE_BYTES
-    return room[start : start + size]
+    buffer = empty_bytes(size + PAGE_BYTES - 1)
+    start = (offset - address_of(buffer)) % PAGE_BYTES
+    return buffer[start : start + size]

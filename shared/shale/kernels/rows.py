@@ -21,7 +21,7 @@ class Rows:
 
     ``key_offsets`` and ``val_offsets`` have shape (n+1,), ascend and begin anywhere in their buffer, so a slice of
     rows shares the buffers.  ``seq``, ``flags``, ``create_ts`` and ``expire_ts`` have shape (n,).  A timestamp is
-    meaningful only if its flag is set and 0 otherwise; tombstones have empty values.  Nobody writes into the arrays.
+    meaningful only if its flag is set and 0 otherwise; tombstones have empty values.  The arrays are not modified.
     """
 
     key_bytes: U8
@@ -37,7 +37,7 @@ class Rows:
         return len(self.seq)
 
     def slice(self, start: int, end: int) -> "Rows":
-        """Rows ``[start, end)``, sharing every buffer."""
+        """Return the rows ``[start, end)``, which share every buffer."""
         return Rows(
             key_bytes=self.key_bytes,
             key_offsets=self.key_offsets[start : end + 1],
@@ -50,11 +50,11 @@ class Rows:
         )
 
     def key(self, index: int) -> bytes:
-        """The key of one row."""
+        """Return the key of one row."""
         return self.key_bytes[self.key_offsets[index] : self.key_offsets[index + 1]].tobytes()
 
     def value(self, index: int) -> bytes:
-        """The value of one row."""
+        """Return the value of one row."""
         return self.val_bytes[self.val_offsets[index] : self.val_offsets[index + 1]].tobytes()
 
     @property
@@ -65,7 +65,7 @@ class Rows:
 
 
 def only_keys(rows: Rows) -> Rows:
-    """The same rows with empty values; all else is shared."""
+    """Return the same rows with empty values; all other columns are shared."""
     if not len(rows.val_bytes):
         return rows
     return replace(rows, val_bytes=EMPTY_ROWS.val_bytes, val_offsets=np.zeros(len(rows) + 1, np.int64))
@@ -114,7 +114,7 @@ def entries_from_rows(rows: Rows) -> list[Entry]:
 
 
 def concat_rows(parts: Sequence[Rows]) -> Rows:
-    """All rows of all parts, in order; one part is returned as it is."""
+    """Concatenate the rows of all parts; a single part is returned unchanged."""
     parts = [part for part in parts if len(part)]
     if not parts:
         return EMPTY_ROWS

@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""The commit protocol: sequenced files, boundaries, epochs, manifests, compactions files, checkpoints, the WAL."""

@@ -1,4 +1,4 @@
-"""Delay between attempts of a compare-and-swap loop (docs/protocol.md 0.3)."""
+"""Delay between attempts of a compare-and-swap loop (docs/reference/protocol.md 0.3)."""
 
 import random  # noqa: TID251 - only the type; the generator is injected
 
@@ -8,9 +8,9 @@ _LIMIT_S = 1.0
 
 
 def conflict_delay_s(conflicts: int, rng: random.Random) -> float:
-    """Seconds to wait after the given number of conflicts in a row: nothing for three, then up to 50 ms, doubling.
+    """Return the delay after so many conflicts in a row: none for three, then up to 50 ms, doubling.
 
-    Somebody commits in every round, so a loop needs no limit; the delay only spreads contenders out.
+    One process commits in every round, so a loop needs no limit; the delay only spreads contenders out.
     """
     if conflicts <= _FREE_CONFLICTS:
         return 0.0

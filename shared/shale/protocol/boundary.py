@@ -1,9 +1,9 @@
-"""The boundary of a namespace: ids at or below it may have been deleted, so nobody may commit them any more.
+"""The boundary of a namespace: ids at or below it may have been deleted, so no process may commit them again.
 
-Create-if-absent forgets an id once the collector deletes it.  A writer that slept through that would create the id
-again and believe it had committed; reading the boundary *after* the create tells it otherwise.
+Create-if-absent forgets an id once the collector deletes it.  A writer that slept in between would create the id again
+and take it for a commit; it detects the mistake by reading the boundary *after* the create.
 
-Source: docs/protocol.md 2.
+Source: docs/reference/protocol.md 2.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from shale.protocol.backoff import conflict_delay_s
 from shale.protocol.instruments import BoundaryInstruments
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.versioned import Namespace, T
-from shale.store.port import CREATE, ETag, Got, ObjectStore, PutMode, Unchanged, Update
+from shale.store.port import CREATE, ETag, GetResult, NotModified, ObjectStore, PutMode, Update
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -34,23 +34,23 @@ log = get_logger("boundary")
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
-    """What one answer said; ``exists`` is false for a file that was never written."""
+class _BoundaryState:
+    """The boundary in one response; ``exists`` is false for a file that was never written."""
 
     value: int
     etag: ETag | None
     exists: bool = True
 
 
-_ABSENT = _Mark(0, None, exists=False)
+_ABSENT = _BoundaryState(0, None, exists=False)
 
 
 class Boundary:
-    """The boundary object of one namespace, with the value this process saw last.
+    """The boundary object of one namespace, and the value that this process saw last.
 
-    Requests of one process may be answered out of order.  Every start and end of a request therefore gets a number,
-    which orders them more finely than a clock could: "gone after it was seen" and "lower than before" are judged
-    only for requests that began after the observation they contradict.
+    Responses may arrive out of order.  Every start and end of a request therefore gets a number, which orders them
+    more finely than a clock: a response contradicts an earlier observation ("the file is missing", "the value is
+    lower") only if its request began after that observation.
     """
 
     def __init__(
@@ -67,23 +67,28 @@ class Boundary:
         self._env = env
         self._missing = options.missing_boundary
         self._instruments = BoundaryInstruments(metrics, namespace.resource)
-        self._cached: _Mark | None = None
-        self._moment = 0
+        self._cached: _BoundaryState | None = None
+        self._tick = 0
         self._seen_at: int | None = None
-        self._learned_at = 0
+        self._adopted_at = 0
+
+    @property
+    def observed(self) -> int | None:
+        """The highest value that was read or written so far; ``None`` before the first."""
+        return None if self._cached is None else self._cached.value
 
     async def read(self) -> int:
-        """The durable value; 0 if the file was never written.
+        """Return the durable value; 0 if the file was never written.
 
         Raises:
             InvalidObjectState: the file holds no number, or a lower one than before.
-            ProtocolPanic: the file was seen before and is gone.
+            ProtocolPanic: the file was seen before and is missing.
         """
         mark, _ = await self._read()
         return mark.value
 
     async def check(self, file_id: int) -> None:
-        """Return only if ``file_id`` is above the boundary, as of a moment after this call began.
+        """Return only if ``file_id`` is above the boundary, as of a time after this call began.
 
         Raises:
             ObjectVersionBehindBoundary: it is not.
@@ -92,7 +97,7 @@ class Boundary:
         cached = self._cached
         try:
             if cached is not None and file_id <= cached.value:
-                value, from_cache = cached.value, True  # boundaries only grow, so no read can change this
+                value, from_cache = cached.value, True  # boundaries only grow, so a read cannot change this
             else:
                 mark, from_cache = await self._read()
                 value = mark.value
@@ -134,52 +139,52 @@ class Boundary:
                 mark, _ = await self._read()
             else:
                 self._instruments.advanced("ok")
-                mark = self._learn(_Mark(target, etag), started=self._next_moment())
+                mark = self._adopt(_BoundaryState(target, etag), started=self._next_tick())
 
-    def _mode(self, mark: _Mark) -> PutMode:
+    def _mode(self, mark: _BoundaryState) -> PutMode:
         if not mark.exists:
             return CREATE
         if mark.etag is None:
             raise UnavailableError(f"{self._key}: the store gives no etag, so the boundary cannot be advanced safely")
         return Update(mark.etag)
 
-    async def _read(self) -> tuple[_Mark, bool]:
-        """Ask the store; also whether it said that the cached value still holds."""
-        started, cached = self._next_moment(), self._cached
+    async def _read(self) -> tuple[_BoundaryState, bool]:
+        """Read the boundary, and return whether the store confirmed the cached value."""
+        started, cached = self._next_tick(), self._cached
         got = await self._get(None if cached is None else cached.etag)
         if got is None:
             return self._absent(started), False
-        if isinstance(got, Unchanged):
+        if isinstance(got, NotModified):
             if self._cached is None:
                 raise InvalidObjectState("not modified, but never read", path=self._key)
-            self._seen_at = self._next_moment()
+            self._seen_at = self._next_tick()
             return self._cached, True
         value = decode_boundary(got.data, path=self._key)
-        return self._learn(_Mark(value, got.meta.etag), started=started), False
+        return self._adopt(_BoundaryState(value, got.meta.etag), started=started), False
 
-    async def _get(self, etag: ETag | None) -> Got | Unchanged | None:
+    async def _get(self, etag: ETag | None) -> GetResult | NotModified | None:
         return await (self._store.get(self._key) if etag is None else self._store.get_if_changed(self._key, etag))
 
-    def _absent(self, started: int) -> _Mark:
+    def _absent(self, started: int) -> _BoundaryState:
         if self._seen_at is not None and started > self._seen_at:
             if self._missing is MissingBoundary.PANIC:
                 raise ProtocolPanic("boundary file disappeared", object=self._key, cached=self._cached)
             self._cached = None
         return _ABSENT
 
-    def _learn(self, mark: _Mark, *, started: int) -> _Mark:
-        """Adopt a pair unless it is older than the cached one, and return what holds now."""
-        self._seen_at = self._next_moment()
+    def _adopt(self, mark: _BoundaryState, *, started: int) -> _BoundaryState:
+        """Adopt a response unless it is older than the cached one, and return the current value."""
+        self._seen_at = self._next_tick()
         cached = self._cached
         if cached is not None and mark.value < cached.value:
-            if started > self._learned_at:
+            if started > self._adopted_at:
                 raise InvalidObjectState(f"boundary went back from {cached.value} to {mark.value}", path=self._key)
-            return cached  # an older answer that arrived late
+            return cached  # an older response that arrived late
         self._cached = mark
-        self._learned_at = self._seen_at
+        self._adopted_at = self._seen_at
         self._instruments.value(mark.value)
         return mark
 
-    def _next_moment(self) -> int:
-        self._moment += 1
-        return self._moment
+    def _next_tick(self) -> int:
+        self._tick += 1
+        return self._tick

@@ -1,9 +1,9 @@
-"""Checkpoints: entries of the manifest that keep one of its versions, and all it refers to, from being collected.
+"""Checkpoints: entries of the manifest that protect one of its versions, and all files it names, from GC.
 
-The first half changes values only; each function gives ``None`` if nothing needs to be written, which also makes it
-safe to apply twice.  The second half commits.
+The functions of the first half are pure.  Each returns ``None`` if nothing needs to be written, so applying it twice is
+safe.  The second half commits.
 
-Source: docs/protocol.md 9.
+Source: docs/reference/protocol.md 9.
 """
 
 import re
@@ -12,8 +12,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from shale.env import Env
-from shale.errors import CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState, InvalidRequestError
-from shale.protocol.checkpoint_names import named_checkpoint
+from shale.errors import (
+    AmbiguousCheckpoint,
+    CheckpointMissing,
+    InvalidCheckpointLifetime,
+    InvalidDbState,
+    InvalidRequestError,
+)
 from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.telemetry.events import Event
@@ -26,37 +31,90 @@ log = get_logger("checkpoints")
 
 
 def writer_epoch_of(checkpoint: Checkpoint) -> int | None:
-    """The epoch of the writer that keeps what it serves under this one; ``None`` for everybody else's.
+    """Return the epoch of the writer that owns a checkpoint; ``None`` for checkpoints of other owners.
 
-    Its name tells: manifests have no other place for that (docs/protocol.md 9.1).
+    The name holds the epoch, because manifests have no field for it (docs/reference/protocol.md 9.1).
     """
     match = _WRITERS.fullmatch(checkpoint.name or "")
     return None if match is None else int(match[1])
 
 
 def require_name(name: object) -> str | None:
-    """The name that somebody wants for a checkpoint.
+    """Check the requested name of a checkpoint and return it.
 
     Raises:
-        InvalidRequestError: no text that can be stored, or a name under which writers keep, and remove, their own.
+        InvalidRequestError: not a text that can be stored, or a name that is reserved for checkpoints of writers.
     """
     if name is None:
         return None
     if not isinstance(name, str):
-        raise InvalidRequestError(f"name: {name!r} is no text")
+        raise InvalidRequestError(f"name: {name!r} is not a text")
     try:
         name.encode()
     except UnicodeEncodeError as error:
         raise InvalidRequestError(f"name: {name!r} cannot be written as UTF-8") from error
     if _WRITERS.fullmatch(name) is not None:
         raise InvalidRequestError(
-            f"name: {name!r} is the name of a writer's own checkpoint, which the next writer removes"
+            f"name: {name!r} is reserved for a writer's own checkpoint, which the next writer removes"
         )
     return name
 
 
+def resolve_checkpoint(manifest: Manifest, wanted: UUID | str, now_ms: int, *, expired_too: bool = False) -> Checkpoint:
+    """Return the checkpoint with this id or, if no id matches, with this name.
+
+    Names need not be unique.  Expired checkpoints are ignored if a live one matches; several live ones are an error.
+
+    Args:
+        wanted: an id, or a text with an id or a name.
+        expired_too: accept a checkpoint that has expired but is still listed.
+
+    Raises:
+        CheckpointMissing: none has this id or name.
+        AmbiguousCheckpoint: several have this name.
+    """
+    checkpoint_id = wanted if isinstance(wanted, UUID) else parse_checkpoint_id(wanted)
+    listed = manifest.checkpoint(checkpoint_id) if checkpoint_id is not None else None
+    if listed is not None:
+        matches = [listed]
+    else:
+        matches = [entry for entry in manifest.checkpoints if isinstance(wanted, str) and entry.name == wanted]
+    live = [entry for entry in matches if not entry.is_expired(now_ms)]
+    if not live and expired_too:
+        live = matches
+    if len(live) > 1:
+        raise AmbiguousCheckpoint(str(wanted), [entry.id for entry in live])
+    if not live:
+        raise CheckpointMissing(wanted if checkpoint_id is None else checkpoint_id)
+    return live[0]
+
+
+def parse_checkpoint_id(text: str) -> UUID | None:
+    """Return the id in a text; ``None`` if it is not an id."""
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        return None
+
+
+def require_checkpoint_reference(value: object, *, what: str = "checkpoint") -> UUID | str:
+    """Check that a value can be an id or a name of a checkpoint, and return it.
+
+    Args:
+        what: the name of the option, for the error.
+
+    Raises:
+        InvalidRequestError: it can be neither.
+    """
+    if isinstance(value, UUID):
+        return value
+    if isinstance(value, str) and value.strip():
+        return value
+    raise InvalidRequestError(f"{what}: {value!r} is neither the id of a checkpoint (a UUID) nor a name")
+
+
 def expire_s_after(now_ms: int, lifetime_ms: int | None) -> int:
-    """Whole seconds at which a lifetime that begins now is over; 0, never, for ``None``.
+    """Return the second in which a lifetime that begins now ends; 0 (never) for ``None``.
 
     Raises:
         InvalidCheckpointLifetime: not positive, or beyond the 32 bits it is stored in.
@@ -81,11 +139,11 @@ def add_checkpoint(
     """Add a checkpoint of the state being written.
 
     Args:
-        version: the id under which the result is going to be written; the checkpoint pins exactly that.
-        lifetime_ms: ``None`` is for ever.
+        version: the id of the version that will be written, which the checkpoint pins.
+        lifetime_ms: ``None`` never ends.
 
     Raises:
-        InvalidDbState: the database is half built or being destroyed.
+        InvalidDbState: the database is not initialised, or being destroyed.
     """
     if manifest.checkpoint(id) is not None:
         return None
@@ -123,7 +181,7 @@ def add_checkpoint_from(
         return None
     entry = Checkpoint(
         id=id,
-        manifest_id=named_checkpoint(manifest, source, now_ms).manifest_id,
+        manifest_id=resolve_checkpoint(manifest, source, now_ms).manifest_id,
         expire_s=expire_s_after(now_ms, lifetime_ms),
         create_s=now_ms // 1000,
         name=name,
@@ -138,7 +196,7 @@ def refresh_checkpoint(
     now_ms: int,
     lifetime_ms: int | None,
 ) -> Manifest | None:
-    """Let a checkpoint live for another ``lifetime_ms`` from now.
+    """Set the expiry of a checkpoint to ``lifetime_ms`` from now.
 
     Raises:
         CheckpointMissing: it is not listed.
@@ -151,7 +209,7 @@ def refresh_checkpoint(
 
 
 def find_checkpoint(manifest: Manifest, id: UUID) -> Checkpoint:  # noqa: A002 - the field's name
-    """A checkpoint of the list, expired or not.
+    """Return a listed checkpoint, expired or not.
 
     Raises:
         CheckpointMissing: it is not listed.
@@ -163,18 +221,18 @@ def find_checkpoint(manifest: Manifest, id: UUID) -> Checkpoint:  # noqa: A002 -
 
 
 def delete_checkpoints(manifest: Manifest, ids: Iterable[UUID]) -> Manifest | None:
-    """Remove checkpoints; those that are not listed are removed already."""
-    doomed = frozenset(ids)
-    return _keep(manifest, tuple(entry for entry in manifest.checkpoints if entry.id not in doomed))
+    """Remove checkpoints; ids that are not listed are ignored."""
+    removed = frozenset(ids)
+    return _keep(manifest, tuple(entry for entry in manifest.checkpoints if entry.id not in removed))
 
 
 def expire_checkpoints(manifest: Manifest, now_ms: int) -> Manifest | None:
-    """Remove every checkpoint whose lifetime is over."""
+    """Remove every expired checkpoint."""
     return _keep(manifest, tuple(entry for entry in manifest.checkpoints if not entry.is_expired(now_ms)))
 
 
 def list_checkpoints(manifest: Manifest, name: str | None = None) -> list[Checkpoint]:
-    """All checkpoints, or those with this name; ``""`` asks for the ones without a name."""
+    """Return all checkpoints, or those with this name; ``""`` selects the ones without a name."""
     return [entry for entry in manifest.checkpoints if name is None or (entry.name or "") == name]
 
 
@@ -189,7 +247,7 @@ async def create_checkpoint(
 ) -> Checkpoint:
     """Commit a checkpoint of the current state, or of what ``source`` pins.
 
-    The id is drawn once, so an attempt that landed although its answer was lost is recognised.
+    The id is drawn once, so an attempt that succeeded although its response was lost is recognised.
 
     Raises:
         CheckpointMissing, AmbiguousCheckpoint: see ``add_checkpoint_from``.
@@ -214,7 +272,7 @@ async def create_checkpoint(
         return changed
 
     committed = await stored.apply(change)
-    if is_ours:  # or it was listed long ago, and what came before its version may be gone for other reasons
+    if is_ours:  # else it was listed before, and older versions may be gone for other reasons
         await _require_not_destroyed(stored, committed.id, checkpoint_id)
     checkpoint = committed.value.checkpoint(checkpoint_id)
     assert checkpoint is not None
@@ -248,17 +306,17 @@ async def release_checkpoints(stored: StoredManifest, ids: Iterable[UUID]) -> tu
     """Commit the removal of checkpoints; nothing is written if none is listed.
 
     Returns:
-        Those that were listed.
+        The ids that were listed.
     """
-    doomed = tuple(ids)
+    removed = tuple(ids)
     found: tuple[UUID, ...] = ()
 
     def change(current: Versioned[Manifest]) -> Manifest | None:
         nonlocal found
-        # After a conflict our own write may be what is met: what it removed was there.
+        # After a conflict, the current version may be our own write: what it removed was listed.
         listed = {entry.id for entry in current.value.checkpoints} | set(found)
-        found = tuple(checkpoint_id for checkpoint_id in doomed if checkpoint_id in listed)
-        return delete_checkpoints(current.value, doomed)
+        found = tuple(checkpoint_id for checkpoint_id in removed if checkpoint_id in listed)
+        return delete_checkpoints(current.value, removed)
 
     committed = await stored.apply(change)
     for checkpoint_id in found:
@@ -267,7 +325,7 @@ async def release_checkpoints(stored: StoredManifest, ids: Iterable[UUID]) -> tu
 
 
 async def remove_expired_checkpoints(stored: StoredManifest, now_ms: int) -> tuple[UUID, ...]:
-    """Commit the removal of everything that has expired by ``now_ms`` and return its ids."""
+    """Commit the removal of all checkpoints that have expired by ``now_ms`` and return their ids."""
     expired: tuple[Checkpoint, ...] = ()
 
     def change(current: Versioned[Manifest]) -> Manifest | None:
@@ -282,13 +340,13 @@ async def remove_expired_checkpoints(stored: StoredManifest, now_ms: int) -> tup
 
 
 async def _require_not_destroyed(stored: StoredManifest, version: int, checkpoint_id: UUID) -> None:
-    """A version that was written after the database had been destroyed keeps nothing: its checkpoint is taken back.
+    """Remove the checkpoint again if its version was written after the database had been destroyed.
 
     Raises:
-        InvalidDbState: it is so; the version stays, and destroying the database again removes it.
+        InvalidDbState: it was; the version stays, and destroying the database again removes it.
     """
     store = stored.store
-    if not await store.begins_at(version):
+    if not await store.has_lost_history(version):
         return
     await stored.apply(lambda current: delete_checkpoints(current.value, [checkpoint_id]))
     left = store.namespace.key(version)

@@ -1,11 +1,11 @@
-"""Checkpoints of those who follow the WAL: how far the collector has to keep files that nobody replays any more.
+"""Checkpoints of WAL followers: they keep WAL files for change feeds after no replay needs the files.
 
-A checkpoint protects the WAL files that replaying its own manifest needs, so none from that manifest's
-``next_wal_sst_id`` on; and once the latest manifest has moved its replay point, only their age does.  A checkpoint
-whose name begins with ``changes:`` is therefore taken by our collector for more: every file behind its manifest's
-replay point stays.  SlateDB's collector does not know that and keeps what any checkpoint keeps.
+An ordinary checkpoint keeps the WAL files that a replay of its manifest reads.  It keeps no file from that manifest's
+``next_wal_sst_id`` on: once the replay point of the latest manifest has passed such a file, only its age protects it.
+For a checkpoint whose name begins with ``changes:``, Shale's collector keeps every file after the replay point of its
+manifest.  SlateDB's collector treats it as an ordinary checkpoint.
 
-Source: docs/protocol.md 8.5 [ours].
+Source: docs/reference/protocol.md 8.5 [ours].
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from shale.protocol.checkpoints import expire_s_after
+from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Manifest, ManifestId
 
 FOLLOWER_PREFIX = "changes:"
@@ -20,28 +21,28 @@ FOLLOWER_PREFIX = "changes:"
 
 @dataclass(frozen=True, slots=True)
 class WalBounds:
-    """What a manifest knows of the WAL: replay begins behind the first, the second was not yet written."""
+    """The WAL ids in a manifest: replay begins after the first; the second was not written yet."""
 
     replay_after_wal_id: int
     next_wal_sst_id: int
 
     @classmethod
     def of(cls, manifest: Manifest) -> "WalBounds":
-        """Those of a manifest."""
+        """Return the bounds of a manifest."""
         return cls(manifest.replay_after_wal_id, manifest.next_wal_sst_id)
 
 
 def follower_name(name: str) -> str:
-    """What the checkpoint of a follower is called."""
+    """Return the name of the checkpoint of a follower."""
     return FOLLOWER_PREFIX + name
 
 
-def followed_after(latest: Manifest, pinned: Mapping[int, Manifest]) -> int | None:
-    """The id above which followers need every file; ``None`` if nobody follows.
+def oldest_followed_wal_id(latest: Manifest, pinned: Mapping[int, Manifest]) -> int | None:
+    """Return the id above which followers need every file; ``None`` if there are no followers.
 
     Args:
-        latest: whose checkpoints count.
-        pinned: the manifests that they name, by id.
+        latest: the manifest with the checkpoints.
+        pinned: the manifests that the checkpoints name, by id.
     """
     bounds = [
         int(pinned[checkpoint.manifest_id].replay_after_wal_id)
@@ -51,9 +52,8 @@ def followed_after(latest: Manifest, pinned: Mapping[int, Manifest]) -> int | No
     return min(bounds, default=None)
 
 
-def move_follower(
-    manifest: Manifest,
-    version: int,
+def advance_follower(
+    current: Versioned[Manifest],
     *,
     id: UUID,  # noqa: A002 - the field's name
     name: str,
@@ -62,18 +62,20 @@ def move_follower(
     now_ms: int,
     lifetime_ms: int,
 ) -> Manifest | None:
-    """Let the checkpoint of a follower keep what it has not read yet; ``None`` if it does so already.
+    """Move or renew the checkpoint of a follower to keep what it has not read; ``None`` if nothing needs to change.
 
-    The checkpoint moves to the version being written as long as that version's replay point is not beyond what was
-    read; otherwise the old one, which keeps more, is renewed when half of its lifetime is over.
+    The checkpoint moves to the version that the result becomes, unless the replay point of that version is beyond the
+    files that were read.  Then the old checkpoint, which keeps more files, is renewed when half of its lifetime is
+    over.
 
     Args:
-        version: the id under which the result is going to be written.
+        current: the newest manifest.
         id: of the new checkpoint, if there will be one.
         name: the follower's own, without prefix.
-        read_wal_id: every file up to it has been read.
-        pinned: what the checkpoint was last seen to keep.
+        read_wal_id: the follower has read every file up to it.
+        pinned: the bounds of the manifest that the checkpoint was last seen to pin.
     """
+    manifest = current.value
     full_name = follower_name(name)
     mine = [entry for entry in manifest.checkpoints if entry.name == full_name and not entry.is_expired(now_ms)]
     if any(entry.id == id for entry in mine):
@@ -87,7 +89,7 @@ def move_follower(
         return replace(manifest, checkpoints=kept)
     fresh = Checkpoint(
         id=id,
-        manifest_id=ManifestId(version),
+        manifest_id=ManifestId(current.id + 1),
         expire_s=expire_s_after(now_ms, lifetime_ms),
         create_s=now_ms // 1000,
         name=full_name,

@@ -1,4 +1,4 @@
-"""Metrics of sequenced files, boundaries and updates, bound once (docs/operations.md 1.6)."""
+"""Metrics of sequenced files, boundaries and updates, bound once (docs/how-to/monitor.md)."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SequencedInstruments:
-    """How the latest version was found."""
+    """Counts how the latest version was found."""
 
     def __init__(self, metrics: Metrics, resource: str) -> None:
         name = "slatedb_sequenced_latest_reads_total"
@@ -20,7 +20,7 @@ class SequencedInstruments:
 
 
 class BoundaryInstruments:
-    """Checks against a boundary, and its advances."""
+    """Counts checks against a boundary, and its advances."""
 
     def __init__(self, metrics: Metrics, resource: str) -> None:
         checks, advances = "slatedb_boundary_checks_total", "slatedb_boundary_advances_total"
@@ -48,7 +48,7 @@ class BoundaryInstruments:
 
 
 class VersionInstruments:
-    """Versions that were committed, and stale ones that were not."""
+    """Counts committed and rejected versions."""
 
     def __init__(self, metrics: Metrics, resource: str) -> None:
         self.corrupt = metrics.counter("slatedb_corruption_total", resource=resource).inc
@@ -62,20 +62,20 @@ class VersionInstruments:
             self._written_at = metrics.gauge("slatedb_manifest_written_timestamp_seconds").set
 
     def seen(self, file_id: int, size: int) -> None:
-        """Describe the newest version; only manifests have gauges."""
+        """Record the newest version; only manifests have gauges."""
         if self._is_manifest:
             self._bytes(size)
             self._id(file_id)
 
     def committed(self, file_id: int, size: int, now_ms: int) -> None:
-        """Describe a version that this process wrote."""
+        """Record a version that this process wrote."""
         self.seen(file_id, size)
         if self._is_manifest:
             self._written_at(now_ms / 1000)
 
 
 class UpdateInstruments:
-    """Attempts to write a version, by result, and the time of whole updates."""
+    """Counts attempts to write a version by result, and measures whole updates."""
 
     def __init__(self, metrics: Metrics, resource: str, component: str) -> None:
         self._seconds: Histogram | None = None
@@ -93,7 +93,7 @@ class UpdateInstruments:
             }
 
     def attempt(self, result: str) -> None:
-        """Count one attempt; what has no series of its own is a conflict."""
+        """Count one attempt; a result without a series of its own counts as a conflict."""
         self._results.get(result, self._results["conflict"]).inc()
 
     def seconds(self, elapsed_s: float) -> None:

@@ -1,7 +1,7 @@
-"""What must hold of every new manifest, checked before it is written (docs/protocol.md 3.7).
+"""The invariants of every new manifest, checked before it is written (docs/reference/protocol.md 3.7).
 
-The change is judged, not the past: what the base already violates in the same place is logged and does not block,
-or one slip of a foreign process would stop every daemon for ever.  The order of L0 times (the first rule) has no such
+Only the change is checked.  A violation that the base already has is logged and does not block, because otherwise one
+mistake of another program would stop every daemon.  The order of L0 times (the first rule) has no such
 exception, because only SSTs that the change adds can break it.
 """
 
@@ -21,7 +21,7 @@ def check_manifest(base: Manifest, new: Manifest) -> None:
 
     Raises:
         InvalidClockTick: a new L0 is older than what the base has, so a collector could delete it too early.
-        ProtocolPanic: we are about to write something impossible.
+        ProtocolPanic: the new manifest violates an invariant.
     """
     _check_l0_times(base, new)
     inherited = set(violations(base))
@@ -34,7 +34,7 @@ def check_manifest(base: Manifest, new: Manifest) -> None:
 
 
 def newest_l0_ms(manifest: Manifest) -> int:
-    """The time that no unpublished L0 lies before: the newest live L0 of any tree, or the watermark of a tree without.
+    """Return the lower bound of the times of unpublished L0s: the newest live L0, or a watermark, of any tree.
 
     Milliseconds since 1970; 0 if no tree ever had an L0.  Writer, collector and the first invariant share it.
     """
@@ -42,7 +42,7 @@ def newest_l0_ms(manifest: Manifest) -> int:
 
 
 def violations(manifest: Manifest) -> Iterator[str]:
-    """Rules about one version that it breaks, each with its place."""
+    """Yield the rules about one version that it breaks, each with its place."""
     seen_runs: set[int] = set()
     for prefix, tree in manifest.trees():
         run_ids = [run.id for run in tree.compacted]
@@ -71,17 +71,23 @@ _NEVER_DECREASING: dict[str, Callable[[Manifest], int]] = {
 }
 
 
-def _regressions(base: Manifest, new: Manifest) -> Iterator[str]:
-    """Rules about the step from one version to the next."""
+def decreases(base: Manifest, new: Manifest) -> Iterator[tuple[str, int, int]]:
+    """Yield each value that must not decrease and does: its name, and both values."""
     for name, get in _NEVER_DECREASING.items():
         if get(new) < get(base):
-            yield f"{name} falls from {get(base)} to {get(new)}"
+            yield name, get(base), get(new)
+
+
+def _regressions(base: Manifest, new: Manifest) -> Iterator[str]:
+    """Yield the rules that the step from one version to the next breaks."""
+    for name, before, after in decreases(base, new):
+        yield f"{name} falls from {before} to {after}"
     if not base.external_dbs:
         return
     used, listed = new.ssts(), {sst_id for external in new.external_dbs for sst_id in external.sst_ids}
     for external in base.external_dbs:
         for sst_id in external.sst_ids:
-            # An unlisted id would be looked for in our own directory.
+            # A reader would search an unlisted id in the database's own directory.
             if sst_id in used and sst_id not in listed:
                 yield f"SST {sst_id} of {external.path} is used but no longer listed"
 

@@ -1,11 +1,11 @@
-"""What can be set about sequenced files, boundaries and epochs (docs/protocol.md 1-3, Appendix A)."""
+"""Options of sequenced files, boundaries and epochs (docs/reference/protocol.md 1-3, Appendix A)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class MissingBoundary(StrEnum):
-    """What a boundary file means that was seen before and is gone."""
+    """How to treat a boundary file that was seen before and is missing."""
 
     PANIC = "panic"
     ZERO = "zero"
@@ -16,8 +16,8 @@ class ProtocolOptions:
     """Options that every process of a database shares.
 
     Args:
-        component: the label of metrics (docs/operations.md 1.2).
-        probe_max_staleness_s: how long "this is the newest version" is believed without a listing; smaller than
+        component: the label of metrics (docs/how-to/monitor.md).
+        probe_max_staleness_s: how long a version counts as the newest without a listing; smaller than
             every ``min_age`` of a collector of this database.
         missing_boundary: ``ZERO`` is what SlateDB does.
         boundary_files_enabled: off only for stores without conditional updates, and then in every collector.

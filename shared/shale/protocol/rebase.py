@@ -1,9 +1,9 @@
-"""How two processes that change one manifest at once keep each other's work.
+"""Merges concurrent changes of a manifest, so that each process keeps the other's work.
 
 The writer owns the front of every L0 list and the WAL fields, the compactor owns the runs and the watermarks, and
-anybody may change checkpoints.  The loser of a conflict takes the newer version and puts its own fields on top.
+any process may change checkpoints.  The loser of a conflict takes the newer version and puts its own fields on top.
 
-Source: docs/protocol.md 3.3-3.6; SlateDB slatedb/src/manifest/mod.rs.
+Source: docs/reference/protocol.md 3.3-3.6; SlateDB slatedb/src/manifest/mod.rs.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ _EMPTY = Tree()
 
 
 def rebase_writer(local: Manifest, remote: Manifest) -> Manifest:
-    """The writer's state on top of a newer version: its own fields, the compactor's runs, everybody's checkpoints.
+    """Apply the writer's state to a newer version: its own fields, the compactor's runs, all checkpoints.
 
-    Segments without L0 and runs end here; the writer is the only one who removes them.
+    Drops segments without L0 and runs, which only the writer does.
     """
 
     def merged(prefix: bytes) -> Tree:
@@ -44,9 +44,9 @@ def rebase_writer(local: Manifest, remote: Manifest) -> Manifest:
 
 
 def rebase_compactor(local: Manifest, remote: Manifest) -> Manifest:
-    """The compactor's runs and watermarks on top of a newer version.
+    """Apply the compactor's runs and watermarks to a newer version.
 
-    A segment that only we have must be the empty rest of a drain, which the writer has pruned meanwhile.
+    A segment that only the compactor has must be the empty rest of a drain, which the writer has pruned.
 
     Raises:
         ProtocolPanic: such a segment holds data.
@@ -70,9 +70,9 @@ def rebase_compactor(local: Manifest, remote: Manifest) -> Manifest:
 
 
 def merge_trees(*, writer: Tree, compactor: Tree) -> Tree:
-    """The writer's L0s that compaction has not consumed, and the compactor's runs.
+    """Return the writer's L0s that compaction has not consumed, and the compactor's runs.
 
-    Everything at and behind the watermark is gone, which is why compactions of L0 must consume the list's end.
+    L0s from the watermark on were consumed; therefore compactions must consume the end of the L0 list.
     """
     return replace(compactor, l0=tuple(_in_front_of_watermark(writer.l0, compactor)))
 
@@ -87,7 +87,7 @@ def _in_front_of_watermark(views: Iterable[SstView], compactor: Tree) -> Iterabl
 
 
 def prune_external_ssts(manifest: Manifest) -> Manifest:
-    """Drop the ids of external SSTs that nothing shows any more; the entries themselves stay for the detach task."""
+    """Drop the ids of external SSTs that have no view; the entries stay for the detach task."""
     if not manifest.external_dbs:
         return manifest
     used = manifest.ssts()

@@ -1,9 +1,9 @@
 """Sequenced files: an append-only, numbered chain of snapshots; creating file ``id`` is the commit point.
 
-This module knows nothing of boundaries: what it calls the latest may be a file that a sleeper created again after the
+This module does not know boundaries: its latest file may be one that a suspended writer created again after the
 collector had deleted it.  ``versioned_store`` adds that check.
 
-Source: docs/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.rs.
+Source: docs/reference/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.rs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from typing import Generic
 
 import anyio
 
+from shale.concurrency.gather import gather
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import AlreadyExists, ObjectVersionExists, ShaleError
 from shale.protocol.backoff import conflict_delay_s
 from shale.protocol.instruments import SequencedInstruments
 from shale.protocol.options import ProtocolOptions
-from shale.protocol.version_list import VersionList
-from shale.protocol.versioned import Namespace, T, VersionMeta
-from shale.store.gather import gather
-from shale.store.port import CREATE, PUT_ID, Buffer, ObjectStore
+from shale.protocol.versioned import Namespace, T, VersionList, VersionMeta
+from shale.store.port import CREATE, PUT_ID, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -36,17 +36,17 @@ class StoredBytes:
     """The newest file that this process knows.
 
     ``confirmed_at`` is the monotonic time at which the request that proved it newest was *started*: a listing, our
-    own create, or a probe that found nothing behind it.
+    own create, or a probe that found no later file.
     """
 
     id: int
-    data: Buffer
+    data: BytesLike
     confirmed_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A file that we created; not proven newest if the proof for its base was too old when the answer came."""
+    """A file that this process created; not proven newest if the proof for its base was too old afterwards."""
 
     id: int
     is_proven_newest: bool
@@ -77,17 +77,17 @@ class SequencedFiles(Generic[T]):
         async for page in self._store.list_pages(self._namespace.directory):
             for meta in page:
                 file_id = self._namespace.parse(meta.key)
-                if file_id is not None:  # canonical names have as many digits as any id, so keys ascend as ids do
+                if file_id is not None:  # canonical names have the same number of digits, so keys have the order of ids
                     versions.append(VersionMeta(file_id, meta.last_modified_ms, meta.size))
-                elif "#" not in meta.key:  # a local store's staging file is nobody's mistake
+                elif "#" not in meta.key:  # the name of a local store's staging file
                     log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
         return versions
 
-    async def can_be_repeated(self, file_id: int) -> bool:
-        """Whether this file may repeat the one before it, because its writer could not know that its put had landed.
+    async def may_be_duplicate(self, file_id: int) -> bool:
+        """Return whether this file may repeat the one before it, because the response to an earlier put was lost.
 
-        Answers of a directory or of this process's memory are not lost.  Elsewhere it takes the id of the put, kept
-        with the object, to recognise one's own; SlateDB stamps its files as we do.
+        Responses of a directory or of memory are not lost.  Other stores need the id of the put, kept as metadata of
+        the object, to recognise a process's own put; SlateDB writes the same id.
         """
         if self._store.url.startswith(_NEAR):
             return False
@@ -95,51 +95,51 @@ class SequencedFiles(Generic[T]):
         return meta is None or PUT_ID not in (meta.attributes or {})
 
     async def has(self, file_id: int) -> bool:
-        """Whether one file is there."""
+        """Return whether a file exists."""
         return await self._store.head(self._namespace.key(file_id)) is not None
 
-    async def read(self, file_id: int) -> Buffer | None:
-        """The bytes of one file; ``None`` if it is not there."""
-        got = await self._store.get(self._namespace.key(file_id))
-        return None if got is None else got.data
+    async def read(self, file_id: int) -> BytesLike | None:
+        """Read a file; ``None`` if it does not exist."""
+        result = await self._store.get(self._namespace.key(file_id))
+        return None if result is None else result.data
 
     async def read_latest_unchecked(self) -> StoredBytes | None:
-        """The file with the highest id; ``None`` if there is none.
+        """Return the file with the highest id; ``None`` if there is none.
 
-        With a cache this probes the next few ids, which is cheaper than a listing.  Finding nothing there proves
-        something only if no collector can have deleted what was there, hence the limit on age.
+        With a cache this probes the next few ids, which is cheaper than a listing.  Finding no file
+        there proves something only if no collector can have deleted it, hence the limit on age.
         """
         known = self._newest
         if known is not None and self._is_fresh(known.confirmed_at):
-            found = await self._probe_from(known)
-            if found is not None:
-                return found
+            latest = await self._probe_from(known)
+            if latest is not None:
+                return latest
         else:
             self._instruments.cold()
         return await self._read_latest_cold()
 
     async def read_latest_after_conflict(self) -> StoredBytes | None:
-        """As ``read_latest_unchecked``, for somebody who has just lost a create and thus knows that there is more.
+        """Return what ``read_latest_unchecked`` does, after a lost create, which proves that there is a newer file.
 
-        Two ids are asked for at once.  That takes half the time and no request more, because the usual answer is one
-        newer file and nothing behind it.
+        Probes two ids at once, which takes half the time and no more requests, because there usually is one newer file
+        and none after it.
         """
         known = self._newest
         if known is not None and self._is_fresh(known.confirmed_at):
-            found = await self._probe_from(known, width=2)
-            if found is not None:
-                return found
+            latest = await self._probe_from(known, width=2)
+            if latest is not None:
+                return latest
         return await self._read_latest_cold()
 
     async def create(self, base_id: int | None, data: bytes) -> Created:
         """Create the file after ``base_id``, from whose value ``data`` was derived.
 
         Raises:
-            ObjectVersionExists: somebody else created it.
+            ObjectVersionExists: another process created it.
         """
         file_id = 1 if base_id is None else base_id + 1
         known = self._newest
-        if known is not None and known.id >= file_id:  # lost already, whether or not the file still exists
+        if known is not None and known.id >= file_id:  # the create would lose, or use an id again
             raise ObjectVersionExists(f"{self._namespace.key(file_id)}: version {known.id} is known already")
         base_confirmed_at = self._confirmed_at(base_id)
         stored = StoredBytes(file_id, data, self._now())
@@ -153,12 +153,12 @@ class SequencedFiles(Generic[T]):
         return created
 
     async def require_newest(self, created: Created) -> None:
-        """Return if a file that was created so late that it may have existed before is the newest all the same.
+        """Check that a file created so late that its id may have been used before is the newest.
 
         Raises:
-            ObjectVersionExists: it is not; the collector will find it.
+            ObjectVersionExists: it is not; the collector will delete it.
 
-        Source: docs/protocol.md 2.7.
+        Source: docs/reference/protocol.md 2.7.
         """
         versions = [] if created.is_proven_newest else await self.list_versions()
         if versions and versions[-1].id != created.id:
@@ -170,7 +170,7 @@ class SequencedFiles(Generic[T]):
         self.forget(file_id)
 
     async def delete_many(self, file_ids: Sequence[int]) -> Mapping[str, ShaleError]:
-        """Delete files, unconditionally; returns what went wrong, by key."""
+        """Delete files, unconditionally, and return the errors by key."""
         problems = await self._store.delete_many([self._namespace.key(file_id) for file_id in file_ids])
         for file_id in file_ids:
             self.forget(file_id)
@@ -182,7 +182,7 @@ class SequencedFiles(Generic[T]):
             self._newest = None
 
     async def _probe_from(self, known: StoredBytes, *, width: int = 1) -> StoredBytes | None:
-        """Walk forward from a known file, so many ids at a time; ``None`` if a listing must decide."""
+        """Probe forward from a known file, ``width`` ids at a time; ``None`` if a listing must decide."""
         probes = 0
         while probes < MAX_PROBES:
             started = self._now()
@@ -196,7 +196,7 @@ class SequencedFiles(Generic[T]):
                     known = replace(known, confirmed_at=started)
                     self._offer(known)
                     return known
-                # The hit proves nothing about what is behind it, so the age stays that of the older proof.
+                # The hit proves nothing about later files, so the age stays that of the older proof.
                 known = StoredBytes(known.id + 1, data, known.confirmed_at)
                 self._offer(known)
                 probes += 1
@@ -210,8 +210,8 @@ class SequencedFiles(Generic[T]):
         )
         return None
 
-    async def _read_next(self, known_id: int, count: int) -> list[Buffer | None]:
-        """The files behind a known one, asked for at the same time."""
+    async def _read_next(self, known_id: int, count: int) -> list[BytesLike | None]:
+        """Read the files after a known one at the same time."""
         return await gather([partial(self.read, known_id + 1 + number) for number in range(count)])
 
     async def _read_latest_cold(self) -> StoredBytes | None:
@@ -228,9 +228,9 @@ class SequencedFiles(Generic[T]):
             known = self._newest
             data = known.data if known is not None and known.id == newest_id else await self.read(newest_id)
             if data is not None:
-                found = StoredBytes(newest_id, data, started)
-                self._offer(found)
-                return found
+                newest = StoredBytes(newest_id, data, started)
+                self._offer(newest)
+                return newest
             # A collector deleted it between the two requests, so there is a newer one.
             log.warning(Event.SEQUENCED_LIST_MISSING, object=self._namespace.key(newest_id))
             vanished += 1
@@ -249,7 +249,7 @@ class SequencedFiles(Generic[T]):
         return self._env.clock.monotonic_s()
 
     def _offer(self, found: StoredBytes) -> None:
-        """Remember a file unless a newer one, or a newer proof for the same one, is known."""
+        """Cache a file unless a newer one, or a newer proof for the same one, is cached."""
         known = self._newest
         if known is None or (found.id, found.confirmed_at) >= (known.id, known.confirmed_at):
             self._newest = found

@@ -1,14 +1,14 @@
 """Read-modify-write on a versioned value, with and without an epoch.
 
 Fencing needs no lock: a claim writes a higher epoch as the next version, so every update of the older process loses
-its create, and the refresh that follows meets the higher epoch.
+its create, and the refresh that follows reads the higher epoch.
 
-Source: docs/protocol.md 3.1, 3.2; SlateDB slatedb-txn-obj/src/lib.rs.
+Source: docs/reference/protocol.md 3.1, 3.2; SlateDB slatedb-txn-obj/src/lib.rs.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Self, TypeAlias
+from typing import Generic, Self, TypeAlias
 
 import anyio
 
@@ -23,25 +23,22 @@ from shale.errors import (
     ShaleError,
 )
 from shale.protocol.backoff import conflict_delay_s
-from shale.protocol.versioned import T, Versioned
+from shale.protocol.versioned import T, Versioned, VersionedValues
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Epoch
 
-if TYPE_CHECKING:
-    from shale.protocol.versioned_store import VersionedStore
-
 Change: TypeAlias = Callable[[Versioned[T]], T | None]
-"""Pure and idempotent: it is called again after every conflict, perhaps on top of its own effect.  The version that
-it would write is ``current.id + 1``; ``None`` means that there is nothing to do."""
+"""Pure and idempotent: it is called again after every conflict, also on top of its own effect.  Its result will be
+version ``current.id + 1``; ``None`` means that nothing needs to change."""
 
 log = get_logger("transactional")
 
 
 class Stored(Generic[T]):
-    """A version of a value, and the way to the next one."""
+    """A version of a value, from which the next one can be committed."""
 
-    def __init__(self, store: "VersionedStore[T]", current: Versioned[T], env: Env) -> None:
+    def __init__(self, store: VersionedValues[T], current: Versioned[T], env: Env) -> None:
         self._store = store
         self._current = current
         self._checked_id = current.id
@@ -49,50 +46,50 @@ class Stored(Generic[T]):
 
     @property
     def id(self) -> int:
-        """The id of the version at hand."""
+        """The id of the current version."""
         return self._current.id
 
     @property
     def value(self) -> T:
-        """The value at hand: the newest when it was read."""
+        """The current value: the newest when it was read."""
         return self._current.value
 
     @property
     def current(self) -> Versioned[T]:
-        """Id and value together."""
+        """Id and value of the current version."""
         return self._current
 
     @property
-    def store(self) -> "VersionedStore[T]":
-        """Where the versions are."""
+    def store(self) -> VersionedValues[T]:
+        """The store of the versions."""
         return self._store
 
     async def refresh(self) -> Versioned[T]:
         """Adopt the newest version.
 
         Raises:
-            InvalidObjectState: there is none any more, or only older ones.
+            InvalidObjectState: there is none, or only older ones.
         """
         id_before = self._current.id
         latest = await self._store.try_read_latest()
         if latest is None or latest.id < id_before:
-            message = f"version {id_before} was the latest and is gone; now there is {latest and latest.id}"
+            message = f"version {id_before} was the latest and is missing; the latest is now {latest and latest.id}"
             raise InvalidObjectState(message, path=self._store.namespace.directory)
         self._adopt_checked(latest)
         return self._current
 
     def prepare_dirty(self) -> Versioned[T]:
-        """The version to derive a new value from; hand it to ``update`` with its value replaced."""
+        """Return the version to derive a new value from; ``update`` takes it with its value replaced."""
         return self._current
 
     async def update(self, dirty: Versioned[T]) -> Versioned[T]:
         """Write ``dirty.value`` as the version after ``dirty.id`` and adopt it.
 
         Raises:
-            ObjectVersionExists: somebody else wrote that version, or this object has moved on.
+            ObjectVersionExists: another process wrote that version, or this object has a newer one.
         """
         if dirty.id != self._current.id:
-            raise ObjectVersionExists(f"derived from version {dirty.id}, but {self._current.id} is at hand")
+            raise ObjectVersionExists(f"derived from version {dirty.id}, but {self._current.id} is current")
         self._store.namespace.check(self._current.value, dirty.value)
         try:
             committed = await self._store.commit(dirty.id, dirty.value)
@@ -106,27 +103,27 @@ class Stored(Generic[T]):
     async def apply(self, change: Change[T], *, repeats: bool = False) -> Versioned[T]:
         """Commit ``change`` on top of the newest version, however often others commit first.
 
-        After a conflict a value that equals the newest one is not written: where no answer tells us apart from others,
-        it was our own write that came in our way, and a version that changes nothing means that a writer has closed.
+        If a conflict leaves the newest value equal to ours, our own earlier write succeeded, and nothing is written: a
+        version without a change means that a writer has closed.
 
         Args:
-            repeats: write it all the same.
+            repeats: write it nevertheless.
 
         Raises:
-            FencedError: from a refresh that met a newer epoch; never retried.
+            FencedError: a refresh read a newer epoch; never retried.
         """
         started = self._env.clock.monotonic_s()
         conflicts = 0
         while True:
             base = self.prepare_dirty()
-            wanted = change(base)
-            if wanted is None or (conflicts and not repeats and wanted == base.value):
+            changed = change(base)
+            if changed is None or (conflicts and not repeats and changed == base.value):
                 if base.id <= self._checked_id:
                     return base
                 await self.refresh()
                 continue
             try:
-                committed = await self.update(Versioned(base.id, wanted))
+                committed = await self.update(Versioned(base.id, changed))
             except ObjectVersionBehindBoundary:
                 conflicts += 1
                 await self.recover(conflicts)
@@ -140,10 +137,10 @@ class Stored(Generic[T]):
                 return committed
 
     async def catch_up(self) -> None:
-        """As ``refresh``, at half its cost, for somebody who writes next: the boundary is asked after the create.
+        """Adopt the newest version at half the cost of ``refresh``, before a write, which checks the boundary itself.
 
-        The shorter the time between reading a version and writing on top of it, the rarer are conflicts: with a slow
-        store and many writers some would otherwise never get through.
+        The shorter the time between reading a version and writing the next, the rarer are conflicts: with a slow store
+        and many writers, some would otherwise never succeed.
         """
         base = await self._store.read_base()
         if base is None or base.id < self._current.id:
@@ -152,7 +149,7 @@ class Stored(Generic[T]):
             self._adopt(base)
 
     async def recover(self, conflicts: int) -> Versioned[T]:
-        """Wait as long as befits the number of conflicts in a row, then refresh."""
+        """Wait, the longer the more conflicts there were in a row, then refresh."""
         self._log_conflict(conflicts)
         await anyio.sleep(conflict_delay_s(conflicts, self._env.rng))
         return await self.refresh()
@@ -166,19 +163,19 @@ class Stored(Generic[T]):
         )
 
     def _adopt_checked(self, version: Versioned[T]) -> None:
-        """Adopt a version that was held against the boundary."""
+        """Adopt a version that was compared with the boundary."""
         self._checked_id = max(self._checked_id, version.id)
         self._adopt(version)
 
     def _adopt(self, version: Versioned[T]) -> None:
-        # Tasks share this object, and their requests end in any order: never move back.
+        # Tasks share this object, and their requests end in any order: never go back to an older version.
         if version.id >= self._current.id:
             self._current = version
 
 
 @dataclass(frozen=True, slots=True)
 class EpochField(Generic[T]):
-    """Where a value keeps the epoch of one role."""
+    """How to read and to replace the epoch of one role in a value."""
 
     role: str
     get: Callable[[T], Epoch]
@@ -186,10 +183,10 @@ class EpochField(Generic[T]):
 
 
 class Fenceable(Stored[T]):
-    """A version of a value for the owner of an epoch.  Every use raises once a newer owner has been seen."""
+    """A version of a value for the owner of an epoch.  Every use raises once a newer owner was seen."""
 
     def __init__(
-        self, store: "VersionedStore[T]", current: Versioned[T], env: Env, *, field: EpochField[T], epoch: Epoch
+        self, store: VersionedValues[T], current: Versioned[T], env: Env, *, field: EpochField[T], epoch: Epoch
     ) -> None:
         super().__init__(store, current, env)
         self._field = field
@@ -197,27 +194,27 @@ class Fenceable(Stored[T]):
 
     @classmethod
     async def claim(cls, stored: Stored[T], role: EpochField[T], *, only_after: Epoch | None = None) -> Self:
-        """Take the next epoch, and change nothing else; from here every older owner's update fails.
+        """Commit the next epoch and nothing else; from then on, updates of every older owner fail.
 
         Args:
-            only_after: claim only while this is the newest epoch; nobody who came later is fenced.
+            only_after: claim only while this is the newest epoch, so that no later owner is fenced.
 
         Raises:
             ObjectUpdateTimeout: conflicts did not end within ``manifest_update_timeout_s``.
-            FencedError: somebody came after ``only_after``.
+            FencedError: the newest epoch is not ``only_after``.
         """
 
         def claimed(value: T) -> Epoch:
             newest = role.get(value)
             if only_after is not None and newest != only_after:
-                raise FencedError(f"{role.role} epoch {newest} was claimed meanwhile, after {only_after}")
+                raise FencedError(f"{role.role} epoch {newest} was claimed after {only_after}")
             return Epoch(newest + 1)
 
         return await cls._claim(stored, role, claimed)
 
     @classmethod
     async def claim_epoch(cls, stored: Stored[T], role: EpochField[T], epoch: Epoch) -> Self:
-        """Take an epoch that was claimed elsewhere, in the manifest, and belongs to this process alone.
+        """Commit an epoch that this process has claimed elsewhere, in the manifest.
 
         Raises:
             FencedError: the value holds that epoch or a higher one already.
@@ -229,7 +226,7 @@ class Fenceable(Stored[T]):
             seen, own = role.get(value), conflicts > 0
             conflicts += 1
             if seen == epoch and own:
-                return None  # the answer to our own write was lost: nobody else can hold this epoch
+                return None  # the response to our own write was lost: no other process can hold this epoch
             if seen >= epoch:
                 raise FencedError(f"{role.role} epoch {epoch} was superseded by {seen}")
             return epoch
@@ -265,11 +262,11 @@ class Fenceable(Stored[T]):
         return cls(stored.store, stored.current, stored._env, field=role, epoch=epoch)
 
     def check_epoch(self) -> None:
-        """Compare the epoch at hand with ours.
+        """Compare the current epoch with ours.
 
         Raises:
             FencedError: it is newer.
-            ProtocolPanic: it is older, so somebody restored an old version as the newest.
+            ProtocolPanic: it is older, so an old version was restored as the newest.
         """
         stored_epoch = self._field.get(self._current.value)
         if stored_epoch > self.epoch:
@@ -279,7 +276,7 @@ class Fenceable(Stored[T]):
             raise ProtocolPanic("epoch went backwards", role=self._field.role, ours=self.epoch, stored=stored_epoch)
 
     async def refresh(self) -> Versioned[T]:
-        """See ``Stored``; raises ``FencedError`` when it meets a newer epoch."""
+        """See ``Stored``; raises ``FencedError`` when it reads a newer epoch."""
         await super().refresh()
         self.check_epoch()
         return self._current

@@ -1,10 +1,15 @@
-"""What the generic part of the protocol speaks of: versions of a value, and where they are kept."""
+"""Versions of a value, where they are kept, and what can be done with them: the terms of the generic protocol."""
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, Protocol, Self, TypeVar, overload
 
-from shale.store.port import Buffer
+from shale.core.bytes_like import BytesLike
+from shale.format.names import below, boundary_key
+from shale.protocol.instruments import UpdateInstruments
+from shale.protocol.options import ProtocolOptions
 
 T = TypeVar("T")
 
@@ -19,7 +24,7 @@ class Versioned(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class VersionMeta:
-    """A version as a listing shows it.  ``last_modified_ms`` is the store's clock."""
+    """A version as listed.  ``last_modified_ms`` is the store's clock."""
 
     id: int
     last_modified_ms: int
@@ -27,7 +32,7 @@ class VersionMeta:
 
 
 def accept_anything(_base: object, _new: object) -> None:
-    """The invariants of a namespace that has none."""
+    """Accept every step: the check of a namespace without invariants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +40,11 @@ class Namespace(Generic[T]):
     """One directory of numbered files, each a complete snapshot of one value.
 
     Args:
-        resource: what logs and metrics call it, ``manifest`` or ``compactions``.
+        resource: its name in logs and metrics, ``manifest`` or ``compactions``.
         directory: prefix of a listing, ending in ``/``.
-        boundary_key: the object that remembers which ids may have been deleted.
+        boundary_key: the object that records which ids may have been deleted.
         key: id to key.
-        parse: key to id; ``None`` for every name that is not in canonical form.
+        parse: key to id; ``None`` for names that are not in canonical form.
         check: raises unless ``new`` may follow ``base``; runs before every write.
     """
 
@@ -49,5 +54,98 @@ class Namespace(Generic[T]):
     key: Callable[[int], str]
     parse: Callable[[str], int | None]
     encode: Callable[[T], bytes]
-    decode: Callable[[Buffer, str], T]
+    decode: Callable[[BytesLike, str], T]
     check: Callable[[T, T], None] = accept_anything
+
+
+def database_namespace(
+    root: str,
+    resource: str,
+    *,
+    key: Callable[[str, int], str],
+    parse: Callable[[str, str], int | None],
+    encode: Callable[[T], bytes],
+    decode: Callable[[BytesLike, str], T],
+    check: Callable[[T, T], None] = accept_anything,
+) -> Namespace[T]:
+    """Return the namespace of ``resource`` in the database at ``root``, which ``key`` and ``parse`` take first."""
+    return Namespace(
+        resource=resource,
+        directory=below(root, f"{resource}/"),
+        boundary_key=boundary_key(root, resource),
+        key=partial(key, root),
+        parse=partial(parse, root),
+        encode=encode,
+        decode=decode,
+        check=check,
+    )
+
+
+class VersionList(Sequence[VersionMeta]):
+    """A listing: versions ascending by id, in three columns of 24 bytes a version, where objects would take 240."""
+
+    __slots__ = ("_ids", "_modified_ms", "_sizes")
+
+    def __init__(self, versions: Iterable[VersionMeta] = ()) -> None:
+        self._ids = array("Q")
+        self._modified_ms = array("q")
+        self._sizes = array("Q")
+        for version in versions:
+            self.append(version)
+
+    def append(self, version: VersionMeta) -> None:
+        """Add one at the end."""
+        self._ids.append(version.id)
+        self._modified_ms.append(version.last_modified_ms)
+        self._sizes.append(version.size)
+
+    def where(self, keep: Callable[[VersionMeta], bool]) -> Self:
+        """Return the versions for which ``keep`` is true, in the same order."""
+        return type(self)(version for version in self if keep(version))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[VersionMeta]:
+        return map(VersionMeta, self._ids, self._modified_ms, self._sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> VersionMeta: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[VersionMeta]: ...
+    def __getitem__(self, index: int | slice) -> VersionMeta | list[VersionMeta]:
+        if isinstance(index, slice):
+            return list(map(VersionMeta, self._ids[index], self._modified_ms[index], self._sizes[index]))
+        return VersionMeta(self._ids[index], self._modified_ms[index], self._sizes[index])
+
+
+class VersionedValues(Protocol[T]):
+    """The versions of one value, as a holder of one of them needs them (``shale.protocol.versioned_store``)."""
+
+    namespace: Namespace[T]
+    options: ProtocolOptions
+    updates: UpdateInstruments
+
+    async def read(self, file_id: int) -> T | None:
+        """Return one version; ``None`` if it does not exist."""
+        ...
+
+    async def try_read_latest(self) -> Versioned[T] | None:
+        """Return the newest committed version, if there is one."""
+        ...
+
+    async def read_base(self) -> Versioned[T] | None:
+        """Return the newest version, not yet compared with the boundary."""
+        ...
+
+    async def commit(self, base_id: int | None, value: T) -> Versioned[T]:
+        """Write the version after ``base_id``."""
+        ...
+
+    async def has_lost_history(self, file_id: int) -> bool:
+        """Return whether every version before this one is gone, and no collector removed them."""
+        ...
+
+    async def may_be_duplicate(self, file_id: int) -> bool:
+        """Return whether a version may repeat the one before it."""
+        ...

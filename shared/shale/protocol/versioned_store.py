@@ -1,12 +1,14 @@
-"""Sequenced files of one kind as values, guarded by their boundary: the one store behind manifests and compactions.
+"""Sequenced files of one kind as values, guarded by their boundary: the store of manifests and of compactions files.
 
-Source: docs/protocol.md 1.1, 1.4, 1.6, 2.
+Source: docs/reference/protocol.md 1.1, 1.4, 1.6, 2.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Generic
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import (
     CorruptionError,
@@ -20,21 +22,23 @@ from shale.protocol.instruments import UpdateInstruments, VersionInstruments
 from shale.protocol.options import ProtocolOptions
 from shale.protocol.sequenced import SequencedFiles, StoredBytes
 from shale.protocol.transactional import Stored
-from shale.protocol.version_list import VersionList
-from shale.protocol.versioned import Namespace, T, Versioned
-from shale.store.port import Buffer, ObjectStore
+from shale.protocol.versioned import Namespace, T, Versioned, VersionList
+from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 
 _SPINS_MAX = 10
 _INLINE_BYTES_MAX = 128 * 1024
-"""More takes some milliseconds to encode or decode, during which nothing else of the process would run."""
+"""Larger files take milliseconds to encode or decode, which would block the event loop."""
+_CACHED_BYTES_MAX = 32 * 1024
+"""Larger files are not cached decoded: all caches together stay within a few megabytes."""
+_CACHED_VALUES_MAX = 64
 log = get_logger("sequenced")
 
 
 class VersionedStore(Generic[T]):
-    """All versions of one value.  Parts of a process share an instance, and with it the caches."""
+    """All versions of one value.  Parts of a process share an instance, with its caches."""
 
     def __init__(
         self,
@@ -52,73 +56,73 @@ class VersionedStore(Generic[T]):
         self._files = SequencedFiles(store, namespace, env, metrics, self.options)
         self._boundary = Boundary(store, namespace, env, metrics, self.options)
         self._instruments = VersionInstruments(metrics, namespace.resource)
-        self._decoded: tuple[Buffer, T] | None = None
+        self._decoded: tuple[BytesLike, T] | None = None
         self._is_large = False
 
     async def list_versions(self) -> VersionList:
-        """Every version, ascending by id, zombies behind the boundary included."""
+        """List every version, ascending by id, including those at or below the boundary."""
         return await self._files.list_versions()
 
-    async def can_be_repeated(self, file_id: int) -> bool:
-        """Whether a version may be there only because the answer to the one before it was lost."""
-        return await self._files.can_be_repeated(file_id)
+    async def may_be_duplicate(self, file_id: int) -> bool:
+        """Return whether a version may exist only because the response to the one before it was lost."""
+        return await self._files.may_be_duplicate(file_id)
 
-    async def begins_at(self, file_id: int) -> bool:
-        """Whether everything before a version, on top of which it was written, is gone and no collector has done it.
+    async def has_lost_history(self, file_id: int) -> bool:
+        """Return whether every version before this one is gone, and no collector has removed them.
 
-        So it is when the whole database was destroyed in between: with its boundary nothing is left that would have
-        told the writer of the version.
+        This is so when the whole database was destroyed in between: its boundary is deleted too, so the writer of the
+        version could not notice.
         """
         if await self._files.has(file_id - 1) or await self._boundary.read() >= file_id - 1:
             return False
         return all(version.id >= file_id for version in await self.list_versions())
 
     async def read(self, file_id: int) -> T | None:
-        """One version, whatever the boundary says: a checkpoint may keep it alive.  ``None``: not there."""
+        """Read one version, also below the boundary, where a checkpoint may keep it; ``None`` if it does not exist."""
         data = await self._files.read(file_id)
         return None if data is None else await self._decode(file_id, data)
 
     async def try_read_latest(self) -> Versioned[T] | None:
-        """The newest committed version; ``None`` if there is none.
+        """Return the newest committed version; ``None`` if there is none.
 
         Raises:
-            InvalidObjectState: the boundary stands at or above the highest id, so nothing can be called the latest.
+            InvalidObjectState: the boundary is at or above the highest id, so no version is the latest.
         """
         rejected_id, spins = None, 0
         while True:
-            found = await self._files.read_latest_unchecked()
-            if found is None:
+            newest = await self._files.read_latest_unchecked()
+            if newest is None:
                 return None
             try:
-                await self._boundary.check(found.id)
+                await self._boundary.check(newest.id)
             except ObjectVersionBehindBoundary as error:
-                self._files.forget(found.id)
+                self._files.forget(newest.id)
                 self._instruments.invalidated()
                 log.warning(
                     Event.SEQUENCED_READ_BEHIND_BOUNDARY,
                     resource=self.namespace.resource,
-                    id=found.id,
+                    id=newest.id,
                     boundary=error.boundary,
                 )
-                spins = spins + 1 if found.id == rejected_id else 1
-                rejected_id = found.id
+                spins = spins + 1 if newest.id == rejected_id else 1
+                rejected_id = newest.id
                 if spins >= _SPINS_MAX:
-                    message = f"boundary {error.boundary} is at or above the latest id {found.id}"
+                    message = f"boundary {error.boundary} is at or above the latest id {newest.id}"
                     raise InvalidObjectState(message, path=self.namespace.boundary_key) from error
             else:
-                return await self._value_of(found)
+                return await self._value_of(newest)
 
     async def read_base(self) -> Versioned[T] | None:
-        """The newest version, to be built upon after a lost create; ``None`` if there is none.
+        """Return the newest version, to write the next one after a lost create; ``None`` if there is none.
 
-        It is not held against the boundary: whoever writes on top of it asks the boundary after the create, and
-        whoever then has nothing to write has to read again.
+        It is not compared with the boundary, because the caller's create is.  A caller that then writes nothing must
+        read again.
         """
-        found = await self._files.read_latest_after_conflict()
-        return None if found is None else await self._value_of(found)
+        latest = await self._files.read_latest_after_conflict()
+        return None if latest is None else await self._value_of(latest)
 
     async def read_latest(self) -> Versioned[T]:
-        """Like ``try_read_latest``, where absence is an error.
+        """Return the newest committed version.
 
         Raises:
             LatestRecordMissing: there is no version at all.
@@ -129,7 +133,7 @@ class VersionedStore(Generic[T]):
         return latest
 
     async def load(self) -> Stored[T]:
-        """The newest version, ready to be changed.
+        """Return the newest version as a holder that can commit changes.
 
         Raises:
             LatestRecordMissing: there is no version at all.
@@ -140,16 +144,16 @@ class VersionedStore(Generic[T]):
         """Write version 1.
 
         Raises:
-            ObjectVersionExists: somebody else did.
+            ObjectVersionExists: another process did.
         """
         return Stored(self, await self.commit(None, value), self._env)
 
     async def commit(self, base_id: int | None, value: T) -> Versioned[T]:
-        """Write the version after ``base_id`` and report it only once the boundary has been seen below it.
+        """Write the version after ``base_id``; return after the boundary was read below it.
 
         Raises:
-            ObjectVersionExists: somebody else wrote that version.
-            ObjectVersionBehindBoundary: the id was used and deleted while we slept.
+            ObjectVersionExists: another process wrote that version.
+            ObjectVersionBehindBoundary: the id was used and deleted while this process was suspended.
         """
         data = await self._encode(value)
         created = await self._files.create(base_id, data)
@@ -171,52 +175,52 @@ class VersionedStore(Generic[T]):
         return Versioned(file_id, value)
 
     async def boundary(self) -> int:
-        """The durable boundary."""
+        """Return the durable boundary."""
         return await self._boundary.read()
 
     async def advance_boundary(self, target: int) -> None:
-        """Forbid every id up to ``target``, which a collector does before it deletes any of them.
+        """Forbid every id up to ``target``, as a collector must before it deletes any of them.
 
-        Nothing happens with boundary files disabled (docs/protocol.md 2.7).
+        Nothing happens with boundary files disabled (docs/reference/protocol.md 2.7).
         """
         if self.options.boundary_files_enabled:
             await self._boundary.advance(target)
 
     async def delete(self, file_id: int) -> None:
-        """Delete a version.  Only a collector calls this, for ids that its plan has found unneeded."""
+        """Delete a version.  Only a collector calls this, for ids that its plan does not need."""
         await self._files.delete(file_id)
 
     async def delete_many(self, file_ids: Sequence[int]) -> Mapping[str, ShaleError]:
-        """As ``delete``, for many; returns what went wrong, by key."""
+        """Delete versions and return the errors by key; see ``delete``."""
         return await self._files.delete_many(file_ids)
 
     async def delete_behind_boundary(self, file_id: int) -> None:
         """Delete a version that the boundary covers.
 
         Raises:
-            InvalidObjectState: it does not cover it.
+            InvalidObjectState: the boundary is below the version.
         """
         try:
             await self._boundary.check(file_id)
         except ObjectVersionBehindBoundary:
             await self._files.delete(file_id)
         else:
-            raise InvalidObjectState("not behind the boundary", path=self.namespace.key(file_id))
+            raise InvalidObjectState("the version is above the boundary", path=self.namespace.key(file_id))
 
     async def _value_of(self, found: StoredBytes) -> Versioned[T]:
-        # Polls meet the same bytes again and again; they are decoded once.
+        # Polls read the same bytes again and again; they are decoded once.
         decoded = self._decoded
         if decoded is None or decoded[0] is not found.data:
             try:
                 decoded = (found.data, await self._decode(found.id, found.data))
             except CorruptionError:
-                self._files.forget(found.id)  # whoever repairs the file must not have to wait for our cache
+                self._files.forget(found.id)  # a repaired file must be read at once
                 raise
             self._decoded = decoded
             self._instruments.seen(found.id, len(found.data))
         return Versioned(found.id, decoded[1])
 
-    async def _decode(self, file_id: int, data: Buffer) -> T:
+    async def _decode(self, file_id: int, data: BytesLike) -> T:
         key = self.namespace.key(file_id)
         decode = partial(self.namespace.decode, data, key)
         self._is_large = len(data) > _INLINE_BYTES_MAX
@@ -231,3 +235,42 @@ class VersionedStore(Generic[T]):
         data = await self._env.cpu.run(encode) if self._is_large else encode()
         self._is_large = len(data) > _INLINE_BYTES_MAX
         return data
+
+
+class DatabaseStore(VersionedStore[T], ABC):
+    """All versions of one value of the database at ``root``."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        metrics: Metrics | None = None,
+        options: ProtocolOptions | None = None,
+    ) -> None:
+        super().__init__(store, self.namespace_of(root), env, metrics, options)
+
+    @staticmethod
+    @abstractmethod
+    def namespace_of(root: str) -> Namespace[T]:
+        """Return the namespace of the value; each kind of file has its own."""
+
+
+def cached_decoder(decode: Callable[[bytes], T]) -> Callable[[BytesLike, str], T]:
+    """Return a decoder of ``(data, path)`` that caches the last values of small files, for all stores of a process.
+
+    A collector reads the manifest of every checkpoint in every pass, and a writer, a compactor and a reader in one
+    process read the same versions.  Values are immutable, so readers of equal bytes share one.  Errors are not cached,
+    because they name their ``path``.
+    """
+    remembered = lru_cache(maxsize=_CACHED_VALUES_MAX)(decode)
+
+    def decoded(data: BytesLike, path: str) -> T:
+        try:
+            if len(data) > _CACHED_BYTES_MAX:
+                return decode(bytes(data))
+            return remembered(bytes(data))
+        except CorruptionError as error:
+            raise error.at(path) from None
+
+    return decoded

@@ -1,9 +1,9 @@
-"""Fencing the WAL: after this no older writer can append a file that anybody would read.
+"""Fences the WAL: afterwards no older writer can append a file that is read.
 
 WAL files carry no epoch.  A zero-byte file in the first free slot is enough, because a writer has one put in flight
-and that slot is the one it must use next.
+and must use that slot next.
 
-Source: docs/protocol.md 4.2; SlateDB slatedb/src/db.rs (fence_writers).
+Source: docs/reference/protocol.md 4.2; SlateDB slatedb/src/db.rs (fence_writers).
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ log = get_logger("wal")
 
 @dataclass(frozen=True, slots=True)
 class WalFence:
-    """Where the older writers end; our own files begin right behind."""
+    """The end of the older writers' files; those of the new writer follow."""
 
     id: WalId
     attempts: int
@@ -42,17 +42,17 @@ async def fence_wal(
     """Put a fence into the first free slot at or above ``probe_id``.
 
     Args:
-        manifest: with the writer's epoch just claimed.
+        manifest: the manifest with the writer's epoch, just claimed.
         probe_id: one above the last file seen *before* the claim.
 
     Raises:
-        FencedError: a newer writer has claimed meanwhile.
+        FencedError: a newer writer has claimed the epoch.
     """
     started = env.clock.monotonic_s()
     wal_id = await _probe_above_replay_start(wal, manifest, probe_id)
     attempts = 1
     while not await wal.try_put_fence(wal_id):
-        # An older writer got the slot if the epoch is still ours; its rows count and are replayed.
+        # If the epoch is still ours, an older writer won the slot; its rows are committed and will be replayed.
         await manifest.refresh()
         wal_id += 1
         attempts += 1
@@ -65,10 +65,10 @@ async def fence_wal(
 
 
 async def _probe_above_replay_start(wal: WalStore, manifest: FenceableManifest, probe_id: int) -> int:
-    """``probe_id``, or a later one if the old writer flushed between the probe and the claim."""
+    """Return ``probe_id``, or a later id if the old writer flushed between the probe and the claim."""
     if probe_id > manifest.value.replay_after_wal_id:
         return probe_id
     probe_id = await wal.last_seen_wal_id(manifest.value.replay_after_wal_id) + 1
     await manifest.refresh()
-    assert probe_id > manifest.value.replay_after_wal_id, "the epoch is ours, so nobody else moves replay_after_wal_id"
+    assert probe_id > manifest.value.replay_after_wal_id, "only the owner of the epoch moves replay_after_wal_id"
     return probe_id

@@ -1,18 +1,19 @@
 """WAL files: create-if-absent in strict order, found by probing instead of listing.
 
-Source: docs/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
+Source: docs/reference/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from shale.concurrency.gather import gather
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import AlreadyExists, FencedError, InvalidDbState
+from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
-from shale.format.transform import BlockTransformer
-from shale.store.gather import gather
-from shale.store.port import CREATE, Buffer, ObjectStore
+from shale.store.port import CREATE, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import WalId
@@ -37,42 +38,43 @@ class WalFile:
 
 
 class WalStore:
-    """The WAL of the database at ``root``, which may live in a store of its own."""
+    """The WAL of the database at ``root``, which may have a separate store."""
 
     def __init__(self, store: ObjectStore, root: str, env: Env, *, transformer: BlockTransformer | None = None) -> None:
-        """``transformer``: the one that files are written with; whoever encodes or decodes one finds it here."""
+        """Make the store; encoders and decoders of its files use ``transformer``."""
         self.transformer = transformer
         self._store = store
         self._root = root
         self._env = env
 
     def key(self, wal_id: int) -> str:
-        """Where a file is, for messages."""
+        """Return the key of a file."""
         return wal_key(self._root, wal_id)
 
     async def exists(self, wal_id: int) -> bool:
-        """Whether there is a file, fences included."""
+        """Return whether the file exists, also if it is a fence."""
         return await self._store.head(self.key(wal_id)) is not None
 
     async def size(self, wal_id: int) -> int | None:
-        """Bytes of a file, 0 for a fence; ``None`` if it is not there."""
+        """Return the size of a file, 0 for a fence; ``None`` if it does not exist."""
         meta = await self._store.head(self.key(wal_id))
         return None if meta is None else meta.size
 
     async def read_range(self, wal_id: int, start: int, end: int) -> memoryview | None:
-        """The bytes ``[start, end)`` of a file; ``None`` if it is not there."""
+        """Read the bytes ``[start, end)`` of a file; ``None`` if it does not exist."""
         return await self._store.get_range(self.key(wal_id), start, end)
 
     async def read(self, wal_id: int) -> memoryview | None:
-        """The bytes of a file, none for a fence; ``None`` if it is not there."""
-        got = await self._store.get(self.key(wal_id))
-        return None if got is None else got.data
+        """Read a file, which is empty for a fence; ``None`` if it does not exist."""
+        result = await self._store.get(self.key(wal_id))
+        return None if result is None else result.data
 
-    async def put_new(self, wal_id: int, data: Buffer) -> None:
+    async def put_or_raise_fenced(self, wal_id: int, data: BytesLike) -> None:
         """Write a file in one request.
 
         Raises:
-            FencedError: the slot is taken, so another writer has passed it.
+            FencedError: the slot is taken, so another writer is ahead.  A repeated request that meets its own file
+                succeeds: the store's retry layer recognizes it (``store.retry``).
         """
         assert len(data), "an empty WAL file is a fence"
         try:
@@ -80,8 +82,8 @@ class WalStore:
         except AlreadyExists as error:
             raise FencedError(f"{self.key(wal_id)} was taken by another writer") from error
 
-    async def try_put(self, wal_id: int, data: Buffer) -> bool:
-        """Write a file, or a fence of zero bytes, into a slot; false if it is taken."""
+    async def try_put(self, wal_id: int, data: BytesLike) -> bool:
+        """Write a file, or a fence of zero bytes, into a slot; return false if it is taken."""
         try:
             await self._store.put(self.key(wal_id), data, mode=CREATE)
         except AlreadyExists:
@@ -89,15 +91,15 @@ class WalStore:
         return True
 
     async def try_put_fence(self, wal_id: int) -> bool:
-        """Write zero bytes into a slot; false if it is taken."""
+        """Write zero bytes into a slot; return false if it is taken."""
         return await self.try_put(wal_id, b"")
 
     async def list(self) -> list[WalFile]:
-        """Every file with a canonical name, ascending by id."""
+        """List every file with a canonical name, ascending by id."""
         return [file async for page in self.pages() for file in page]
 
     async def pages(self) -> AsyncIterator[Sequence[WalFile]]:
-        """As ``list``, a page of the store at a time."""
+        """Yield the files of ``list``, a page of the store at a time."""
         async for page in self._store.list_pages(wal_prefix(self._root)):
             files = []
             for meta in page:
@@ -113,7 +115,7 @@ class WalStore:
         await self._store.delete(self.key(wal_id))
 
     async def last_seen_wal_id(self, start_after: int) -> WalId:
-        """The highest id at or above ``start_after`` below which nothing is missing.
+        """Return the highest id at or above ``start_after`` below which no file is missing.
 
         Ids above ``start_after`` must exist without a gap, which holds from the manifest's ``replay_after_wal_id`` on.
         With an older start the result may be too low: read the manifest again afterwards and compare.
@@ -131,7 +133,7 @@ class WalStore:
         return WalId(start_after + present)
 
     async def _bracket(self, start_after: int) -> tuple[int, int]:
-        """An offset that exists (or 0) and a greater one that does not, found in doubling steps."""
+        """Return an offset that exists (or 0) and a greater one that does not, found in doubling steps."""
         present = 0
         for first in range(0, _DOUBLINGS_MAX, _PROBES_PER_ROUND):
             offsets = [2**doublings for doublings in range(first, first + _PROBES_PER_ROUND)]

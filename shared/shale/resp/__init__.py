@@ -1,1 +1,1 @@
-"""The Redis protocol on a database: RESP2 and RESP3 on a port of its own (docs/resp.md)."""
+"""A Redis-compatible server on a database: RESP2 and RESP3 on a separate port (docs/reference/resp.md)."""

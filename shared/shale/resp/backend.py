@@ -1,4 +1,4 @@
-"""What all connections of one server share: the database, the limits, and what is counted."""
+"""State that all connections of one server share: the database, the limits and the counters."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -12,14 +12,14 @@ from shale.resp.cursors import Cursors
 from shale.resp.options import RespOptions
 
 if TYPE_CHECKING:
-    from shale.engine.reads import Reads
+    from shale.engine.read.reads import Reads
 
 
 class Backend:
-    """One database, as the commands see it: open for writing, or followed by a reader (then ``reader`` is it).
+    """The database of one server: ``writer`` if it is open for writing, otherwise ``reader``.
 
-    ``calls`` and ``errors`` count answers by command; ``other`` stands for names that are no command.
-    ``inflight_bytes`` is what connections keep of commands that were not run.
+    ``calls`` and ``errors`` count replies by command; ``other`` counts unknown commands.
+    ``inflight_bytes`` are the bytes of commands that are incomplete or not executed yet.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class Backend:
 
     @property
     def has_password(self) -> bool:
-        """Whether clients must say one."""
+        """Whether clients must authenticate."""
         return self._token is not None
 
     def is_password(self, text: bytes) -> bool:
-        """Whether a client may come in with this."""
+        """Return whether this is the password."""
         return self._token is not None and compare_digest(text, self._token)
 
     def next_id(self) -> int:
-        """A number for a connection."""
+        """Return the id of a new connection."""
         return next(self._ids)

@@ -1,8 +1,8 @@
-"""One connection: bytes in, commands in order, answers out.
+"""One connection: it receives bytes, executes commands in order, and sends replies.
 
-The transport calls ``data_received`` and so on; one task takes what came, runs all complete commands, and writes their
-answers at once.  While it is busy with more than it likes reading is paused, and while the client does not take its
-answers nothing more is run, so a connection costs no more memory than the limits say.
+The transport calls ``data_received`` and the other callbacks; one task executes all complete commands and writes their
+replies together.  Reading pauses while too much input is buffered, and execution pauses while the client does not read
+its replies, so the memory of a connection is bounded.
 """
 
 import asyncio
@@ -14,32 +14,31 @@ import anyio.lowlevel
 
 from shale.errors import ShaleError
 from shale.resp.backend import Backend
-from shale.resp.commands.command import Command
 from shale.resp.encoder import error
-from shale.resp.failures import DRAINING, OUR_MISTAKE, TOO_SLOW, text_of
-from shale.resp.limits import BEFORE_AUTH
+from shale.resp.errors import DRAINING, INTERNAL_ERROR, TOO_SLOW, error_text
+from shale.resp.options import BEFORE_AUTH
 from shale.resp.parser import Parser, ProtocolError
-from shale.resp.session import Session
+from shale.resp.session import Command, RespSession
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
 READ_PAUSE_BYTES = 64 * 1024
-"""So much that was not run yet stops reading while commands run."""
+"""Reading pauses while commands run and more input than this is buffered."""
 
 ANSWER_BYTES = 256 * 1024
-"""Answers are written when there are so many bytes of them, and the client must take them before more is run."""
+"""Replies are written after this many bytes, and the client must read them before more commands run."""
 
 COMMANDS_AT_ONCE = 256
-"""After so many commands others have their turn."""
+"""The most commands to execute before other connections run."""
 
 log = get_logger("resp")
 
 
 class Connection(asyncio.Protocol):
-    """Made by the server for each client; ``run`` is its task, which ``begin`` starts once there is a transport.
+    """The protocol of one client; ``run`` is its task, which ``begin`` starts when the transport is connected.
 
-    ``silent_ticks`` counts ticks of the server since something was received, ``busy_ticks`` since commands are being
-    run, if ``is_running``; ``age_ticks`` all of them.
+    ``silent_ticks`` counts ticks of the server since the last input, ``busy_ticks`` since the running command started
+    (if ``is_running``), and ``age_ticks`` since the connection was made.
     """
 
     def __init__(self, backend: Backend, table: Mapping[bytes, Command], begin: Callable[["Connection"], None]) -> None:
@@ -48,20 +47,20 @@ class Connection(asyncio.Protocol):
         self._table = table
         self._parser = Parser(BEFORE_AUTH if backend.has_password else backend.options.parser_limits())
         self._transport: asyncio.Transport
-        self._session: Session
+        self._session: RespSession
         self._waiter: asyncio.Future[None] | None = None
         self._may_write: asyncio.Future[None] | None = None
         self._is_paused = False
         self._is_over = False
         self._has_ended = False
-        """The client sends nothing more, but may still read."""
+        """The client has closed its sending side, but may still read."""
         self._counted_bytes = 0
         self._scope: anyio.CancelScope | None = None
         self._commands: list[list[bytes]] = []
         self._done = 0
-        """How many of them have an answer."""
+        """How many of them have a reply."""
         self._answers: list[bytes] = []
-        """What was not written yet."""
+        """Replies that were not written yet."""
         self.is_running = False
         self.is_refused = False
         self.silent_ticks = 0
@@ -69,16 +68,16 @@ class Connection(asyncio.Protocol):
         self.age_ticks = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is there."""
+        """Create the session and start the task of the connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=ANSWER_BYTES)
         peer = transport.get_extra_info("peername")
         address = f"{peer[0]}:{peer[1]}" if peer else ""
-        self._session = Session(self._backend, self._table, address)
+        self._session = RespSession(self._backend, self._table, address)
         self._begin(self)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes came."""
+        """Buffer input and wake the task."""
         if self.is_refused:
             return
         self._parser.feed(data)
@@ -94,52 +93,52 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more; what it has sent is still answered."""
+        """Execute the received commands and then close: the client sends nothing more."""
         self._has_ended = True
         self._wake()
         return True
 
     def pause_writing(self) -> None:
-        """The client does not take its answers."""
+        """Stop executing commands: the client does not read its replies."""
         self._may_write = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Continue executing commands."""
         waiter, self._may_write = self._may_write, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the interface of asyncio
-        """The client is gone."""
+        """Cancel the timers of a closed connection."""
         self._is_over = True
         self._wake()
         self.resume_writing()
 
     @property
-    def is_resting(self) -> bool:
-        """Whether it waits for the client, and no command runs."""
+    def is_waiting_for_input(self) -> bool:
+        """Whether no command runs and the connection waits for input."""
         return self._waiter is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a command, of which nothing has come."""
+        """Whether the connection waits for a command of which no byte has arrived."""
         return self._waiter is not None and not self._parser.is_inside_command
 
     @property
-    def is_locked(self) -> bool:
-        """Whether the client still has to say the password."""
-        return self._session.is_locked
+    def needs_auth(self) -> bool:
+        """Whether the client still has to authenticate."""
+        return self._session.needs_auth
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether it waits for the client to send something that it owes: the rest of a command, or the password."""
-        return self._waiter is not None and (self._parser.is_inside_command or self._session.is_locked)
+    def is_input_overdue(self) -> bool:
+        """Whether the connection waits for the rest of a command, or for authentication."""
+        return self._waiter is not None and (self._parser.is_inside_command or self._session.needs_auth)
 
     def refuse(self, text: str) -> None:
-        """Answer with an error, and with nothing more.
+        """Send an error and nothing more.
 
-        What the client goes on to send is thrown away until it has read that, or the server's patience is over: closing
-        at once would reset the connection, and the error would be lost with it.
+        Further input is dropped until the client has read the error or a time limit passes: closing at once would reset
+        the connection, and the client would lose the error.
         """
         self.is_refused = True
         self.silent_ticks = 0
@@ -150,31 +149,31 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
     def end(self) -> None:
-        """Send what was written and end the connection."""
+        """Flush the written replies and close the connection."""
         self._is_over = True
         self._wake()
         self._transport.close()
 
-    def give_up(self) -> None:
-        """End the command that runs: it waits too long."""
+    def cancel_command(self) -> None:
+        """Cancel the running command, because it exceeded its time limit."""
         if self._scope is not None:
             self._scope.cancel()
 
     async def run(self) -> None:
-        """Serve until the client has gone, or has to."""
+        """Serve the client until the connection closes."""
         try:
             while not self._is_over:
-                # One scope for many commands, because one for each costs too much.
+                # One scope for many commands: a scope for each command would cost too much.
                 with anyio.CancelScope() as self._scope:
                     await self._serve()
                 if self.is_running:
                     self.is_running = False
-                    self._session.moment = self._session.transaction = None
+                    self._session.snapshot = self._session.transaction = None
                     self._done += 1
                     self._answers.append(error(TOO_SLOW.format(self._backend.options.request_timeout_s)))
         finally:
             self._count_inflight(0)
-            self._session.forget_transaction()
+            self._session.reset_transaction()
             if not self._is_over:
                 self._transport.abort()
 
@@ -187,7 +186,7 @@ class Connection(asyncio.Protocol):
                 await self._answer()
                 continue
             try:
-                self._commands = self._parser.take(1 if self._session.is_locked else COMMANDS_AT_ONCE)
+                self._commands = self._parser.take(1 if self._session.needs_auth else COMMANDS_AT_ONCE)
             except ProtocolError as mistake:
                 self._backend.protocol_errors += 1
                 self.refuse(f"ERR Protocol error: {mistake}")
@@ -203,7 +202,7 @@ class Connection(asyncio.Protocol):
                 await self._wait()
 
     async def _leave(self) -> None:
-        """Wait until a refused client has gone."""
+        """Wait until a refused client disconnects."""
         self._parser = Parser(BEFORE_AUTH)
         self._commands.clear()
         self._answers.clear()
@@ -213,7 +212,7 @@ class Connection(asyncio.Protocol):
         self.end()
 
     async def _wait(self) -> None:
-        """Return when something has happened."""
+        """Wait for the next callback of the transport."""
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
@@ -228,12 +227,12 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def _answer(self) -> None:
-        """Run the commands at hand in order; their answers go out together."""
+        """Run the parsed commands in order and send their replies together."""
         session = self._session
         await self._run_commands()
         if not await self._send() or self._done < len(self._commands):
             return
-        if not session.is_locked and self._parser.limits is BEFORE_AUTH:
+        if not session.needs_auth and self._parser.limits is BEFORE_AUTH:
             self._parser.limits = self._backend.options.parser_limits()
         if session.queue is not None or self._counted_bytes:
             self._count_inflight(self._parser.buffered_bytes + session.queued_bytes)
@@ -243,7 +242,7 @@ class Connection(asyncio.Protocol):
             await anyio.lowlevel.checkpoint()
 
     async def _run_commands(self) -> None:
-        """Run commands until all have an answer, or there is enough to write."""
+        """Run commands until all have a reply, or enough reply bytes are buffered."""
         session, commands, answers, size = self._session, self._commands, self._answers, 0
         execute = session.execute if not self._backend.is_draining else self._refused
         self.busy_ticks = 0
@@ -251,27 +250,27 @@ class Connection(asyncio.Protocol):
         while self._done < len(commands) and size <= ANSWER_BYTES:
             try:
                 answer = await execute(commands[self._done])
-            except Exception:  # the edge: the client gets an error, the log the traceback
+            except Exception:  # the outermost handler: the client gets an error, the log gets the traceback
                 log.error(Event.RESP_COMMAND_FAILED, exc_info=True)  # noqa: G201 - levels belong to events
-                answer = error(OUR_MISTAKE)
+                answer = error(INTERNAL_ERROR)
             answers.append(answer)
             size += len(answer)
             self.busy_ticks = 0
             self._done = self._done + 1 if not session.is_closing else len(commands)
-        # Not after a cancellation: then it says that a command has no answer yet.
+        # Skipped by a cancellation, after which ``run`` still has to reply to the command.
         self.is_running = False
 
-    async def _refused(self, args: list[bytes]) -> bytes:  # noqa: ARG002 - stands for ``execute``
+    async def _refused(self, args: list[bytes]) -> bytes:  # noqa: ARG002 - replaces ``execute`` while draining
         self._session.is_closing = True
         return error(DRAINING)
 
     async def _send(self) -> bool:
-        """Write answers, if need be when what they tell is durable, and wait until the client takes them.
+        """Write replies, after the writes they confirm are durable, and wait until the client reads them.
 
         Returns:
-            Whether the connection goes on.
+            Whether the connection continues.
         """
-        if self._session.unsettled is not None and not await self._settled():
+        if self._session.pending_durable is not None and not await self._wait_until_durable():
             return False
         if self._is_over:
             return False
@@ -287,12 +286,12 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
         return not self._is_over
 
-    async def _settled(self) -> bool:
-        """Wait until what was written is durable; where that fails the connection ends, and false is returned."""
+    async def _wait_until_durable(self) -> bool:
+        """Wait until the last write is durable; on failure, refuse the client and return ``False``."""
         session, limit_s = self._session, self._backend.options.request_timeout_s
-        handle = session.unsettled
-        if handle is None or session.writer.durable_seq >= handle.seq:
-            session.unsettled = None
+        handle = session.pending_durable
+        if handle is None or session.writer.status.durable_seq >= handle.seq:
+            session.pending_durable = None
             return True
         try:
             with anyio.fail_after(limit_s):
@@ -300,15 +299,15 @@ class Connection(asyncio.Protocol):
         except TimeoutError:
             self.refuse(f"TRYAGAIN not durable after {limit_s:g} s; the outcome of the last writes is unknown")
         except ShaleError as failure:
-            self.refuse(f"{text_of(failure)}; the outcome of the last writes is unknown")
+            self.refuse(f"{error_text(failure)}; the outcome of the last writes is unknown")
         else:
-            session.unsettled = None
+            session.pending_durable = None
             return True
         self._answers.clear()
         return False
 
     def _has_room(self) -> bool:
-        """Whether what has come of the next command may stay in memory."""
+        """Return whether the buffered part of the next command is within the limits."""
         kept = self._parser.buffered_bytes + self._session.queued_bytes
         if kept > READ_PAUSE_BYTES or self._counted_bytes:
             self._count_inflight(kept)

@@ -1,8 +1,8 @@
-"""What the numbers mean that ``SCAN`` gives to its clients.
+"""Cursors of ``SCAN``.
 
-A cursor stands for the last key that was looked at; the next call goes on behind it, so whatever is written meanwhile,
-a key that is there all the time comes exactly once.  The newest cursors are remembered, so many and of so many bytes
-of keys; a forgotten one is an error, and never another place.
+A cursor maps to the last key that was read, and the next call continues after it.  So a key that exists during the
+whole iteration is returned exactly once, whatever else is written.  The latest cursors are kept, up to a number and a
+total size of keys; an evicted cursor is an error and never another position.
 """
 
 import random  # noqa: TID251 - only the type; the generator is injected
@@ -13,7 +13,7 @@ KEY_BYTES_MAX = 16 << 20
 
 
 class Cursors:
-    """The cursors of one server: clients may come back on another connection."""
+    """The cursors of one server, shared by its connections."""
 
     def __init__(self, rng: random.Random, *, count_max: int = CURSORS_MAX, key_bytes_max: int = KEY_BYTES_MAX) -> None:
         self._rng = rng
@@ -26,7 +26,7 @@ class Cursors:
         return len(self._keys)
 
     def add(self, key: bytes) -> int:
-        """A cursor behind ``key``: a number of at most 63 bits that an earlier server has hardly given."""
+        """Return a new cursor for the position after ``key``: 63 random bits, which another process will not repeat."""
         cursor = self._rng.getrandbits(63) | 1
         while cursor in self._keys:
             cursor = self._rng.getrandbits(63) | 1
@@ -37,7 +37,7 @@ class Cursors:
         return cursor
 
     def find(self, cursor: int) -> bytes | None:
-        """The key behind which to go on; ``None`` if the cursor is unknown.  It may be asked for again."""
+        """Return the key after which to continue; ``None`` if the cursor is unknown.  The cursor stays valid."""
         if cursor not in self._keys:
             return None
         self._keys.move_to_end(cursor)

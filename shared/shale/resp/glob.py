@@ -1,4 +1,4 @@
-"""Patterns of keys as Redis has them: ``*``, ``?``, ``[abc]``, ``[^a-z]``; a byte behind ``\\`` means itself."""
+"""Glob patterns of Redis: ``*``, ``?``, ``[abc]``, ``[^a-z]``; ``\\`` escapes the next byte."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,7 @@ _SPECIAL = frozenset(b"*?[\\")
 
 
 def literal_prefix(pattern: bytes) -> bytes:
-    """What every key begins with that matches."""
+    """Return the prefix of all matching keys."""
     for place, byte in enumerate(pattern):
         if byte in _SPECIAL:
             return pattern[:place]
@@ -15,10 +15,10 @@ def literal_prefix(pattern: bytes) -> bytes:
 
 
 def matcher(pattern: bytes) -> Callable[[bytes], object]:
-    """Says of a key whether it matches, by something true.
+    """Return a function that is truthy for matching keys.
 
-    Everything between two stars is found at its first place and never looked for again, so a hostile pattern takes
-    time in proportion to its length times that of the key, and not more.
+    Each piece between two stars matches at its first occurrence, without backtracking (atomic groups).  So the time is
+    at most the length of the pattern times the length of the key, also for hostile patterns.
     """
     pieces = [""]
     place = 0
@@ -48,8 +48,10 @@ def matcher(pattern: bytes) -> Callable[[bytes], object]:
 
 
 def _class(pattern: bytes, place: int) -> tuple[str, int]:
-    """A class behind its ``[`` as a regular expression, and the place behind it; one without end ends with the
-    pattern."""
+    """Parse a class after its ``[``; return a regular expression and the position after the class.
+
+    An unterminated class ends with the pattern.
+    """
     negated = pattern[place : place + 1] == b"^"
     place += negated
     ranges: list[str] = []

@@ -1,4 +1,4 @@
-"""Commands as a line of text, as people type them into ``telnet``: words, with quotes where a word has blanks.
+"""Inline commands, as typed into ``telnet``: words, with quotes around words that contain spaces.
 
 Source: the Redis protocol specification, "Inline commands"; quoting as redis-cli shows and reads it.
 """
@@ -19,10 +19,10 @@ _LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b"\b", b"a": b"\a"}
 
 
 def split_inline(line: bytes) -> list[bytes] | None:
-    """The words of a line; ``None`` if its quotes do not pair up.
+    """Split a line into words; return ``None`` if its quotes are unbalanced.
 
-    Between double quotes ``\\n``, ``\\r``, ``\\t``, ``\\b``, ``\\a`` and ``\\xHH`` mean bytes, and every other
-    character after a backslash means itself; between single quotes only ``\\'`` is special.
+    Within double quotes, ``\\n``, ``\\r``, ``\\t``, ``\\b``, ``\\a`` and ``\\xHH`` are escapes, and a backslash before
+    any other character is dropped.  Within single quotes only ``\\'`` is an escape.
     """
     words: list[bytes] = []
     place = 0

@@ -1,6 +1,6 @@
-"""Numbers in commands."""
+"""Integers in commands."""
 
-from shale.resp.failures import NOT_A_NUMBER, RespError
+from shale.resp.errors import NOT_A_NUMBER, RespError
 
 INT64_MAX = (1 << 63) - 1
 _DIGITS_MAX = 20
@@ -9,10 +9,10 @@ _DIGITS_MAX = 20
 def whole_number(
     text: bytes, *, least: int = -INT64_MAX - 1, most: int = INT64_MAX, problem: str = NOT_A_NUMBER
 ) -> int:
-    """A decimal number in a range.
+    """Parse a decimal integer from ``least`` to ``most``.
 
     Raises:
-        RespError: ``problem``.
+        RespError: with the message ``problem``.
     """
     if len(text) > _DIGITS_MAX or not text.removeprefix(b"-").isdigit():
         raise RespError(problem)

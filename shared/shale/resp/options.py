@@ -1,25 +1,45 @@
-"""What the operator decides about the Redis port."""
+"""The options of the Redis port, and the limits of its parser."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from shale.resp.limits import ARGUMENTS_MAX, ParserLimits
+
+@dataclass(frozen=True, slots=True)
+class ParserLimits:
+    """Limits of one command.
+
+    Args:
+        arguments: number of arguments, including the name.
+        argument_bytes: bytes of one argument.
+        command_bytes: bytes of all arguments, with an overhead for each (``shale.resp.parser``).
+    """
+
+    arguments: int
+    argument_bytes: int
+    command_bytes: int
+
+
+BEFORE_AUTH = ParserLimits(10, 16 * 1024, 32 * 1024)
+"""Limits before authentication; enough for AUTH and HELLO."""
+
+ARGUMENTS_MAX = 1 << 20
+"""Limit of arguments of one command, as in Redis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RespOptions:
-    """Limits, and what a write waits for.
+    """Limits of connections and commands, and the durability of writes.
 
     Args:
-        durability: ``memory``: a write is answered when it is readable; ``durable``: when a crash cannot undo it.
-        max_connections: more are refused.
-        max_value_bytes: the longest argument of a command.
-        max_command_bytes: all arguments of a command together, and all of a transaction.
-        max_inflight_bytes: what all connections together may keep of commands that are not complete or not run.
-        max_batch_rows: keys in one command, and rows in one answer.
-        max_key_bytes: the longest key that the database writes.
-        request_timeout_s: how long a command may wait, and a client stay silent in the middle of one.
-        idle_timeout_s: how long a connection may be silent between commands; 0: for ever.
+        durability: ``memory``: reply to a write when it is readable; ``durable``: when it is in the WAL.
+        max_connections: further connections are refused.
+        max_value_bytes: limit of one argument.
+        max_command_bytes: limit of all arguments of one command, and of one transaction.
+        max_inflight_bytes: limit of buffered commands of all connections together.
+        max_batch_rows: limit of keys in one command, and of rows in one reply.
+        max_key_bytes: limit of keys that the database writes.
+        request_timeout_s: time limit of a command, and of silence within one.
+        idle_timeout_s: time limit of silence between commands; 0: none.
     """
 
     durability: Literal["memory", "durable"] = "memory"
@@ -33,5 +53,5 @@ class RespOptions:
     idle_timeout_s: float = 0.0
 
     def parser_limits(self) -> ParserLimits:
-        """Of a client that may use the database."""
+        """Return the parser limits of authenticated clients."""
         return ParserLimits(ARGUMENTS_MAX, self.max_value_bytes, self.max_command_bytes)

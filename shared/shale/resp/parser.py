@@ -1,23 +1,23 @@
-"""Commands out of bytes, as they arrive: arrays of bulk strings, and lines of text.
+"""Incremental parser of commands: arrays of bulk strings, and inline commands.
 
-A command is ``*<count>\\r\\n`` and then ``count`` times ``$<length>\\r\\n<bytes>\\r\\n``; whatever does not begin with
-a ``*`` is a line (``shale.resp.inline``).  Source: the Redis protocol specification, RESP2 and RESP3; clients send
-nothing else in either.
+A command is ``*<count>\\r\\n`` and then ``count`` times ``$<length>\\r\\n<bytes>\\r\\n``; input that does not start
+with ``*`` is an inline command (``shale.resp.inline``).  Source: the Redis protocol specification; clients send the
+same in RESP2 and RESP3.
 
-What is incomplete is kept with the place where parsing goes on, so every byte is looked at once, however small the
-pieces are in which it comes.
+The parser keeps the position within an incomplete command, so it reads every byte once, however small the received
+chunks are.
 """
 
 from shale.resp.inline import split_inline
-from shale.resp.limits import ParserLimits
+from shale.resp.options import ParserLimits
 
 HEADER_BYTES_MAX = 32
-"""A count or a length with its first byte and its line end is never longer."""
+"""Limit of a count or length line, with its type byte and line end."""
 
 LINE_BYTES_MAX = 64 * 1024
 
 ARGUMENT_OVERHEAD_BYTES = 48
-"""What an argument costs beside its bytes: many short ones are large too."""
+"""Memory of an argument beyond its bytes, so that many short arguments count as large, too."""
 
 _ARRAY, _BULK = ord("*"), ord("$")
 _SMALL = {b"%d" % number: number for number in range(1024)}
@@ -27,16 +27,16 @@ _PLAIN_COUNTS = {b"*%d" % number: number for number in range(1, 64)}
 _PLAIN_LENGTHS = {b"$%d" % number: number for number in range(4096)}
 _PLAIN_LIMITS = ParserLimits(64, 4096, 64 * (4096 + ARGUMENT_OVERHEAD_BYTES))
 _PLAIN_AGAIN = 32
-"""After data that the quick way cannot read, so many commands are read the other way."""
+"""After a command that the fast path cannot parse, this many commands use the general path."""
 _UNKNOWN = -1
 
 
 class ProtocolError(Exception):
-    """What came is no command, or one that is too large; the connection cannot go on."""
+    """The input is not a command, or too large; the connection must close."""
 
 
 class Parser:
-    """The commands of one connection.  ``limits`` may be changed at any time."""
+    """Parses the commands of one connection.  ``limits`` may change at any time."""
 
     def __init__(self, limits: ParserLimits) -> None:
         self.limits = limits
@@ -45,36 +45,36 @@ class Parser:
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._missing_bytes = 0
-        """How many bytes must come before there is anything to do."""
+        """Bytes that must arrive before parsing can continue."""
         self._args: list[bytes] = []
         self._args_bytes = 0
-        """Of the arguments at hand, and of the one whose length is known already."""
+        """Bytes of the parsed arguments, and of the argument whose length is known."""
         self._args_left = 0
         self._length = _UNKNOWN
-        """Of the bulk string whose bytes come next."""
+        """Length of the bulk string whose bytes come next."""
         self._is_plain_after = 0
         self._error: ProtocolError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """What is kept of commands that were not taken yet."""
+        """Bytes that are buffered and not returned as commands yet."""
         return len(self._data) - self._place + self._parts_bytes + self._args_bytes - max(self._length, 0)
 
     @property
     def is_inside_command(self) -> bool:
-        """Whether a command has begun and not ended."""
+        """Whether a part of a command has arrived."""
         return bool(self._args_left or self._place < len(self._data) or self._parts)
 
     def feed(self, data: bytes) -> None:
-        """Add what was received."""
+        """Add received bytes."""
         self._parts.append(data)
         self._parts_bytes += len(data)
 
     def take(self, count_max: int) -> list[list[bytes]]:
-        """The next complete commands, each a list of at least one argument; none: more has to come first.
+        """Return the next complete commands, each with at least one argument; none if more input is needed.
 
         Raises:
-            ProtocolError: at the place that was reached; commands before it were returned by earlier calls.
+            ProtocolError: the input is invalid; earlier calls have returned all commands before it.
         """
         if self._error is not None:
             raise self._error
@@ -98,7 +98,7 @@ class Parser:
         return commands
 
     def _parse(self, commands: list[list[bytes]], count_max: int) -> None:
-        """Append commands until ``count_max`` were found or the bytes end."""
+        """Append commands until there are ``count_max`` or the input ends."""
         data, end = self._data, len(self._data)
         while len(commands) < count_max and self._place < end:
             if not self._args_left:
@@ -119,9 +119,9 @@ class Parser:
             self._args, self._args_bytes = [], 0
 
     def _take_plain(self, commands: list[list[bytes]], count_max: int) -> bool:
-        """Add commands of few and short arguments without line ends in them; false if the next one is not such.
+        """Append commands of few short arguments without line ends; return ``False`` if the next one is different.
 
-        Such commands are what splitting the data at line ends gives, and that takes a quarter of the time.
+        Splitting the input at line ends yields these commands in a quarter of the time of the general path.
         """
         limits = self.limits
         if limits.argument_bytes < _PLAIN_LIMITS.argument_bytes or limits.command_bytes < _PLAIN_LIMITS.command_bytes:
@@ -133,15 +133,15 @@ class Parser:
             count = count_of(pieces[at])
             if count is None or count > limits.arguments:
                 break
-            behind = at + 1 + 2 * count
-            if behind > whole:
+            after = at + 1 + 2 * count
+            if after > whole:
                 break
-            args = pieces[at + 2 : behind : 2]
-            heads = pieces[at + 1 : behind : 2]
+            args = pieces[at + 2 : after : 2]
+            heads = pieces[at + 1 : after : 2]
             if any([length_of(head) != len(arg) for head, arg in zip(heads, args, strict=True)]):  # noqa: C419 - faster
                 break
             commands.append(args)
-            at, room = behind, room - 1
+            at, room = after, room - 1
         if at == 0:
             self._is_plain_after = _PLAIN_AGAIN
             return False
@@ -158,7 +158,7 @@ class Parser:
         return True
 
     def _fill(self) -> bool:
-        """Read arguments until the command is complete; false: the bytes end before that."""
+        """Read arguments until the command is complete; return ``False`` if the input ends first."""
         data, place, left, length = self._data, self._place, self._args_left, self._length
         args, limits, small, find = self._args, self.limits, _SMALL, self._data.find
         end = len(data)
@@ -199,7 +199,7 @@ class Parser:
         return length
 
     def _header(self, what: str) -> int | None:
-        """The number of the header at hand; ``None`` if it is incomplete.  An array's is passed, a bulk's is not."""
+        """Parse a count or length; return ``None`` if it is incomplete.  Only an array header is consumed."""
         data, place = self._data, self._place
         wanted = _ARRAY if what == "multibulk" else _BULK
         if place < len(data) and data[place] != wanted:
@@ -217,7 +217,7 @@ class Parser:
         return int(digits)
 
     def _take_line(self, commands: list[list[bytes]]) -> bool:
-        """Pass a line, and add its command unless it is blank; false: its end has not come."""
+        """Consume an inline command, unless it is blank; return ``False`` if its line end has not arrived."""
         data, place = self._data, self._place
         limit = min(LINE_BYTES_MAX, self.limits.command_bytes)
         line_end = data.find(b"\n", place, place + limit)

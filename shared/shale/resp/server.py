@@ -1,4 +1,4 @@
-"""The Redis port: accepts connections, and ends them in order (docs/resp.md)."""
+"""The Redis server: accepts connections, enforces time limits, and drains (docs/reference/resp.md)."""
 
 import asyncio
 import contextlib
@@ -12,16 +12,16 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.backend import Backend
-from shale.resp.commands.table import BY_WIRE_NAME, COMMANDS, OF_READERS
+from shale.resp.commands.command_table import COMMANDS, READER_COMMANDS, WRITER_COMMANDS
 from shale.resp.connection import Connection
-from shale.resp.failures import DRAINING
-from shale.resp.instruments import export
+from shale.resp.errors import DRAINING
+from shale.resp.metrics import export
 from shale.resp.options import RespOptions
 from shale.telemetry.metrics import Metrics
 
 TICK_S = 1.0
 LINGER_S = 2.0
-"""How long a refused client may take to read why."""
+"""Seconds that a refused client has to read the error."""
 
 
 class RespServer:
@@ -34,12 +34,12 @@ class RespServer:
         self._emptied = anyio.Event()
 
     def accept(self) -> asyncio.BaseProtocol:
-        """The protocol of a new connection."""
-        table = BY_WIRE_NAME if self._backend.reader is None else OF_READERS
+        """Return the protocol of a new connection."""
+        table = WRITER_COMMANDS if self._backend.reader is None else READER_COMMANDS
         return Connection(self._backend, table, self._begin)
 
     async def watch(self) -> None:
-        """End connections that are silent, and commands that wait, for too long; until cancelled."""
+        """Close idle connections and cancel commands that exceed their time limit, until cancelled."""
         options = self._backend.options
         tick_s = min(TICK_S, options.request_timeout_s / 4, (options.idle_timeout_s or TICK_S) / 4)
         while True:
@@ -49,10 +49,11 @@ class RespServer:
                 connection.busy_ticks += 1
                 connection.age_ticks += 1
                 if connection.is_running and connection.busy_ticks * tick_s > options.request_timeout_s:
-                    connection.give_up()
+                    connection.cancel_command()
                 silent_s = connection.silent_ticks * tick_s
-                is_late = connection.is_waiting and silent_s > options.request_timeout_s
-                if connection.is_locked:  # a byte now and then would hold the place of a client that has the password
+                is_late = connection.is_input_overdue and silent_s > options.request_timeout_s
+                if connection.needs_auth:
+                    # Its age counts: otherwise a client could hold a connection with a byte now and then.
                     is_late = connection.age_ticks * tick_s > options.request_timeout_s
                 if connection.is_refused:
                     is_late = silent_s > LINGER_S
@@ -60,10 +61,10 @@ class RespServer:
                     connection.end()
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new commands, and return when those that run are answered, or the time is over."""
+        """Reject new commands; return when the running ones have finished, or after ``timeout_s``."""
         self._backend.is_draining = True
         for connection in list(self._connections):
-            if connection.is_resting:
+            if connection.is_waiting_for_input:
                 connection.end()
         with anyio.move_on_after(timeout_s, shield=True):
             while self._connections:
@@ -92,7 +93,7 @@ class RespServer:
 
 
 @contextlib.asynccontextmanager
-async def serving_resp(
+async def serve_resp(
     db: Db | DbReader,
     listener: socket.socket,
     env: Env,
@@ -102,16 +103,16 @@ async def serving_resp(
     token: str | None = None,
     drain_timeout_s: float = 10.0,
 ) -> AsyncIterator[Backend]:
-    """Serve until the block ends; then accept nothing more and let commands that run end.
+    """Serve until the block ends; then accept no more connections and let running commands finish.
 
     Args:
-        db: the open database; of a reader commands that write are refused.
-        listener: bound already; closed in the end.
-        env: the outside world.
-        metrics: counts here.
-        options: limits.
-        token: what clients must say with AUTH; ``None``: nothing.
-        drain_timeout_s: how long commands may take to end; then they are cancelled.
+        db: the open database; a reader rejects writes.
+        listener: a bound socket; closed at the end.
+        env: clock, randomness, ids and threads.
+        metrics: the metrics registry.
+        options: limits and durability.
+        token: the password of AUTH; ``None``: no authentication.
+        drain_timeout_s: seconds that running commands have at the end; then they are cancelled.
     """
     backend = Backend(db, env, options, token, COMMANDS)
     export(backend, metrics)

@@ -1,37 +1,69 @@
-"""What one client has said so far, and the way of a command from its name to its answer.
+"""Commands, the state of one client, and the execution of its commands.
 
-No sockets here: ``execute`` takes arguments and gives the answer's bytes.
+This module does no I/O on sockets: ``execute`` takes arguments and returns the bytes of the reply.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from shale.engine.batch import WriteBatch
-from shale.engine.lifetime import Moment, Ttl
-from shale.engine.reads import Reads
-from shale.engine.transaction import Transaction
-from shale.engine.write_handle import WriteHandle
+from shale.core.ttl import Timestamp, Ttl
+from shale.engine.read.reads import Reads
+from shale.engine.txn.transaction import Transaction
+from shale.engine.write.batch import WriteBatch
+from shale.engine.write.write_handle import WriteHandle
 from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
-from shale.resp.encoder import QUEUED, RESP2, Wire, error
-from shale.resp.failures import NOT_AUTHENTICATED, RespError, shown, text_of, unknown_command, wrong_arity
+from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
+from shale.resp.errors import NOT_AUTHENTICATED, RespError, error_text, shown, unknown_command, wrong_arity
 from shale.types import Row
 
 if TYPE_CHECKING:
     from shale.engine.db import Db
     from shale.resp.backend import Backend
-    from shale.resp.commands.command import Command
 
 ATTEMPTS_MAX = 100
-"""How often a conditional write is tried that meets writes of others each time."""
+"""Limit of attempts of a conditional write that conflicts with other writes."""
 
 _BROWSERS = frozenset((b"POST", b"HOST:"))
-"""A web page can make a browser send these to a port of this machine, with commands in what follows."""
+"""First words of HTTP requests: a web page can make a browser send them to this port, with commands in the body."""
+
+
+Handler = Callable[["RespSession", list[bytes]], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One entry of the command table.
+
+    Args:
+        name: in lower case.
+        arity: number of arguments including the name; negative: at least that many.
+        handler: gets all arguments, the name first, and returns the encoded reply.
+        group: the group that Redis assigns it to.
+        summary: one line of documentation.
+        flags: the flags of ``COMMAND INFO``.
+        keys: positions of the first and the last key and the step between keys; zeros without keys.
+        is_open: allowed before authentication.
+        is_immediate: runs at once within MULTI, instead of being queued.
+        is_queueable: allowed within MULTI.
+    """
+
+    name: str
+    arity: int
+    handler: Handler
+    group: str
+    summary: str
+    flags: tuple[str, ...] = ()
+    keys: tuple[int, int, int] = (0, 0, 0)
+    is_open: bool = False
+    is_immediate: bool = False
+    is_queueable: bool = True
 
 
 class Writes(Protocol):
-    """What a command writes to: a batch or a transaction."""
+    """The target of writes: a batch or a transaction."""
 
-    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
+    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
         """Write a value; see ``WriteBatch.put``."""
         ...
 
@@ -40,11 +72,11 @@ class Writes(Protocol):
         ...
 
 
-class Session:
-    """One client.
+class RespSession:
+    """The session of one client.
 
-    ``is_locked``: the password is still missing; ``is_closing``: the connection ends after this answer.
-    ``unsettled`` is a write whose answer must wait until it is durable.
+    ``needs_auth``: the client has to authenticate; ``is_closing``: the connection closes after this reply.
+    ``pending_durable`` is a write whose reply must wait until it is durable.
     """
 
     __slots__ = (
@@ -53,29 +85,29 @@ class Session:
         "backend",
         "created_s",
         "db",
+        "encoding",
         "id",
-        "is_broken",
+        "is_aborted",
         "is_closing",
-        "is_locked",
         "last_write",
         "lib_name",
         "lib_version",
-        "moment",
         "name",
+        "needs_auth",
+        "pending_durable",
         "queue",
         "queued_bytes",
+        "snapshot",
         "transaction",
-        "unsettled",
         "watched",
-        "wire",
         "writer",
     )
 
-    def __init__(self, backend: "Backend", table: "Mapping[bytes, Command]", address: str = "") -> None:
+    def __init__(self, backend: "Backend", table: Mapping[bytes, Command], address: str = "") -> None:
         self.backend = backend
         self.db = backend.db
         self.writer: Db
-        """Not there on a reader, none of whose commands writes."""
+        """Not set on a reader, which has no commands that write."""
         if backend.writer is not None:
             self.writer = backend.writer
         self._table = table
@@ -83,37 +115,36 @@ class Session:
         self.address = address
         self.created_s = backend.env.clock.monotonic_s()
         self.name = self.lib_name = self.lib_version = b""
-        self.wire: Wire = RESP2
-        self.is_locked = backend.has_password
+        self.encoding: RespEncoding = RESP2
+        self.needs_auth = backend.has_password
         self.is_closing = False
         self.last_write: WriteHandle | None = None
-        self.unsettled: WriteHandle | None = None
+        self.pending_durable: WriteHandle | None = None
         self.queue: list[tuple[Command, list[bytes]]] | None = None
         self.queued_bytes = 0
-        self.is_broken = False
-        """A command of the transaction could not be queued."""
+        self.is_aborted = False
+        """A command of the transaction was rejected, so EXEC aborts."""
         self.watched: dict[bytes, int | None] = {}
-        self.moment: Reads | None = None
-        """The state in which the queue is being run, and
-        """
+        self.snapshot: Reads | None = None
+        """The state that EXEC reads while it runs the queue."""
         self.transaction: Transaction | None = None
-        """the transaction, if this is no reader."""
+        """The transaction of EXEC; ``None`` on a reader."""
 
     @property
     def reads(self) -> Reads:
-        """Where the command at hand looks."""
-        return self.db if self.moment is None else self.moment
+        """The source of reads of the current command."""
+        return self.db if self.snapshot is None else self.snapshot
 
     async def execute(self, args: list[bytes]) -> bytes:
-        """Run or queue one command and return its answer."""
+        """Run or queue one command and return its reply."""
         name = args[0]
         command = self._table.get(name) or self._table.get(name.upper())
         if command is None:
             if name.upper() in _BROWSERS:
                 self.is_closing = True
-            return self._refuse("other", NOT_AUTHENTICATED if self.is_locked else unknown_command(args))
+            return self._refuse("other", NOT_AUTHENTICATED if self.needs_auth else unknown_command(args))
         count, arity = len(args), command.arity
-        if self.is_locked and not command.is_open:
+        if self.needs_auth and not command.is_open:
             return self._refuse(command.name, NOT_AUTHENTICATED)
         if count != arity and (arity >= 0 or count < -arity):
             return self._refuse(command.name, wrong_arity(command.name))
@@ -121,12 +152,12 @@ class Session:
             return self._enqueue(command, args)
         return await self.run(command, args)
 
-    async def run(self, command: "Command", args: list[bytes]) -> bytes:
-        """Run a command whose arguments were counted.
+    async def run(self, command: Command, args: list[bytes]) -> bytes:
+        """Run a command whose arity was checked.
 
         Raises:
-            ShaleError: while a transaction is run, what is not the client's mistake: the rest must not be done without
-                this command.
+            ShaleError: within EXEC, an error that the client did not cause; the other commands of the transaction must
+                not be applied without this one.
         """
         self.backend.calls[command.name] += 1
         try:
@@ -136,38 +167,39 @@ class Session:
             return error(str(refusal))
         except ShaleError as failure:
             self.backend.errors[command.name] += 1
-            if self.moment is not None and not _is_clients(failure):
+            if self.snapshot is not None and not _is_client_error(failure):
                 raise
-            return error(text_of(failure))
+            return error(error_text(failure))
 
     async def atomically(self, work: Callable[[Reads, Writes], Awaitable[bytes]]) -> bytes:
-        """Read once and then write as if nobody else did.
+        """Read and write atomically.
 
-        What is in memory is read without a wait, so as a rule nobody has written in between: then the next sequence
-        number is still free, and a batch takes it.  Else there is a transaction, which sees only what conflicts.
+        Reads from memory do not wait, so usually no other write has happened in between: the next sequence number is
+        still free, and a batch claims it.  Otherwise the work runs again in a transaction, which only real conflicts
+        abort.
 
         Args:
-            work: reads from the one and writes to the other; called again after a conflict, so it must leave nothing
-                behind but what it wrote.
+            work: reads from its first argument and writes to its second; it is called again after a conflict, so it
+                must have no other effects.
 
         Raises:
-            RespError: others wrote the same every time.
+            RespError: every attempt conflicted with another write.
         """
         if self.transaction is not None:
             return await work(self.transaction, self.transaction)
         batch = WriteBatch(max_key_bytes=self.backend.options.max_key_bytes)
-        next_seq = self.writer.last_seq + 1
+        next_seq = self.writer.status.last_seq + 1
         answer = await work(self.db, batch)
         if not len(batch):
             return answer
         try:
-            self.wrote(await self.writer.write(batch, seq=next_seq))
+            self.record_write(await self.writer.write(batch, seq=next_seq))
         except InvalidSequenceNumber:
             return await self.in_transaction(lambda transaction: work(transaction, transaction))
         return answer
 
     async def in_transaction(self, work: Callable[[Transaction], Awaitable[bytes]]) -> bytes:
-        """Read and write in a transaction of its own; see ``atomically``."""
+        """Read and write in a new transaction; see ``atomically``."""
         for _ in range(ATTEMPTS_MAX):
             transaction = await self.writer.transaction("serializable")
             try:
@@ -178,36 +210,36 @@ class Session:
             finally:
                 await transaction.close()
             if handle is not None:
-                self.wrote(handle)
+                self.record_write(handle)
             return answer
-        raise RespError(f"TRYAGAIN others wrote the same keys {ATTEMPTS_MAX} times in between; nothing was written")
+        raise RespError(f"TRYAGAIN {ATTEMPTS_MAX} attempts conflicted with other writes; nothing was written")
 
     async def live_row(self, reads: Reads, key: bytes) -> Row | None:
-        """The row of a key, unless it has expired."""
+        """Return the row of a key, unless it has expired."""
         row = await reads.get_row(key)
         if row is None or row.expire_ts is None or row.expire_ts > self.backend.env.clock.now_ms():
             return row
-        # Of merged operands the first to expire is known: without it there may still be a value.
+        # A merged row has the earliest expiry of its operands: without that operand there may still be a value.
         return await reads.get_row(key, hide_expired=True)
 
-    def wrote(self, handle: WriteHandle) -> None:
-        """A write of this client has happened."""
+    def record_write(self, handle: WriteHandle) -> None:
+        """Remember a write of this client, for WAITAOF and for replies that wait for durability."""
         self.last_write = handle
         if self.backend.options.durability == "durable":
-            self.unsettled = handle
+            self.pending_durable = handle
 
-    def unlock(self) -> None:
-        """The password was right."""
-        self.is_locked = False
+    def set_authenticated(self) -> None:
+        """Mark the client as authenticated."""
+        self.needs_auth = False
 
-    def forget_transaction(self) -> None:
-        """Leave MULTI, and watch nothing any more."""
+    def reset_transaction(self) -> None:
+        """Leave MULTI and stop watching keys."""
         self.queue = None
         self.queued_bytes = 0
-        self.is_broken = False
+        self.is_aborted = False
         self.watched = {}
 
-    def _enqueue(self, command: "Command", args: list[bytes]) -> bytes:
+    def _enqueue(self, command: Command, args: list[bytes]) -> bytes:
         assert self.queue is not None
         if not command.is_queueable:
             return self._refuse(command.name, f"ERR {shown(args[0])} is not allowed in transactions")
@@ -223,10 +255,10 @@ class Session:
         self.backend.calls[name] += 1
         self.backend.errors[name] += 1
         if self.queue is not None:
-            self.is_broken = True
+            self.is_aborted = True
         return error(text)
 
 
-def _is_clients(failure: ShaleError) -> bool:
-    """Whether the client asked for something impossible; what the store refuses to us is no fault of its."""
+def _is_client_error(failure: ShaleError) -> bool:
+    """Return whether the client caused the error.  Store access errors are the server's fault."""
     return isinstance(failure, InvalidRequestError) and not isinstance(failure, AccessDenied)

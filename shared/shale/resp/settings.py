@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, model_validator
 
 from shale.resp.options import RespOptions
-from shale.service.sections import Bytes, Port, PositiveSeconds, Seconds, Section, Token
+from shale.service.config.sections import Bytes, Port, PositiveSeconds, Seconds, Section, Token
 
 MIB = 1 << 20
 VALUE_BYTES_MAX = 512 * MIB
@@ -13,33 +13,34 @@ _DEFAULTS = RespOptions()
 
 
 class RespSection(Section):
-    """The port for clients of Redis; off by default."""
+    """The Redis-compatible port; disabled by default."""
 
-    enabled: bool = Field(default=False, description="Whether there is such a port.")
-    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all of them.")
-    port: Port = Field(default=6379, description="0: any free one.")
-    bearer_token: Token | None = Field(
-        default=None, description="What clients say with AUTH; http.bearer_token if this is not given."
-    )
+    enabled: bool = Field(default=False, description="Enable the Redis-compatible port.")
+    host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
+    port: Port = Field(default=6379, description="The port to listen on; 0: any free port.")
+    bearer_token: Token | None = Field(default=None, description="Password of AUTH; by default http.bearer_token.")
     durability: Literal["memory", "durable"] = Field(
-        default=_DEFAULTS.durability, description="What a write waits for before it is answered."
+        default=_DEFAULTS.durability,
+        description="memory: reply to a write when it is readable; durable: when it is in the WAL.",
     )
-    max_connections: int = Field(default=_DEFAULTS.max_connections, ge=1, description="Further clients are refused.")
+    max_connections: int = Field(
+        default=_DEFAULTS.max_connections, ge=1, description="Limit of connections; further ones are refused."
+    )
     max_value_bytes: Bytes = Field(
-        default=_DEFAULTS.max_value_bytes, ge=1, le=VALUE_BYTES_MAX, description="The longest key or value."
+        default=_DEFAULTS.max_value_bytes, ge=1, le=VALUE_BYTES_MAX, description="Limit of one key or value."
     )
     max_command_bytes: Bytes = Field(
-        default=_DEFAULTS.max_command_bytes, description="All of one command, and of one transaction."
+        default=_DEFAULTS.max_command_bytes, description="Limit of one command, and of one transaction."
     )
     max_inflight_bytes: Bytes = Field(
-        default=_DEFAULTS.max_inflight_bytes, description="What waits in memory of all clients together."
+        default=_DEFAULTS.max_inflight_bytes, description="Limit of buffered commands of all clients together."
     )
-    max_batch_rows: int = Field(default=_DEFAULTS.max_batch_rows, ge=1, description="The most keys in one command.")
+    max_batch_rows: int = Field(default=_DEFAULTS.max_batch_rows, ge=1, description="Limit of keys in one command.")
     request_timeout: PositiveSeconds = Field(
-        default=_DEFAULTS.request_timeout_s, description="The longest wait of a command, and silence within one."
+        default=_DEFAULTS.request_timeout_s, description="Time limit of a command, and of silence within one."
     )
     idle_timeout: Seconds = Field(
-        default=_DEFAULTS.idle_timeout_s, description="Silent connections end after this; 0: never."
+        default=_DEFAULTS.idle_timeout_s, description="Close connections after this time without a command; 0: never."
     )
 
     @model_validator(mode="after")
@@ -49,7 +50,7 @@ class RespSection(Section):
         return self
 
     def options(self, *, max_key_bytes: int) -> RespOptions:
-        """What the server takes."""
+        """Return the options of the server."""
         return RespOptions(
             durability=self.durability,
             max_connections=self.max_connections,
@@ -63,6 +64,6 @@ class RespSection(Section):
         )
 
     def token(self, otherwise: SecretStr | None) -> str | None:
-        """What clients must say; ``otherwise`` if there is no token of our own."""
+        """Return the password of AUTH; ``otherwise`` if this section has no token."""
         chosen = self.bearer_token if self.bearer_token is not None else otherwise
         return None if chosen is None else chosen.get_secret_value()

@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""The life cycle, settings, health and HTTP server that all daemons share."""

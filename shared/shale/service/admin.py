@@ -1,4 +1,4 @@
-"""The admin port: metrics, health, status and the log level (docs/operations.md 1.4 and 10)."""
+"""The admin port: metrics, health, status and the log level (docs/how-to/monitor.md and docs/reference/health.md)."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from shale.service.bearer import Bearer, Guarded
 from shale.service.build import FORMATS, revision, version
-from shale.service.health import Health, Report
-from shale.service.problems import Problem, response
+from shale.service.health import Health, HealthReport
+from shale.service.http.bearer import BearerAuth, BearerAuthMiddleware
+from shale.service.http.problems import Problem, response
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.log_output import level_name, set_level
@@ -31,7 +31,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class AdminApp:
-    """The ASGI application of the admin port; what stands below ``/v1/admin/`` asks for the token, if there is one."""
+    """The ASGI application of the admin port.  Paths below ``/v1/admin/`` require the bearer token, if one is set."""
 
     def __init__(self, health: Health, metrics: Metrics, bearer_token: SecretStr | None = None) -> None:
         self._health = health
@@ -47,10 +47,10 @@ class AdminApp:
             ],
             exception_handlers={HTTPException: _not_served},
         )
-        self.asgi = Guarded(self._app, "/v1/admin/", Bearer(bearer_token))
+        self.asgi = BearerAuthMiddleware(self._app, "/v1/admin/", BearerAuth(bearer_token))
 
     def add_route(self, route: BaseRoute) -> None:
-        """Serve one more path, for example the writer's flush."""
+        """Add a route, for example the writer's flush."""
         self._app.router.routes.append(route)
 
     async def _serve_metrics(self, request: Request) -> Response:
@@ -58,7 +58,7 @@ class AdminApp:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(self._metrics.registry), headers={**NO_STORE, "Content-Type": content_type})
 
-    def _health_route(self, ask: Callable[[frozenset[str]], Report]) -> Callable[[Request], Any]:
+    def _health_route(self, ask: Callable[[frozenset[str]], HealthReport]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             report = ask(frozenset(request.query_params.getlist("exclude")))
             status = 200 if report.ok else 503
@@ -87,12 +87,12 @@ class AdminApp:
 
 
 def json_response(content: Mapping[str, Any], *, status: int = 200) -> Response:
-    """A JSON answer that nobody keeps."""
+    """Return a JSON response that must not be cached."""
     return Response(orjson.dumps(content), status, headers=NO_STORE, media_type="application/json")
 
 
 def register_process_metrics(metrics: Metrics, *, role: str, settings_hash: str, started_s: float) -> None:
-    """The facts about the process itself; the collectors are ours, not those of a global registry."""
+    """Register the metrics of the process itself, in this registry and not in the global one."""
     registry: CollectorRegistry = metrics.registry
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

@@ -1,4 +1,4 @@
-"""What calls of the admin port have in common: errors as problem documents, strict queries, small JSON bodies."""
+"""Shared code of admin routes: problem documents, strict query parameters, small JSON bodies."""
 
 from collections.abc import Awaitable, Callable, Collection
 from http import HTTPStatus
@@ -9,8 +9,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from shale.errors import InvalidDbState, ShaleError, UnknownCheckpoint
-from shale.service.bodies import BodyBudget, is_msgpack
-from shale.service.problems import Problem, bad_request, problem_of, response
+from shale.service.http.bodies import BodyBudget, is_msgpack
+from shale.service.http.problems import Problem, bad_request, problem_from, response
 
 SCHEMA_VERSION = 1
 BODY_MAX_BYTES = 256 * 1024
@@ -22,15 +22,15 @@ Handler = Callable[[Request], Awaitable[Response]]
 Translation = Callable[[ShaleError], Problem]
 
 
-def admin_problem_of(error: ShaleError) -> Problem:
-    """As ``problem_of``; a database that is in no state for the call is a conflict and no mistake of the caller's."""
+def admin_problem_from(error: ShaleError) -> Problem:
+    """Map an error like ``problem_from``, but answer 409 when the database is in the wrong state for the call."""
     if isinstance(error, InvalidDbState) and not isinstance(error, UnknownCheckpoint):
         return Problem(HTTPStatus.CONFLICT, str(error), kind=error.kind.value)
-    return problem_of(error)
+    return problem_from(error)
 
 
-def answering(handler: Handler, translate: Translation = admin_problem_of) -> Handler:
-    """The handler, with errors as problem documents."""
+def with_problem_responses(handler: Handler, translate: Translation = admin_problem_from) -> Handler:
+    """Wrap a handler so that its errors become problem documents."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -40,13 +40,15 @@ def answering(handler: Handler, translate: Translation = admin_problem_of) -> Ha
         except ShaleError as error:
             return response(translate(error))
         except ClientDisconnect:
-            return Response(status_code=HTTPStatus.BAD_REQUEST.value)  # nobody is there to read it
+            return Response(
+                status_code=HTTPStatus.BAD_REQUEST.value
+            )  # the client has disconnected and reads no response
 
     return answer
 
 
 def flag(request: Request, name: str) -> bool:
-    """A query that is ``true`` or ``false``; any other query is refused, so that no misspelt wish is lost."""
+    """Read one boolean query parameter; reject all others, so that no misspelled parameter is ignored."""
     for given, value in request.query_params.multi_items():
         if given != name or value not in ("true", "false"):
             raise bad_request(f"?{given}={value}: the only query of this call is {name}=true or {name}=false")
@@ -54,31 +56,31 @@ def flag(request: Request, name: str) -> bool:
 
 
 def one_query(request: Request, name: str) -> str | None:
-    """The only query of a call; ``None`` if it was not given."""
+    """Return the only query parameter of a call; ``None`` if it is absent."""
     for given, value in request.query_params.multi_items():
         if given != name:
             raise bad_request(f"?{given}={value}: the only query of this call is {name}")
     if len(request.query_params.multi_items()) > 1:
-        raise bad_request(f"?{name}=: once is enough")
+        raise bad_request(f"?{name}=: give it only once")
     return request.query_params.get(name)
 
 
 def no_query(request: Request) -> None:
-    """Refuse queries, so that no wish is lost."""
+    """Reject every query parameter, so that none is ignored."""
     if request.query_params:
         raise bad_request("this call takes no query")
 
 
 def body_budget() -> BodyBudget:
-    """Memory for the bodies of one part of the port."""
+    """Return the memory budget for request bodies of one group of admin routes."""
     return BodyBudget(BODIES_MAX_BYTES, BODY_MAX_BYTES, silence_max_s=SILENCE_MAX_S, time_max_s=BODY_MAX_S)
 
 
 async def json_value(request: Request, budget: BodyBudget) -> Any:
-    """The body of a request.
+    """Read a JSON request body.
 
     Raises:
-        Problem: it is no JSON, or says that it is something else, or is too large.
+        Problem: the body is not JSON, has another content type, or is too large.
     """
     if is_msgpack(request.headers.get("content-type")):
         raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send application/json")
@@ -90,17 +92,17 @@ async def json_value(request: Request, budget: BodyBudget) -> Any:
 
 
 async def json_fields(request: Request, budget: BodyBudget, names: Collection[str]) -> dict[str, Any]:
-    """The body as a table of names and values, none of them unknown; an empty body is an empty table.
+    """Read a JSON object whose field names are all known; an empty body is an empty object.
 
     Raises:
-        Problem: it is something else.
+        Problem: the body is not such an object.
     """
     value = await json_value(request, budget)
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise bad_request("the body is not a table of names and values")
+        raise bad_request("the body is not an object of names and values")
     unknown = sorted(set(value) - set(names))
     if unknown:
-        raise bad_request(f"{unknown[0]}: no such name; known are {', '.join(sorted(names))}")
+        raise bad_request(f"{unknown[0]}: no such field; known fields: {', '.join(sorted(names))}")
     return value

@@ -1,10 +1,10 @@
-"""Which build runs."""
+"""The version and revision of this build."""
 
 import os
 from importlib import metadata
 
 FORMATS = "manifest-v2 compactions-v2 sst-v2"
-"""The versions of the formats that we write; older ones are read."""
+"""The format versions that this build writes; it also reads older ones."""
 
 
 def version() -> str:

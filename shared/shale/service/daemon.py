@@ -1,11 +1,10 @@
-"""The shell of every daemon: one task group, one order of start and stop, one line at the top for what went wrong.
+"""The life cycle of every daemon: one task group, one order of start and stop, one log line for a fatal error.
 
-Start: settings, logs, admin port, store and its preflight, the main function.  Stop: not ready, the main function
-ends its work, the store is closed, the admin port goes last (docs/operations.md 11).
+Start: settings, logs, admin port, store and its preflight check, the main function.  Stop: not ready, the main
+function ends its work, the store is closed, the admin port closes last (docs/concepts/shutdown.md).
 """
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -18,21 +17,19 @@ import structlog
 from shale.env import Env
 from shale.errors import FencedError
 from shale.format.names import boundary_key
-from shale.kernels.choice import are_loading
 from shale.service.admin import AdminApp, register_process_metrics
-from shale.service.allocator import reuse_large_buffers, share_one_arena
 from shale.service.build import version
-from shale.service.cycles import look_for_cycles_less_often
-from shale.service.ending import log_end, log_failure
+from shale.service.config.reload import Reloader
+from shale.service.config.settings import DaemonSettings, LoadedSettings, SettingsError, load_settings
 from shale.service.exit_codes import ExitCode
-from shale.service.health import Health, Reachability, State
-from shale.service.heartbeat import measure_event_loop, watch_store
-from shale.service.http_server import open_socket, serving
+from shale.service.exit_logging import log_failure, log_shutdown
+from shale.service.health import Health, ServiceState, StoreReachability
+from shale.service.heartbeat import measure_event_loop, probe_store
+from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
-from shale.service.reload import Reloader
-from shale.service.settings import DaemonSettings, Loaded, SettingsError, load
-from shale.service.shutdown import Shutdown, Stop
-from shale.service.store_start import open_proven_store
+from shale.service.runtime_tuning import reuse_large_buffers, share_one_arena, tune_gc
+from shale.service.shutdown import Shutdown, ShutdownState
+from shale.service.store_startup import StoreOpener
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -42,25 +39,25 @@ from shale.telemetry.metrics import Metrics
 S = TypeVar("S", bound=DaemonSettings)
 
 ADMIN_REQUEST_S = 1.0
-"""Answers of the admin port take milliseconds; a stop does not wait longer for them."""
+"""Admin requests take milliseconds, so a stop waits this many seconds for them and no longer."""
 
 
 def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int:
     """Run a daemon from its command line to its end.
 
     Args:
-        settings_cls: says the role as well.
+        settings_cls: the settings of the daemon; its ``ROLE`` names the daemon.
         main: does the work, calls ``process.ready()``, and returns soon after ``process.draining`` is set.
         argv: the command line without the program's name.
 
     Returns:
-        the exit code of docs/operations.md 12.
+        The exit code, see docs/reference/exit-codes.md.
     """
     share_one_arena()
     reuse_large_buffers()
-    look_for_cycles_less_often()
+    tune_gc()
     try:
-        loaded = load(settings_cls, argv)
+        loaded = load_settings(settings_cls, argv)
     except SettingsError as error:
         for problem in error.problems:
             sys.stderr.write(f"shale {settings_cls.ROLE}: {problem}\n")
@@ -73,18 +70,13 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     logging.shutdown()
-    if are_loading():
-        # Nobody waits for the kernels any more, and the interpreter would wait for the thread that compiles them.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(shell.exit_code)
     return shell.exit_code
 
 
 class _Shell(Generic[S]):
     """One run of one daemon."""
 
-    def __init__(self, loaded: Loaded[S], main: Main[S], argv: Sequence[str]) -> None:
+    def __init__(self, loaded: LoadedSettings[S], main: Main[S], argv: Sequence[str]) -> None:
         self._loaded = loaded
         self._settings = loaded.settings
         self._main = main
@@ -94,14 +86,14 @@ class _Shell(Generic[S]):
         self._metrics = Metrics(db=self._label)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
-        self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log)
+        self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
-        self._stop = Stop.NOT_ASKED
+        self._stop = ShutdownState.NOT_REQUESTED
         self._admin_port = 0
         self.exit_code: int = ExitCode.ERROR
 
     async def run(self) -> None:
-        """Run to the end; ``exit_code`` tells how it was."""
+        """Run to the end and set ``exit_code``."""
         structlog.contextvars.bind_contextvars(db=self._label, version=version())
         role, settings_hash = self._settings.ROLE, self._loaded.sha256_8
         started_s = self._env.clock.now_ms() / 1000
@@ -116,7 +108,11 @@ class _Shell(Generic[S]):
             self.exit_code = log_failure(self._log, error, started=self._health.started)
         else:
             undurable = self._process.undurable if self._process is not None else None
-            self.exit_code = log_end(self._log, self._stop, undurable)
+            self.exit_code = log_shutdown(self._log, self._stop, undurable)
+
+    def _apply_settings(self, settings: S) -> None:
+        if self._process is not None:
+            self._process.apply_settings(settings)
 
     async def _serve_and_work(self, started_s: float) -> None:
         section = self._settings.admin
@@ -138,16 +134,16 @@ class _Shell(Generic[S]):
             shutdown = Shutdown(anyio.Event(), self._health, self._settings.shutdown, self._log, work)
             tg.start_soon(partial(shutdown.listen, reload=self._reloader.reload), name="signals")
             tg.start_soon(measure_event_loop, self._env, self._metrics, self._health, name="event_loop")
-            async with serving(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
+            async with serve_app(admin.asgi, listener, request_timeout_s=ADMIN_REQUEST_S):
                 try:
                     with work:
                         await self._work(admin, shutdown.draining)
                 except BaseExceptionGroup as group:
                     if group.subgroup(FencedError) is not None:
-                        self._health.set_state(State.FENCED)
+                        self._health.set_state(ServiceState.FENCED)
                     raise
                 except FencedError:
-                    self._health.set_state(State.FENCED)
+                    self._health.set_state(ServiceState.FENCED)
                     raise
                 finally:
                     self._stop = shutdown.stop
@@ -155,12 +151,10 @@ class _Shell(Generic[S]):
 
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
-        proven = partial(
-            open_proven_store, section=settings.store, env=self._env, metrics=self._metrics, role=settings.ROLE
-        )
+        opener = StoreOpener(settings.store, self._env, self._metrics, settings.ROLE)
         async with AsyncExitStack() as stores:
             store = await stores.enter_async_context(
-                proven(
+                opener.open(
                     self._location.store_url,
                     needs_update=settings.needs_conditional_update(),
                     writes=settings.writes_to_store(),
@@ -169,9 +163,9 @@ class _Shell(Generic[S]):
             wal_url, wal_store = settings.database.wal_store_url(), None
             if wal_url is not None and settings.uses_wal():
                 wal_store = await stores.enter_async_context(
-                    proven(wal_url, needs_update=False, writes=settings.writes_to_wal(), store_type="wal")
+                    opener.open(wal_url, needs_update=False, writes=settings.writes_to_wal(), store_type="wal")
                 )
-            reachability = Reachability(self._env.clock, settings.ready.grace)
+            reachability = StoreReachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)
             self._process = Process(
                 settings=settings,
@@ -185,16 +179,15 @@ class _Shell(Generic[S]):
                 location=self._location,
                 log=self._log,
                 draining=draining,
-                on_reload=self._reloader.on_reload,
             )
             await self._main_and_watch(self._process, store, reachability)
 
-    async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: Reachability) -> None:
+    async def _main_and_watch(self, process: Process[S], store: ObjectStore, reachability: StoreReachability) -> None:
         async with anyio.create_task_group() as tg:
             interval_s = max(0.5, min(10.0, self._settings.ready.grace / 3))
             watch = partial(
-                watch_store, store, boundary_key(process.root, "manifest"), reachability, interval_s=interval_s
+                probe_store, store, boundary_key(process.root, "manifest"), reachability, interval_s=interval_s
             )
-            tg.start_soon(watch, name="watch_store")
+            tg.start_soon(watch, name="probe_store")
             await self._main(process)
             tg.cancel_scope.cancel()

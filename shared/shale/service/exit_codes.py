@@ -1,4 +1,4 @@
-"""Exit codes: an interface that Kubernetes jobs and scripts rely on (docs/operations.md 12)."""
+"""Exit codes, an interface for scripts and Kubernetes jobs (docs/reference/exit-codes.md)."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -18,7 +18,7 @@ from shale.errors import (
 
 
 class ExitCode(IntEnum):
-    """65 to 78 have their ``sysexits`` meaning; 80 and above are free there."""
+    """65 to 78 have their ``sysexits`` meaning; ``sysexits`` leaves 80 and above free."""
 
     OK = 0
     ERROR = 1
@@ -49,17 +49,17 @@ _IN_A_DAEMON: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (UnavailableError, ExitCode.TEMPFAIL),
     (ConflictError, ExitCode.TEMPFAIL),
 )
-"""From the most to the least alarming: of several errors the first one decides."""
+"""From the most to the least severe: of several errors the first match decides."""
 
 _IN_A_COMMAND = {ExitCode.CONFIG: ExitCode.USAGE, ExitCode.UNAVAILABLE: ExitCode.NOT_FOUND}
 
 
 def daemon_exit_code(error: BaseException, *, started: bool) -> ExitCode:
-    """The code of a daemon that ends with this error; a group counts as its worst member.
+    """Return the exit code of a daemon that ends with this error; of a group the worst member decides.
 
     Args:
-        error: what reached the top.
-        started: whether the daemon was ready before; an unreachable store is 69 before and 75 after.
+        error: the error that ended the daemon.
+        started: whether the daemon was ever ready: an unreachable store is 69 before that and 75 afterwards.
     """
     code = _worst(error)
     if code is ExitCode.TEMPFAIL and not started and isinstance(worst_error(error), UnavailableError):
@@ -68,7 +68,7 @@ def daemon_exit_code(error: BaseException, *, started: bool) -> ExitCode:
 
 
 def command_exit_code(error: BaseException) -> ExitCode:
-    """The code of an admin command that ends with this error."""
+    """Return the exit code of a command that ends with this error."""
     if isinstance(worst_error(error), UnavailableError):
         return ExitCode.UNAVAILABLE
     code = _worst(error)
@@ -76,7 +76,7 @@ def command_exit_code(error: BaseException) -> ExitCode:
 
 
 def worst_error(error: BaseException) -> BaseException:
-    """The member of a group that decides the exit code; the error itself if it is not a group."""
+    """Return the member of a group that decides the exit code; the error itself if it is not a group."""
     return min(_leaves(error), key=_rank)
 
 

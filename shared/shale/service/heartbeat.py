@@ -1,4 +1,4 @@
-"""Two small loops of every daemon: one measures the event loop, the other asks whether the store answers."""
+"""Two background loops of every daemon: one measures event-loop lag, one probes the store."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import anyio
 
 from shale.env import Env, ThreadCpu
 from shale.errors import ShaleError
-from shale.service.health import Health, Reachability
+from shale.service.health import Health, StoreReachability
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 
@@ -15,7 +15,7 @@ PROBE_TIMEOUT_S = 5.0
 
 
 async def measure_event_loop(env: Env, metrics: Metrics, health: Health) -> None:
-    """Observe how late ticks come, until cancelled."""
+    """Record the lag of the event loop until cancelled."""
     lag = metrics.histogram("shale_event_loop_lag_seconds")
     beat = health.watch("event_loop")
     tasks = metrics.gauge("shale_tasks")
@@ -33,8 +33,8 @@ async def measure_event_loop(env: Env, metrics: Metrics, health: Health) -> None
         beat()
 
 
-async def watch_store(store: ObjectStore, key: str, reachability: Reachability, *, interval_s: float) -> None:
-    """Ask for one object now and then; whether it exists does not matter, only that an answer comes."""
+async def probe_store(store: ObjectStore, key: str, reachability: StoreReachability, *, interval_s: float) -> None:
+    """Request one object periodically.  Any response counts, also that the object does not exist."""
     while True:
         answered = False
         with anyio.move_on_after(PROBE_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Latencies of calls, observed for a share of them (docs/operations.md 1.3)."""
+"""Latency histograms that observe a sample of the calls (docs/how-to/monitor.md)."""
 
 from collections.abc import Awaitable
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Latency:
-    """Observes how long calls take; ``sample_rate`` is the share that is observed."""
+    """Observes the latency of calls; ``sample_rate`` is the share of calls that is observed."""
 
     def __init__(self, env: Env, sample_rate: float) -> None:
         self._rng = env.rng
@@ -19,7 +19,7 @@ class Latency:
         self._sample_rate = sample_rate
 
     async def of(self, histogram: Histogram, call: Awaitable[T]) -> T:
-        """Await ``call`` and observe its time, whether or not it fails."""
+        """Await ``call`` and observe its latency, also if it fails."""
         if self._sample_rate < 1.0 and self._rng.random() >= self._sample_rate:
             return await call
         start_s = self._monotonic_s()

@@ -1,4 +1,4 @@
-"""What a daemon's main function gets: its settings, the world, the store, and the way to say how it is."""
+"""The context of a daemon's main function: settings, environment, stores, health and readiness."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -6,17 +6,17 @@ from typing import Generic, TypeVar
 
 import anyio
 
-from shale.engine.where import Stores
+from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import NotFoundError
 from shale.service.admin import AdminApp
-from shale.service.ending import Undurable
-from shale.service.health import Health, State
-from shale.service.settings import DaemonSettings
+from shale.service.config.settings import DaemonSettings
+from shale.service.exit_logging import Undurable
+from shale.service.health import Health, ServiceState
 from shale.store.location import Location
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
-from shale.telemetry.log import EventLog
+from shale.telemetry.log import LazyLogger
 from shale.telemetry.metrics import Metrics
 
 S = TypeVar("S", bound=DaemonSettings)
@@ -27,10 +27,9 @@ T = TypeVar("T")
 class Process(Generic[S]):
     """One running daemon.
 
-    ``draining`` is set when the process shall stop: the main function then ends its work in order and returns.
-    ``wal_store`` is where the WAL lives, if not with the rest.
-    ``on_reload`` is called with the new settings after a SIGHUP.
-    ``undurable``, if a main function sets it, tells the first and last seq that were not durable when a stop was cut.
+    Args:
+        draining: set when the process has to stop; the main function then ends its work and returns.
+        wal_store: the store of the WAL, if it has one of its own.
     """
 
     settings: S
@@ -41,39 +40,56 @@ class Process(Generic[S]):
     admin_port: int
     store: ObjectStore
     location: Location
-    log: EventLog
+    log: LazyLogger
     draining: anyio.Event = field(default_factory=anyio.Event)
     wal_store: ObjectStore | None = None
-    on_reload: list[Callable[[S], None]] = field(default_factory=list)
-    undurable: Undurable | None = None
+    _reload_callbacks: list[Callable[[S], None]] = field(default_factory=list, init=False)
+    _undurable: Undurable | None = field(default=None, init=False)
 
     @property
     def root(self) -> str:
-        """The database's path in the store."""
+        """The path of the database in the store."""
         return self.location.path
 
     @property
-    def stores(self) -> Stores:
-        """Both stores, for what takes them together; they stay the daemon's."""
-        return Stores(self.store, self.wal_store, ())
+    def stores(self) -> DatabaseStores:
+        """Both stores as one value; the daemon still owns and closes them."""
+        return DatabaseStores(self.store, self.wal_store, ())
+
+    def add_reload_callback(self, callback: Callable[[S], None]) -> None:
+        """Call ``callback`` with the new settings after each successful reload (SIGHUP)."""
+        self._reload_callbacks.append(callback)
+
+    def apply_settings(self, settings: S) -> None:
+        """Pass reloaded settings to every reload callback, in the order of registration."""
+        for callback in self._reload_callbacks:
+            callback(settings)
+
+    def report_undurable(self, undurable: Undurable) -> None:
+        """Log the result of ``undurable`` if the stop passes its deadline."""
+        self._undurable = undurable
+
+    def undurable(self) -> tuple[int, int] | None:
+        """Return the first and last sequence number that are accepted but not durable, if any were reported."""
+        return self._undurable() if self._undurable is not None else None
 
     def ready(self, **fields: object) -> None:
-        """Say that the daemon does its job from now on."""
+        """Report that the daemon is ready."""
         first = not self.health.started
-        self.health.set_state(State.ACTIVE)
+        self.health.set_state(ServiceState.ACTIVE)
         if first:
             self.log.info(Event.DAEMON_READY, admin_port=self.admin_port, **fields)
 
-    async def wait_for(self, look: Callable[[], Awaitable[T]], *, interval_s: float = 1.0) -> T:
-        """Call ``look`` until it finds what it needs, which a writer may still be making.
+    async def wait_for(self, find: Callable[[], Awaitable[T]], *, interval_s: float = 1.0) -> T:
+        """Call ``find`` until it succeeds; a writer may still be creating what it looks for.
 
         Raises:
-            NotFoundError: still nothing when ``store.start_timeout`` is over.
+            NotFoundError: ``find`` still raises it after ``store.start_timeout``.
         """
         deadline_s = self.env.clock.monotonic_s() + self.settings.store.start_timeout
         while True:
             try:
-                return await look()
+                return await find()
             except NotFoundError:
                 if self.env.clock.monotonic_s() >= deadline_s:
                     raise

@@ -1,65 +1,86 @@
-"""How a daemon stops: the first signal drains, the second one ends the process at once (docs/operations.md 11)."""
+"""Graceful shutdown: the first signal drains, a second one ends the process at once (docs/concepts/shutdown.md)."""
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import anyio
 
-from shale.service.health import Health, State
-from shale.service.sections import ShutdownSection
+from shale.errors import ShaleError
+from shale.service.config.sections import ShutdownSection
+from shale.service.health import Health, ServiceState
 from shale.telemetry.events import Event
-from shale.telemetry.log import EventLog
+from shale.telemetry.log import LazyLogger
 
 LAST_RESORT_S = 5.0
-"""How long after the deadline a process that ignores its cancellation is ended without further ado."""
+"""Seconds after the deadline at which a process that ignores its cancellation exits at once."""
 
 
-class Stop(Enum):
-    """How the stop came out so far."""
+class ShutdownState(Enum):
+    """The progress of a stop."""
 
-    NOT_ASKED = auto()
-    ASKED = auto()
-    CUT_SHORT = auto()
+    NOT_REQUESTED = auto()
+    REQUESTED = auto()
+    DEADLINE_PASSED = auto()
 
 
+@dataclass(slots=True, eq=False)
 class Shutdown:
-    """Turns signals into a stop of the main function, and a stop that takes too long into its end."""
+    """Turns signals into a graceful stop, and cancels the main function at the deadline."""
 
-    def __init__(
-        self, draining: anyio.Event, health: Health, section: ShutdownSection, log: EventLog, work: anyio.CancelScope
-    ) -> None:
-        self.draining = draining
-        self._health = health
-        self._section = section
-        self._log = log
-        self._work = work
-        self.stop = Stop.NOT_ASKED
+    draining: anyio.Event
+    health: Health
+    section: ShutdownSection
+    log: LazyLogger
+    work: anyio.CancelScope
+    stop: ShutdownState = field(default=ShutdownState.NOT_REQUESTED, init=False)
 
     async def listen(self, *, reload: Callable[[], None]) -> None:
-        """Wait for signals until cancelled.  SIGHUP reads the settings again."""
+        """Handle signals until cancelled.  SIGHUP reloads the settings."""
         signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         with anyio.open_signal_receiver(*signals) as received:
             async with anyio.create_task_group() as tg:
                 async for number in received:
                     if number is signal.SIGHUP:
                         reload()
-                    elif self.stop is Stop.NOT_ASKED:
+                    elif self.stop is ShutdownState.NOT_REQUESTED:
                         tg.start_soon(self._drain, number.name, name="shutdown")
                     else:
                         os._exit(128 + number)
 
     async def _drain(self, reason: str) -> None:
-        self.stop = Stop.ASKED
-        self._health.set_state(State.DRAINING)
-        self._log.info(Event.SHUTDOWN_STARTED, reason=reason)
-        await anyio.sleep(self._section.drain_delay)
+        self.stop = ShutdownState.REQUESTED
+        self.health.set_state(ServiceState.DRAINING)
+        self.log.info(Event.SHUTDOWN_STARTED, reason=reason)
+        await anyio.sleep(self.section.drain_delay)
         self.draining.set()
-        if not self._health.started:
-            self._work.cancel()  # an unfinished start leaves nothing that a crash would not leave
-        await anyio.sleep(max(0.0, self._section.deadline - self._section.drain_delay))
-        self.stop = Stop.CUT_SHORT
-        self._work.cancel()
+        if not self.health.started:
+            self.work.cancel()  # cancelling an unfinished start is as safe as a crash
+        await anyio.sleep(max(0.0, self.section.deadline - self.section.drain_delay))
+        self.stop = ShutdownState.DEADLINE_PASSED
+        self.work.cancel()
         await anyio.sleep(LAST_RESORT_S)
         os._exit(75)
+
+
+async def wait_until_stopped(draining: anyio.Event, failed: Callable[[], Awaitable[ShaleError]]) -> ShaleError | None:
+    """Wait until the process has to stop, or until the database fails; return that failure.
+
+    Args:
+        draining: set when the process has to stop.
+        failed: waits for the failure of the database.
+    """
+    problem: ShaleError | None = None
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        nonlocal problem
+        problem = await failed()
+        scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, tasks.cancel_scope, name="failure")
+        await draining.wait()
+        tasks.cancel_scope.cancel()
+    return problem

@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""Reading, building, caching and verifying SSTs."""

@@ -1,11 +1,11 @@
-"""Counters of one database's reads of SSTs: plain integers, which metrics read before a scrape."""
+"""Counters of SST reads of one database: plain integers that metrics collect before a scrape."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shale.kernels import lookup_layout as layout
+from shale.kernels.layout import point_lookup as layout
 from shale.kernels.rows import I64
 from shale.telemetry.metrics import Metrics
 
@@ -21,10 +21,10 @@ def _kernel_words() -> I64:
 
 @dataclass(slots=True, eq=False)
 class AccessCounts:
-    """What was looked up in caches and filters.  Filters come with the index; an SST without any does not count.
+    """Accesses of caches and filters.  A filter is read with the index; an SST without filters does not count.
 
-    ``kernel`` is where lookup kernels put their results, and their counts behind them.  What they cannot decide is not
-    counted there but by who reads what was missing.  Lookups in memory before kernels are loaded are not counted.
+    ``kernel`` is the output buffer of lookup kernels: the result, then their counts.  A lookup that a kernel leaves
+    pending is counted when it is resumed.  Interpreted lookups that need no I/O are not counted.
     """
 
     index_hits: int = 0
@@ -41,7 +41,7 @@ class AccessCounts:
     kernel: I64 = field(default_factory=_kernel_words)
 
     def totals(self) -> tuple[int, ...]:
-        """All counts, in the order of ``_counters``."""
+        """Return all counts, in the order of ``_counters``."""
         negatives, positives, false_positives, ssts, blocks = self.kernel[slice(*layout.OUT_COUNTS)].tolist()
         return (
             self.index_hits + ssts,
@@ -58,7 +58,7 @@ class AccessCounts:
         )
 
     def export(self, metrics: Metrics) -> None:
-        """Show the counters in these metrics from now on."""
+        """Export the counters to these metrics."""
         children = tuple(_counters(metrics))
         shown = (0,) * len(children)
 

@@ -1,79 +1,81 @@
-"""One bound for everything that a process keeps of SSTs in memory: blocks, indexes and filters of all its databases.
+"""One memory budget for the blocks, indexes and filters of all databases of a process.
 
-A cache belongs to one thread, because lookup kernels walk its tables without locks.  So the budget hands every thread
-a cache of its own, and all of them count against the same number.  Who needs room drops what is its own.  A thread that
-has less than an even part asks, besides, the one with most to give some back, which happens in that one's event loop.
+A cache belongs to one thread, because lookup kernels walk its tables without locks.  So each thread has a cache of its
+own, and all count against the same budget.  A cache that needs memory evicts its own entries first.  If it holds less
+than an even share, it also asks the largest cache to shrink, which that one does on its own event loop.
 """
 
-import asyncio
 import threading
 import weakref
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from shale.sst.cache import BlockCache
+from collections.abc import Callable
+from typing import Protocol
 
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 
 
-class MemoryBudget:
-    """A number of bytes, and the caches that share it."""
-
-    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
-        """Keep nothing yet; a capacity of 0 keeps nothing ever."""
-        assert capacity_bytes >= 0
-        self.capacity_bytes = capacity_bytes
-        # Replaced and never changed, because threads look through it while others join.
-        self._shares: tuple[weakref.ref[BlockCache], ...] = ()
-        self._joining = threading.Lock()
-        self._of_thread = threading.local()
+class CacheShare(Protocol):
+    """A cache that counts against a budget."""
 
     @property
     def used_bytes(self) -> int:
-        """What all caches hold."""
-        return sum(share.used_bytes for share in self._living())
+        """The bytes it holds; any thread may read this."""
+        ...
+
+    def make_room(self) -> None:
+        """Evict until the budget holds."""
+        ...
+
+    def request_shrink(self, size_bytes: int) -> None:
+        """Make the cache shrink in its own thread; any thread may call this."""
+        ...
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run a function in the cache's own thread; any thread may call this."""
+        ...
+
+
+class MemoryBudget:
+    """A number of bytes, and the caches that share them."""
+
+    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+        """Start without caches; with a capacity of 0 they keep nothing."""
+        assert capacity_bytes >= 0
+        self.capacity_bytes = capacity_bytes
+        # Replaced, never changed: threads iterate over it while others join.
+        self._shares: tuple[weakref.ref[CacheShare], ...] = ()
+        self._joining = threading.Lock()
+        self.of_thread = threading.local()
+        """Each thread's own cache; see ``shale.sst.cache.thread_cache``."""
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes that all caches hold."""
+        return sum(share.used_bytes for share in self._live_shares())
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether somebody has to give something up."""
+        """Whether some cache must evict."""
         return self.used_bytes > self.capacity_bytes
 
-    def cache(self) -> "BlockCache":
-        """The cache of the calling thread, made with the first call."""
-        from shale.sst.cache import BlockCache
-
-        cache: BlockCache | None = getattr(self._of_thread, "cache", None)
-        if cache is None:
-            cache = self._of_thread.cache = BlockCache(self)
-        cache.loop = _running_loop()
-        return cache
-
     def resize(self, capacity_bytes: int) -> None:
-        """Change the bound; caches shrink in their own threads, with their next read at the latest."""
+        """Change the capacity; caches shrink in their own threads, at the latest with their next read."""
         assert capacity_bytes >= 0
         self.capacity_bytes = capacity_bytes
-        for share in self._living():
+        for share in self._live_shares():
             share.call(share.make_room)
 
-    def join(self, share: "BlockCache") -> None:
-        """Count a cache; it leaves when nobody holds it any more."""
+    def join(self, share: CacheShare) -> None:
+        """Count a cache until it is dropped."""
         with self._joining:
             self._shares = (*(ref for ref in self._shares if ref() is not None), weakref.ref(share))
 
-    def ask_for(self, share: "BlockCache") -> None:
-        """If this cache has less than an even part, let the largest one give back what it has above its own."""
-        shares = self._living()
+    def request_room(self, share: CacheShare) -> None:
+        """If this cache holds less than an even share, make the largest one shrink to its share."""
+        shares = self._live_shares()
         even_bytes = self.capacity_bytes // len(shares)
         largest = max(shares, key=lambda other: other.used_bytes)
         if share.used_bytes < even_bytes < largest.used_bytes and largest is not share:
-            largest.ask(even_bytes)
+            largest.request_shrink(even_bytes)
 
-    def _living(self) -> "list[BlockCache]":
+    def _live_shares(self) -> list[CacheShare]:
         return [share for ref in self._shares if (share := ref()) is not None]
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

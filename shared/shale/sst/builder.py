@@ -1,10 +1,12 @@
-"""Rows in columns to a compacted SST, as a stream: byte for byte what SlateDB writes (docs/format.md 6 to 12).
+"""Builds a compacted SST from rows in columns, as a stream, byte for byte as SlateDB does.
+
+Source: docs/reference/format.md 6 to 12.
 
 ::
 
     data blocks | filter | index | stats | footer and trailer
 
-Memory is bounded by the parts that nobody has taken yet, the open block, and index and filter hashes.
+Memory: the parts not taken yet, the open block, the index and the filter hashes.
 """
 
 from collections.abc import Iterator
@@ -12,25 +14,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shale.format.block_writer import NO_LIMIT, BlockOptions, BlockWriter
-from shale.format.buffer import Buffer
-from shale.format.filter import FilterHashes, encode_filters, hash_keys
-from shale.format.index import encode_index
-from shale.format.section import seal_section
-from shale.format.sst_info import encode_trailer
-from shale.format.stats import SstStats, encode_stats
-from shale.kernels.choice import use_kernels
-from shale.kernels.merge_steps import Step
+from shale.core.bytes_like import BytesLike
+from shale.format.blocks.output import NO_LIMIT, BlockOptions
+from shale.format.blocks.section import seal_section
+from shale.format.blocks.writer import BlockWriter
+from shale.format.sst.filter import FilterHashes, encode_filters, hash_keys
+from shale.format.sst.index import encode_index
+from shale.format.sst.info import encode_trailer
+from shale.format.sst.stats import SstStats, encode_stats
+from shale.kernels import siphash
+from shale.kernels.dispatch import use_kernels
+from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import U64, Rows
 from shale.sst.options import SstOptions
 from shale.types import FilterFormat, SstInfo, SstType
 
 if TYPE_CHECKING:
-    from shale.format.block_merge import BlockMerge
+    from shale.format.blocks.merge import BlockMerge
 
 
 class SstBuilder:
-    """Builds one SST.  Not for several threads at once."""
+    """Builds one SST; not thread-safe."""
 
     def __init__(self, options: SstOptions) -> None:
         self._options = options
@@ -51,26 +55,26 @@ class SstBuilder:
         self._raw_val_size = 0
 
     def add(self, rows: Rows, *, until_bytes: int = NO_LIMIT) -> int:
-        """Append rows, which come in order, and return how many were taken.
+        """Append rows in order and return how many were taken.
 
         Args:
             rows: ascending keys, versions of a key newest first.
-            until_bytes: stop once ended blocks take more, though never between two versions of a key; the rows not
-                taken begin the next SST.
+            until_bytes: stop once finished blocks take more, though never between two versions of a key; the other
+                rows begin the next SST.
         """
         taken = self._blocks.add(rows, until_bytes) if len(rows) else 0
         if taken:
             self._note(rows.slice(0, taken))
         return taken
 
-    def merge(self, merge: "BlockMerge", *, until_bytes: int = NO_LIMIT) -> Step:
-        """Append rows of a merge of stored blocks, until it needs something or ``until_bytes`` are reached.
+    def merge(self, merge: "BlockMerge", *, until_bytes: int = NO_LIMIT) -> MergeStatus:
+        """Append rows of a merge of stored blocks until it needs something or reaches ``until_bytes``.
 
-        The builder takes all its rows from one merge, which has begun a file for it; ``SstOptions.filters_need_rows``
-        is false.
+        All rows of the SST come from one merge that has begun a file for it.  ``SstOptions.filters_need_rows`` must be
+        false.
 
         Raises:
-            CorruptionError: a source is malformed; with its place.
+            CorruptionError: a source is malformed; the error has its place.
         """
         before = merge.rows
         step = self._blocks.merge(merge, until_bytes, self._add_hashes if self._filters else None)
@@ -103,42 +107,42 @@ class SstBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """No row was added: there must be no SST (docs/format.md 16)."""
+        """Whether no row was added: such an SST must not be stored (docs/reference/format.md 16)."""
         return self._row_count == 0
 
     @property
     def row_count(self) -> int:
-        """Rows so far."""
+        """The number of rows so far."""
         return self._row_count
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of all keys and values so far."""
+        """The bytes of all keys and values so far."""
         return self._raw_key_size + self._raw_val_size
 
     @property
     def data_len(self) -> int:
-        """Bytes of ended blocks."""
+        """The bytes of finished blocks."""
         return self._blocks.written.data_len
 
     @property
     def last_row(self) -> tuple[bytes, int] | None:
-        """Key and sequence number of the last row, where an interrupted compaction resumes."""
+        """Key and sequence number of the last row, after which a compaction can resume."""
         return None if self._last_key is None else (self._last_key, self._last_seq)
 
-    def take_parts(self) -> list[Buffer]:
-        """Bytes that are final; all parts ever taken, and those of ``finish``, make up the file."""
+    def take_parts(self) -> list[BytesLike]:
+        """Return the final bytes not taken yet; all parts taken and those of ``finish`` make up the file."""
         return self._blocks.take_parts()
 
-    def finish(self) -> tuple[list[Buffer], SstInfo]:
-        """The remaining parts, and the footer for the manifest."""
+    def finish(self) -> tuple[list[BytesLike], SstInfo]:
+        """Return the remaining parts, and the footer for the manifest."""
         assert not self.is_empty, "an SST is never empty"
         self._blocks.finish()
         parts = self._blocks.take_parts()
         data_len = self._blocks.written.data_len
         compression, transformer = self._options.compression, self._options.transformer
         filter_block = b"".join(seal_section(image, compression, transformer) for image in self._filter_images())
-        self._filters.clear()  # megabytes of hashes, while the next SST begins
+        self._filters.clear()  # frees megabytes of hashes while the next SST begins
         index_block = seal_section(encode_index(self._blocks.written.index()), compression, transformer)
         stats_block = seal_section(encode_stats(self._stats()), compression, transformer)
         index_offset = data_len + len(filter_block)
@@ -176,7 +180,7 @@ class SstBuilder:
 
 
 def build_sst(rows: Rows, options: SstOptions) -> tuple[bytes, SstInfo]:
-    """An SST of rows that are in memory."""
+    """Return an SST of rows in memory, and its footer."""
     builder = SstBuilder(options)
     builder.add(rows)
     parts, info = builder.finish()
@@ -184,9 +188,7 @@ def build_sst(rows: Rows, options: SstOptions) -> tuple[bytes, SstInfo]:
 
 
 def hash_rows(rows: Rows) -> U64:
-    """The hash of every row's key, as filters hold it; shape (n,)."""
-    if use_kernels(rows.size_bytes):
-        from shale.kernels import siphash
-
+    """Return the hash of every row's key, as filters store it; shape (n,)."""
+    if use_kernels():
         return siphash.hash_keys(rows)
     return hash_keys(rows.key(index) for index in range(len(rows)))

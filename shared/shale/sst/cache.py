@@ -1,74 +1,72 @@
 """A cache of metadata and decoded blocks for all databases of one thread, within the bytes of a ``MemoryBudget``.
 
-Eviction is S3-FIFO: a block begins in a short queue, and comes to the main one if it is used again before it leaves
-that, or is read again soon after.  So what is read once, as scans do, passes through a tenth of the memory.  In the
-main queue who was used since its last turn gets another one.  Uses are marks in the slot (one byte per block), which
-also the lookup kernel sets, so a hit costs no bookkeeping and eviction is O(1) amortised.  (docs/caching.md has the hit
+Eviction is S3-FIFO.  A block enters the small queue.  It moves to the main queue if it is used before it leaves the
+small one, or is read again soon after.  So blocks that are read once, as by scans, take a tenth of the memory.  In the
+main queue an entry used since its last visit is reinserted.  A use sets a byte in the slot, which the lookup kernel
+does too, so a hit costs no bookkeeping, and eviction is O(1) amortised.  (docs/how-to/caching.md has
+the hit
 rates beside those of other rules.)
 
 Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 """
 
+import asyncio
 import contextlib
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES, MemoryBudget
 from shale.sst.meta import SstMeta
 from shale.sst.slot import META, SstSlot
 from shale.types import Ulid
 
-if TYPE_CHECKING:
-    import asyncio
-
 ENTRY_OVERHEAD_BYTES = 384
-"""What Python needs to keep one entry, and half of a block that is only remembered."""
-_NEW_PART = 10
-"""New blocks may take a tenth of the capacity before one of them has to leave."""
+"""Python objects of one entry, and half of a ghost entry."""
+_SMALL_QUEUE_PART = 10
+"""The small queue holds a tenth of the capacity."""
 _USED = b"\x01"
 
 _Entry = tuple[SstSlot, int]
 
 
 class BlockCache:
-    """Holds what was read from SSTs.  Used from one thread, unless a method says otherwise."""
+    """Metadata and blocks of SSTs.  Used from one thread, unless a method says otherwise."""
 
     def __init__(self, budget: MemoryBudget | int = DEFAULT_CAPACITY_BYTES) -> None:
-        """``budget``: shared with other caches, or the bytes of one of its own; 0 keeps nothing."""
+        """``budget``: shared with other caches, or the bytes of a budget of its own; 0 keeps nothing."""
         self.budget = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.evictions = 0
         self._asked_loop: asyncio.AbstractEventLoop | None = None
         self._held_bytes = 0
-        self._new: OrderedDict[_Entry, int] = OrderedDict()
-        self._new_bytes = 0
+        self._small: OrderedDict[_Entry, int] = OrderedDict()
+        self._small_bytes = 0
         self._main: OrderedDict[_Entry, int] = OrderedDict()
-        self._left: OrderedDict[int, None] = OrderedDict()
+        self._ghost: OrderedDict[int, None] = OrderedDict()
         self._released: deque[int] = deque()
         self._abandoned: deque[Mapping[Ulid, SstSlot]] = deque()
         self.budget.join(self)
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._main)
+        return len(self._small) + len(self._main)
 
     @property
     def capacity_bytes(self) -> int:
-        """The bytes of the budget, of which other caches may hold some."""
+        """The bytes of the budget, which other caches may share."""
         return self.budget.capacity_bytes
 
     @property
     def used_bytes(self) -> int:
-        """Blocks, metadata (also what was evicted and is still in use) and bookkeeping.  Any thread may ask."""
+        """Blocks, metadata (evicted metadata still in use included) and bookkeeping.  Any thread may read this."""
         return self._held_bytes - sum(list(self._released))
 
     def put_meta(self, slot: SstSlot, meta: SstMeta) -> None:
-        """Load a slot with its metadata, unless it has it."""
+        """Load metadata into a slot, unless it has some."""
         if slot.meta is not None:
             return
         if slot.recall() is not meta:
-            # It counts as long as it lives: a scan may need it longer than this cache can keep it.
+            # It counts as long as it lives: a scan may hold it longer than this cache does.
             self._held_bytes += meta.size_bytes
             gone = weakref.finalize(meta, self._released.append, meta.size_bytes)
             gone.atexit = False
@@ -77,7 +75,7 @@ class BlockCache:
         self.make_room()
 
     def put_block(self, slot: SstSlot, block: int, image: bytes) -> None:
-        """Keep a decoded block.  Without metadata in the slot there is no place for it."""
+        """Keep a decoded block, if the slot has its metadata."""
         if slot.meta is None or block in slot.images:
             return
         before = slot.tables_bytes
@@ -86,15 +84,15 @@ class BlockCache:
         self._main[slot, META] += tables_bytes
         self._held_bytes += tables_bytes
         name = _name(slot, block)
-        if name in self._left:
-            del self._left[name]
+        if name in self._ghost:
+            del self._ghost[name]
             self._enter(self._main, (slot, block), len(image))
         else:
-            self._enter(self._new, (slot, block), len(image))
+            self._enter(self._small, (slot, block), len(image))
         self.make_room()
 
     def forget(self, slot: SstSlot) -> None:
-        """Drop everything of an SST, as for one that no manifest names any more."""
+        """Drop everything of an SST."""
         if slot.meta is None:
             return
         for block in slot.images:
@@ -103,33 +101,33 @@ class BlockCache:
         slot.unload()
 
     def drop_block(self, slot: SstSlot, block: int) -> None:
-        """Drop one block, if it is here."""
+        """Drop one block, if it is cached."""
         if block in slot.images:
             self._leave((slot, block))
             slot.drop_image(block)
 
     def abandon(self, slots: Mapping[Ulid, SstSlot]) -> None:
-        """Forget, soon, the SSTs of a reader that was dropped without being closed.  Any thread may call this."""
+        """Forget the SSTs of a dropped reader at the next eviction.  Any thread may call this."""
         self._abandoned.append(slots)
 
     def make_room(self) -> None:
-        """Evict until the budget holds, or nothing is left here."""
-        self._settle()
+        """Evict until the budget holds or this cache is empty."""
+        self._apply_released()
         if self.budget.is_exceeded:
-            self.budget.ask_for(self)
+            self.budget.request_room(self)
         while self.budget.is_exceeded and self._evict_one():
             pass
 
     def shrink_to(self, size_bytes: int) -> None:
-        """Evict until this cache takes no more than that, while the budget is short."""
-        self._settle()
+        """Evict until this cache takes at most this many bytes."""
+        self._apply_released()
         while self.used_bytes > size_bytes and self._evict_one():
             pass
 
-    def ask(self, size_bytes: int) -> None:
-        """Let this cache shrink in its own thread; nothing happens until it has done so.  Any thread may call this.
+    def request_shrink(self, size_bytes: int) -> None:
+        """Make this cache shrink in its own thread.  Any thread may call this.
 
-        A loop that stands still, or is busy, must not collect one request for every block that others read.
+        One request waits at a time, so that a blocked loop does not collect one per block that others read.
         """
         loop = self.loop
         if loop is None or self._asked_loop is loop:
@@ -143,13 +141,13 @@ class BlockCache:
         self.call(shrink)
 
     def call(self, work: Callable[[], None]) -> None:
-        """Do this in the cache's own thread, if its loop still runs.  Any thread may call this."""
+        """Run a function in the cache's own thread, if its loop still runs.  Any thread may call this."""
         if self.loop is not None:
-            with contextlib.suppress(RuntimeError):  # it is closed, perhaps since a moment ago
+            with contextlib.suppress(RuntimeError):  # the loop was closed
                 self.loop.call_soon_threadsafe(work)
 
-    def _settle(self) -> None:
-        """Take note of what other threads have let go."""
+    def _apply_released(self) -> None:
+        """Apply what other threads have released."""
         while self._released:
             self._held_bytes -= self._released.popleft()
         while self._abandoned:
@@ -160,39 +158,39 @@ class BlockCache:
         cost = size_bytes + ENTRY_OVERHEAD_BYTES
         queue[entry] = cost
         self._held_bytes += cost
-        self._new_bytes += cost if queue is self._new else 0
+        self._small_bytes += cost if queue is self._small else 0
 
     def _leave(self, entry: _Entry) -> None:
-        cost = self._new.pop(entry, 0)
-        self._new_bytes -= cost
+        cost = self._small.pop(entry, 0)
+        self._small_bytes -= cost
         self._held_bytes -= cost or self._main.pop(entry, 0)
 
     def _evict_one(self) -> bool:
-        """Drop an entry, or move one on that was used; false if there is none."""
-        if self._new and (self._new_bytes * _NEW_PART > self.capacity_bytes or not self._main):
-            self._pass_new()
+        """Drop the next entry, or reinsert it if it was used; return false if there is none."""
+        if self._small and (self._small_bytes * _SMALL_QUEUE_PART > self.capacity_bytes or not self._main):
+            self._evict_from_small()
         elif self._main:
-            self._pass_main()
+            self._evict_from_main()
         else:
             return False
-        self._settle()
+        self._apply_released()
         return True
 
-    def _pass_new(self) -> None:
-        entry, cost = self._new.popitem(last=False)
-        self._new_bytes -= cost
+    def _evict_from_small(self) -> None:
+        entry, cost = self._small.popitem(last=False)
+        self._small_bytes -= cost
         slot, block = entry
         if slot.touched[block]:
             slot.touched[block] = 0
             self._main[entry] = cost
             return
         self._drop_block(slot, block, cost)
-        self._left[_name(slot, block)] = None
-        while len(self._left) > len(self) // 2:
-            self._left.popitem(last=False)
+        self._ghost[_name(slot, block)] = None
+        while len(self._ghost) > len(self) // 2:
+            self._ghost.popitem(last=False)
 
-    def _pass_main(self) -> None:
-        """Give the oldest entry another turn if it was used, else drop it.  Metadata goes with all its blocks."""
+    def _evict_from_main(self) -> None:
+        """Reinsert the oldest entry if it was used, else drop it; metadata goes with all its blocks."""
         entry, cost = self._main.popitem(last=False)
         slot, block = entry
         if block == META:
@@ -216,3 +214,19 @@ class BlockCache:
 
 def _name(slot: SstSlot, block: int) -> int:
     return hash((slot.sst.id, block))
+
+
+def thread_cache(budget: MemoryBudget) -> BlockCache:
+    """Return the cache of the calling thread in a budget; the first call creates it."""
+    cache: BlockCache | None = getattr(budget.of_thread, "cache", None)
+    if cache is None:
+        cache = budget.of_thread.cache = BlockCache(budget)
+    cache.loop = _running_loop()
+    return cache
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

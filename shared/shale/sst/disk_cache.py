@@ -1,10 +1,10 @@
-"""Parts of SSTs in a directory, within a number of bytes: what survives a restart and is shared by processes.
+"""A cache of parts of SSTs in a directory, bounded in bytes; it survives restarts, and processes may share it.
 
-A part is one file (``disk_part``), created under another name and renamed into place.  Reads open the file they need,
-so processes see each other's parts without talking.  What is deleted is decided from a list of names in order of use.
-It begins with what the directory holds, which is listed anew after every 32nd of the bound that was written: so
-processes that share a directory exceed the bound together by that much each, at most.  Nothing here can fail a read: a
-directory that is full, read-only or gone is a cache without hits.
+A part is one file (``disk_part``), written under another name and renamed into place.  Reads open the file they need,
+so processes see each other's parts without communication.  Each process evicts by its own list of names in order of
+use.  It lists the directory again after it has written a 32nd of the bound, so each of several processes exceeds the
+bound by that much at most.  A read never fails because of the disk: a directory that is full, read-only or missing is
+a cache without hits.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Clock
 from shale.errors import InvalidRequestError
-from shale.format.buffer import Buffer
 from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, read_part
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -28,11 +28,11 @@ from shale.telemetry.log import get_logger
 DEFAULT_MAX_BYTES = 16 << 30
 DEFAULT_PART_BYTES = 1 << 20
 _PART_BYTES_MIN, _PART_BYTES_MAX = 1 << 10, 64 << 20
-_LOOK_AGAIN_PART = 32
+_RELIST_PART = 32
 _PAUSE_S = 10.0
-"""After a write has failed, as on a full disk, nothing is written for so long."""
+"""No writes for this time after a write has failed, as on a full disk."""
 _STALE_S = 3600.0
-"""An unfinished file that is older was left by a process that died."""
+"""An older unfinished file was left by a process that died."""
 _UNFINISHED = ".new"
 _FORMAT = "parts-1"
 log = get_logger("disk_cache")
@@ -40,12 +40,12 @@ log = get_logger("disk_cache")
 
 @dataclass(frozen=True, slots=True)
 class DiskCacheOptions:
-    """Where parts of SSTs are kept on disk.
+    """The options of a disk cache.
 
     Args:
-        directory: made if it is not there; processes may share it.
-        max_bytes: what all files in it may take.
-        part_bytes: SSTs are read from the store in parts of this size, and cached in these.
+        directory: created if it does not exist; processes may share it.
+        max_bytes: limit of all files in it.
+        part_bytes: size of the parts that are read from the store and cached.
     """
 
     directory: str
@@ -62,13 +62,13 @@ class DiskCacheOptions:
 
 
 class DiskCache:
-    """The parts in one directory.  Any thread may call every method; they block for as long as a disk does."""
+    """The parts in one directory.  Thread-safe; every method may block on the disk."""
 
     def __init__(self, options: DiskCacheOptions, clock: Clock) -> None:
-        """Make the directory.  What it holds is listed before the first part is written.
+        """Create the directory; it is listed before the first part is written.
 
         Raises:
-            InvalidRequestError: it cannot be made.
+            InvalidRequestError: it cannot be created.
         """
         self.options = options
         self.evicted_keys = 0
@@ -80,7 +80,7 @@ class DiskCache:
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._total = 0
         self._written = 0
-        self._has_looked = False
+        self._is_listed = False
         self._paused_until_s = -math.inf
         self._silent_until_s = -math.inf
         self._numbers = count()
@@ -91,16 +91,16 @@ class DiskCache:
 
     @property
     def keys(self) -> int:
-        """Parts that are known of."""
+        """The number of known parts."""
         return len(self._sizes)
 
     @property
     def size_bytes(self) -> int:
-        """What they take."""
+        """The bytes of known parts."""
         return self._total
 
     def load(self, wanted: PartRange) -> bytes | None:
-        """Bytes of a part; ``None`` if they are not here, whole."""
+        """Return bytes of a part; ``None`` if they are missing or damaged."""
         file_name = _file_name(wanted.name, wanted.part)
         path = self._root / file_name
         try:
@@ -109,7 +109,7 @@ class DiskCache:
             self._forget(file_name)
             return None
         except OSError as error:
-            self._note(error)
+            self._record_error(error)
             return None
         try:
             data = read_part(file, wanted)
@@ -117,14 +117,14 @@ class DiskCache:
                 self._used(file_name, head_size(wanted.length) + wanted.length, path)
                 return data
         except OSError as error:
-            self._note(error)
+            self._record_error(error)
         finally:
             os.close(file)
         self.drop(wanted.name, wanted.part)
         return None
 
-    def store(self, name: bytes, part: int, data: Buffer) -> None:
-        """Keep a whole part."""
+    def store(self, name: bytes, part: int, data: BytesLike) -> None:
+        """Write a whole part."""
         now_s = self._clock.monotonic_s()
         if now_s < self._paused_until_s:
             return
@@ -142,7 +142,7 @@ class DiskCache:
                 file.write(data)
             unfinished.replace(path)
         except OSError as error:
-            self._note(error)
+            self._record_error(error)
             self._paused_until_s = now_s + _PAUSE_S
             if unfinished is not None:
                 _unlink(unfinished)
@@ -157,7 +157,7 @@ class DiskCache:
         self._forget(file_name)
 
     def drop_object(self, name: bytes) -> None:
-        """Delete all parts of an object that are known of."""
+        """Delete all known parts of an object."""
         begin = _file_name(name, 0)[: -len("0")]
         with self._lock:
             parts = [int(known.removeprefix(begin)) for known in self._sizes if known.startswith(begin)]
@@ -165,19 +165,19 @@ class DiskCache:
             self.drop(name, part)
 
     def _create(self) -> tuple[Path, BinaryIO]:
-        """A file that nobody else writes: in containers every process may be number 1, also the one that died."""
+        """Create a file of this process alone: in containers every process may have the id 1, also a dead one."""
         while True:
             path = self._root / f"{os.getpid()}-{next(self._numbers)}{_UNFINISHED}"
             with contextlib.suppress(FileExistsError):
                 return path, path.open("xb")
 
     def _make_room(self, size: int) -> None:
-        if not self._has_looked or self._written > self.options.max_bytes // _LOOK_AGAIN_PART:
-            self._look()
+        if not self._is_listed or self._written > self.options.max_bytes // _RELIST_PART:
+            self._list_directory()
         self._shrink_to(self.options.max_bytes - size)
 
     def _shrink_to(self, size_bytes: int) -> None:
-        """Delete what was not used for longest."""
+        """Delete the least recently used parts."""
         while True:
             with self._lock:
                 if self._total <= size_bytes or not self._sizes:
@@ -209,18 +209,18 @@ class DiskCache:
         with self._lock:
             self._total -= self._sizes.pop(file_name, 0)
 
-    def _look(self) -> None:
-        """List the directory; parts that were not known of count as used when they were written."""
-        found = dict(sorted(self._files(), key=lambda item: item[1]))
+    def _list_directory(self) -> None:
+        """List the directory; new parts count as used when they were written."""
+        listed = dict(sorted(self._files(), key=lambda item: item[1]))
         with self._lock:
-            self._written, self._has_looked = 0, True
-            known = [name for name in self._sizes if name in found]
-            unknown = [name for name in found if name not in self._sizes]
-            self._sizes = OrderedDict((name, found[name][1]) for name in (*unknown, *known))
+            self._written, self._is_listed = 0, True
+            known = [name for name in self._sizes if name in listed]
+            unknown = [name for name in listed if name not in self._sizes]
+            self._sizes = OrderedDict((name, listed[name][1]) for name in (*unknown, *known))
             self._total = sum(self._sizes.values())
 
     def _files(self) -> list[tuple[str, tuple[int, int]]]:
-        """Name, time of writing and size of every part; what a dead process left unfinished goes."""
+        """Return name, time of writing and size of every part; delete unfinished files of dead processes."""
         files = []
         stale_ns = (self._clock.now_ms() - int(_STALE_S * 1000)) * 1_000_000
         for folder, _, names in os.walk(self._root):
@@ -229,14 +229,14 @@ class DiskCache:
                 try:
                     stat = path.stat()
                 except FileNotFoundError:
-                    continue  # another process deleted it meanwhile
+                    continue  # another process deleted it
                 if not name.endswith(_UNFINISHED):
                     files.append((str(path.relative_to(self._root)), (stat.st_mtime_ns, stat.st_size)))
                 elif stat.st_mtime_ns < stale_ns:
                     _unlink(path)
         return files
 
-    def _note(self, error: OSError) -> None:
+    def _record_error(self, error: OSError) -> None:
         self.errors += 1
         now_s = self._clock.monotonic_s()
         if now_s >= self._silent_until_s:
@@ -245,7 +245,7 @@ class DiskCache:
 
 
 def object_name(store_url: str, key: str) -> bytes:
-    """The name of an object among those of all stores."""
+    """Return the name of an object, unique over all stores."""
     return blake2b(f"{store_url}\n{key}".encode(), digest_size=NAME_BYTES).digest()
 
 
@@ -255,6 +255,6 @@ def _file_name(name: bytes, part: int) -> str:
 
 
 def _unlink(path: Path) -> None:
-    """Delete a file; one that cannot be deleted is found by the next look at the directory."""
+    """Delete a file; the next listing of the directory finds one that could not be deleted."""
     with contextlib.suppress(OSError):
         path.unlink()

@@ -5,8 +5,8 @@
     "SHALEPT1" | name of the object 16 bytes | number of the part u32 | length u32
     | crc32 of each 16 KiB of data, u32 ... | crc32 of all before u32 | data
 
-All numbers are little-endian.  Files are renamed into place without fsync, so what a crash leaves may be torn: whatever
-does not fit its checksums counts as not there.  A read checks the pieces that it needs, not the whole part.
+All numbers are little-endian.  Files are renamed into place without fsync, so a crash may leave a torn file.  A part
+whose checksums do not match counts as missing.  A read checks the pieces that it needs, not the whole part.
 """
 
 import os
@@ -14,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from shale.format.buffer import Buffer
+from shale.core.bytes_like import BytesLike
 
 CHUNK_BYTES = 16 * 1024
 NAME_BYTES = 16
@@ -33,8 +33,8 @@ class PartRange(NamedTuple):
     end: int
 
 
-def encode_head(name: bytes, part: int, data: Buffer) -> bytes:
-    """What stands before the data of a part."""
+def encode_head(name: bytes, part: int, data: BytesLike) -> bytes:
+    """Return the bytes before the data of a part."""
     view = memoryview(data)
     sums = (crc32(view[at : at + CHUNK_BYTES]) for at in range(0, len(view), CHUNK_BYTES))
     head = _HEAD.pack(_MAGIC, name, part, len(view)) + b"".join(map(_CRC.pack, sums))
@@ -42,12 +42,12 @@ def encode_head(name: bytes, part: int, data: Buffer) -> bytes:
 
 
 def head_size(length: int) -> int:
-    """Bytes before the data, for a part of so many."""
+    """Return the size of the head of a part of ``length`` bytes."""
     return _HEAD.size + _CRC.size * (-(-length // CHUNK_BYTES) + 1)
 
 
 def read_part(file: int, wanted: PartRange) -> bytes | None:
-    """The bytes, or ``None`` if the open file does not hold them whole."""
+    """Return the bytes, or ``None`` if the open file does not hold them intact."""
     name, part, length, start, end = wanted
     size = head_size(length)
     head = os.pread(file, size, 0)

@@ -1,25 +1,27 @@
-"""The metadata of one SST: filter, index and stats, which lie side by side and come with one range read.
+"""The metadata of one SST: filter, index and stats, which lie side by side and are read with one range read.
 
-Where they lie is in the manifest's copy of the footer; the footer in the file is never read (docs/format.md 4.3).
+Their offsets come from the manifest's copy of the footer; reads never use the footer in the file.
+
+Source: docs/reference/format.md 4.3.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
-from shale.format.bloom import PrefixExtractor
-from shale.format.filter import NO_FILTERS, Filters, decode_filters
-from shale.format.index import BlockIndex, decode_index
-from shale.format.section import CRC_SIZE, open_section
-from shale.format.stats import SstStats, decode_stats
-from shale.format.transform import BlockTransformer
-from shale.store.port import Buffer
+from shale.format.blocks.section import CRC_SIZE, open_section
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.bloom import PrefixExtractor
+from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.index import BlockIndex, decode_index
+from shale.format.sst.stats import SstStats, decode_stats
 from shale.types import SstInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SstMeta:
-    """What is needed to find a row; nothing of it refers to the bytes that it was read from."""
+    """The sections needed to find a row; none of them refers to the bytes it was read from."""
 
     index: BlockIndex
     filters: Filters
@@ -27,16 +29,16 @@ class SstMeta:
 
     @property
     def size_bytes(self) -> int:
-        """What it costs to keep in memory."""
+        """The memory it takes."""
         blocks = 0 if self.stats is None else self.stats.blocks.nbytes
         return self.index.size_bytes + self.filters.size_bytes + blocks
 
 
 def meta_span(info: SstInfo, path: str, *, filters: bool = True) -> tuple[int, int]:
-    """The bytes ``[start, end)`` of the file that hold filter, index and stats, or without ``filters`` the latter two.
+    """Return the bytes ``[start, end)`` of the file that hold filter, index and stats, or only the latter two.
 
     Raises:
-        CorruptionError: the manifest says that a section is too short for its checksum.
+        CorruptionError: a section in the manifest is too short for its checksum.
     """
     sections = [(info.index_offset, info.index_len)]
     if filters and info.filter_len:
@@ -51,7 +53,7 @@ def meta_span(info: SstInfo, path: str, *, filters: bool = True) -> tuple[int, i
 
 def decode_meta(
     info: SstInfo,
-    data: Buffer,
+    data: BytesLike,
     start: int,
     *,
     filters: bool = True,
@@ -59,27 +61,27 @@ def decode_meta(
     transformer: BlockTransformer | None = None,
     path: str,
 ) -> SstMeta:
-    """Decode the sections in ``data``, which begins at byte ``start`` of the file; without ``filters`` those pass all.
+    """Decode the sections in ``data``, which begins at byte ``start`` of the file; without ``filters`` all keys pass.
 
     Raises:
-        CorruptionError: a checksum fails or a section is malformed; with its place in the file.
+        CorruptionError: a checksum fails or a section is malformed; the error has its offset in the file.
     """
     view = memoryview(data)
 
-    def section(offset: int, length: int) -> Buffer:
+    def section(offset: int, length: int) -> BytesLike:
         stored = view[offset - start : offset - start + length]
         return open_section(stored, info.compression, path, offset, transformer=transformer)
 
     index = decode_index(
         section(info.index_offset, info.index_len), data_len=info.data_len, path=path, offset=info.index_offset
     )
-    found = NO_FILTERS
+    decoded_filters = NO_FILTERS
     if filters and info.filter_len:
-        # Filters share the memory of their image, which must not be all the bytes that were read.
+        # Filters share the memory of their image: a copy, so that they do not keep all bytes read.
         bits = bytes(section(info.filter_offset, info.filter_len))
-        found = decode_filters(bits, info.filter_format, extractors, path=path, offset=info.filter_offset)
+        decoded_filters = decode_filters(bits, info.filter_format, extractors, path=path, offset=info.filter_offset)
     stats = None
     if info.stats_len:
         image = section(info.stats_offset, info.stats_len)
         stats = decode_stats(image, path=path, offset=info.stats_offset)
-    return SstMeta(index, found, stats)
+    return SstMeta(index, decoded_filters, stats)

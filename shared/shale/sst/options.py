@@ -1,27 +1,29 @@
-"""How SSTs are written."""
+"""The options of writing SSTs."""
 
 from dataclasses import dataclass
 
 from shale.errors import InvalidRequestError
-from shale.format.block_writer import MERGED_PART_BYTES
-from shale.format.bloom import BloomPolicy
-from shale.format.transform import BlockTransformer
+from shale.format.blocks.output import MERGED_PART_BYTES
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.bloom import BloomPolicy
 from shale.types import Compression
 
 BLOCK_SIZE_DEFAULT = 4096
 BLOCK_SIZE_MAX = 65_536
-"""Places in a block are stored in 16 bits: lookups would miss what lies behind (docs/format.md 7)."""
+"""Places in a block are stored in 16 bits: lookups would miss rows after them (docs/reference/format.md 7)."""
 MIN_FILTER_KEYS_DEFAULT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstOptions:
-    """How SSTs are written.
+    """The options of writing SSTs.
 
     Args:
-        block_size_bytes: target for a block's image.
-        min_filter_keys: filters are written from so many rows on.
-        merged_part_bytes: size of the parts that a merge of stored blocks hands out.
+        block_size_bytes: target size of a block.
+        compression: codec of all sections.
+        min_filter_keys: an SST with fewer rows has no filter.
+        filter_policies: the filters to write.
+        merged_part_bytes: size of the parts that a merge of stored blocks returns.
         transformer: applied to every section after compression.
     """
 
@@ -38,5 +40,5 @@ class SstOptions:
 
     @property
     def filters_need_rows(self) -> bool:
-        """Whether a filter is over prefixes, which are functions of users."""
+        """Whether a filter holds prefixes, which user functions extract."""
         return any(policy.prefix_extractor is not None for policy in self.filter_policies)

@@ -1,33 +1,30 @@
-"""Range reads of SSTs through a disk cache: whole parts come from the store, and stay on disk for the next time."""
+"""Range reads of SSTs through a disk cache: it reads whole parts from the store and keeps them on disk."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio
 
+from shale.concurrency.background_tasks import BackgroundTasks
+from shale.concurrency.gather import gather
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
-from shale.format.buffer import Buffer
 from shale.sst.disk_cache import DiskCache, object_name
 from shale.sst.disk_part import PartRange
-from shale.store.gather import gather
 from shale.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
 
 Fetch = Callable[[int, int], Awaitable[memoryview]]
 """Reads bytes ``[start, end)`` of one object from the store."""
 
 
-_UNWRITTEN_BYTES_MAX = 64 << 20
-"""Parts that wait for the disk; while it is so far behind, others are not kept."""
+UNWRITTEN_BYTES_MAX = 64 << 20
+"""Limit of parts that wait to be written; above it new parts are not kept."""
 
 
 class _Pending:
-    """Parts ``[first, last)`` that are on their way from the store, or to the disk; whoever else needs them waits.
+    """Parts ``[first, last)`` that are being read from the store or written to disk; other reads wait for them.
 
-    ``data`` stays ``None`` if they do not come.
+    ``data`` stays ``None`` if the read fails.
     """
 
     __slots__ = ("data", "done", "first", "is_forgotten", "last")
@@ -41,9 +38,16 @@ class _Pending:
 
 
 class PartReader:
-    """The SSTs of one database.  Belongs to one event loop; the cache may be anybody's."""
+    """The SSTs of one database.  Belongs to one event loop; the cache may be shared.
 
-    def __init__(self, cache: DiskCache, store_url: str, env: Env) -> None:
+    Args:
+        cache: the parts on disk.
+        store_url: identifies the store in the cache.
+        env: reads and writes files in threads.
+        background: writes parts to disk; while it is closed, and without it, reads wait for the write.
+    """
+
+    def __init__(self, cache: DiskCache, store_url: str, env: Env, background: BackgroundTasks | None = None) -> None:
         self.hits = 0
         self.accesses = 0
         self._cache = cache
@@ -52,19 +56,23 @@ class PartReader:
         self._step = cache.options.part_bytes
         self._pending: dict[tuple[bytes, int], _Pending] = {}
         self._unwritten_bytes = 0
-        self.tasks: TaskGroup | None = None
-        """Where parts are written to disk, so that no read waits for that; ``None``: reads wait."""
+        self._background = background if background is not None else BackgroundTasks()
+
+    @property
+    def pending_parts(self) -> int:
+        """How many parts are being read or wait to be written to disk."""
+        return len(self._pending)
 
     async def read(self, key: str, start: int, end: int, size: int, fetch: Fetch) -> memoryview:
-        """Bytes ``[start, end)`` of an object of which the first ``size`` bytes are worth reading.
+        """Return bytes ``[start, end)`` of an object whose first ``size`` bytes are cached.
 
         Args:
-            key: of the object.
+            key: the object.
             start, end, size: bytes.
-            fetch: reads what is not on disk.
+            fetch: reads from the store.
 
         Raises:
-            ShaleError: as ``fetch`` does; the disk never is a reason.
+            ShaleError: an error of ``fetch``; the disk never causes one.
         """
         name = object_name(self._store_url, key)
         wanted = self._ranges(name, start, end, size)
@@ -77,7 +85,7 @@ class PartReader:
         return memoryview(b"".join(piece for piece in read.pieces.values() if piece is not None))
 
     def forget(self, key: str) -> None:
-        """Drop an object that turned out to be damaged: perhaps the store was right in the meantime."""
+        """Drop a damaged object: the store may hold the right bytes by now."""
         name = object_name(self._store_url, key)
         for pending in {each for (of, _), each in self._pending.items() if of == name and each.done.is_set()}:
             pending.is_forgotten = True
@@ -85,7 +93,7 @@ class PartReader:
         self._cache.drop_object(name)
 
     def export(self, metrics: Metrics) -> None:
-        """Show the counters in these metrics from now on."""
+        """Export the counters to these metrics."""
         hits = metrics.counter("slatedb_object_store_cache_part_hits_total")
         accesses = metrics.counter("slatedb_object_store_cache_part_accesses_total")
         evicted_keys = metrics.counter("slatedb_object_store_cache_evicted_keys_total")
@@ -120,7 +128,7 @@ class PartReader:
         ]
 
     async def _fetch_parts(self, read: "_Read", first: int, last: int) -> None:
-        """Fill in the pieces that come from parts ``[first, last)``, which lie side by side."""
+        """Fetch the adjacent parts ``[first, last)`` and take their pieces."""
         name = read.wanted[0].name
         at = first
         while at < last:
@@ -130,7 +138,7 @@ class PartReader:
                 pending = await self._start(read, at, end)
             else:
                 await pending.done.wait()
-            if pending.data is not None:  # else who read it was cancelled, or failed: it is ours now
+            if pending.data is not None:  # otherwise that read was cancelled or failed: read the parts here
                 at = read.take(pending.data, pending.first, at, self._step)
 
     async def _start(self, read: "_Read", first: int, last: int) -> _Pending:
@@ -145,17 +153,17 @@ class PartReader:
             pending.done.set()
             if pending.data is None:
                 self._remove(name, pending)
-        if self.tasks is None:
+        if not self._background.is_open:
             await self._write(name, pending, 0)
-        elif self._unwritten_bytes + len(data) > _UNWRITTEN_BYTES_MAX:
+        elif self._unwritten_bytes + len(data) > UNWRITTEN_BYTES_MAX:
             self._remove(name, pending)
         else:
             self._unwritten_bytes += len(data)
-            self.tasks.start_soon(self._write, name, pending, len(data), name="disk_cache.write")
+            self._background.start(partial(self._write, name, pending, len(data)), name="disk_cache.write")
         return pending
 
     async def _write(self, name: bytes, pending: _Pending, unwritten_bytes: int) -> None:
-        """Bring parts to the disk; until then they are found in memory."""
+        """Write parts to disk; until then reads find them in memory."""
         assert pending.data is not None
         try:
             if not pending.is_forgotten:
@@ -171,24 +179,24 @@ class PartReader:
             if self._pending.get((name, part)) is pending:
                 del self._pending[name, part]
 
-    def _store(self, name: bytes, first: int, data: Buffer) -> None:
+    def _store(self, name: bytes, first: int, data: BytesLike) -> None:
         view = memoryview(data)
         for part, at in enumerate(range(0, len(view), self._step), start=first):
             self._cache.store(name, part, view[at : at + self._step])
 
 
 class _Read:
-    """A read under way: what is wanted of which parts, and what of it is there."""
+    """A read under way: the wanted ranges of parts, and the pieces read so far."""
 
     __slots__ = ("fetch", "pieces", "wanted")
 
-    def __init__(self, fetch: Fetch, wanted: Sequence[PartRange], pieces: dict[int, Buffer | None]) -> None:
+    def __init__(self, fetch: Fetch, wanted: Sequence[PartRange], pieces: dict[int, BytesLike | None]) -> None:
         self.fetch = fetch
         self.wanted = wanted
         self.pieces = pieces
 
     def take(self, data: memoryview, first: int, begin: int, step: int) -> int:
-        """Take the pieces from part ``begin`` on out of whole parts from ``first`` on; return where these end."""
+        """Take the pieces from part ``begin`` on out of the parts from ``first`` on; return the part after them."""
         end = first + -(-len(data) // step)
         for part in self.wanted:
             if begin <= part.part < end:
@@ -198,7 +206,7 @@ class _Read:
 
 
 def _runs(parts: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers in ascending order as ranges ``[first, last)``."""
+    """Return ascending numbers as ranges ``[first, last)``."""
     runs: list[tuple[int, int]] = []
     for part in parts:
         if runs and runs[-1][1] == part:

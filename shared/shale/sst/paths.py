@@ -1,4 +1,4 @@
-"""Where an SST lives: under the own root, or under the database that a clone borrows it from."""
+"""Paths of SSTs: under the database's root, or under the database that a clone borrows them from."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,10 @@ from shale.types import ExternalDb, Manifest, Ulid
 
 
 class SstPaths:
-    """Resolves ids of SSTs for one manifest; made anew when ``external_dbs`` changes (docs/protocol.md 10.4)."""
+    """Resolves ids of SSTs for one manifest; made anew when ``external_dbs`` changes.
+
+    Source: docs/reference/protocol.md 10.4.
+    """
 
     __slots__ = ("_borrowed", "root")
 
@@ -17,9 +20,9 @@ class SstPaths:
 
     @classmethod
     def of(cls, root: str, manifest: Manifest) -> "SstPaths":
-        """The paths that ``manifest`` of the database at ``root`` implies."""
+        """Return the paths of a manifest of the database at ``root``."""
         return cls(root, manifest.external_dbs)
 
     def key(self, sst_id: Ulid) -> str:
-        """The object that holds the SST."""
+        """Return the key of the object that holds an SST."""
         return sst_key(self._borrowed.get(sst_id, self.root), sst_id)

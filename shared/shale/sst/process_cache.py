@@ -1,15 +1,15 @@
-"""What all databases of a process share unless they are opened with something of their own (``shale.configure``)."""
+"""The caches that all databases of a process share by default (``shale.configure``)."""
 
 import threading
 
 from shale.env import Clock
 from shale.sst.budget import MemoryBudget
-from shale.sst.cache import BlockCache
+from shale.sst.cache import BlockCache, thread_cache
 from shale.sst.disk_cache import DiskCache, DiskCacheOptions
 
 
 class ProcessCache:
-    """The memory for blocks, indexes and filters, and the disk caches that are in use."""
+    """The memory budget of a process and its open disk caches."""
 
     def __init__(self) -> None:
         self.budget = MemoryBudget()
@@ -18,16 +18,16 @@ class ProcessCache:
         self._lock = threading.Lock()
 
     def memory(self, own_bytes: int | None = None, budget: MemoryBudget | None = None) -> BlockCache:
-        """The part of a database in a budget that was given, a cache of so many bytes, or its part in the process's."""
+        """Return the thread's cache in ``budget``, else one of ``own_bytes``, else its cache in the process."""
         if budget is not None:
-            return budget.cache()
-        return self.budget.cache() if own_bytes is None else BlockCache(own_bytes)
+            return thread_cache(budget)
+        return thread_cache(self.budget) if own_bytes is None else BlockCache(own_bytes)
 
     def disk(self, options: DiskCacheOptions | None, clock: Clock) -> DiskCache | None:
-        """The disk cache of a database that was opened with these options; ``None``: it has none.
+        """Return the disk cache of a database opened with these options; ``None``: it has none.
 
         Raises:
-            InvalidRequestError: the directory cannot be made.
+            InvalidRequestError: the directory cannot be created.
         """
         chosen = options if options is not None else self.disk_default
         if chosen is None:
@@ -39,4 +39,4 @@ class ProcessCache:
 
 
 PROCESS_CACHE = ProcessCache()
-"""The one of this process."""
+"""The caches of this process."""

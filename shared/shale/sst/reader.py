@@ -4,17 +4,18 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypedDict, Unpack
 
 import anyio
 
+from shale.concurrency.background_tasks import BackgroundTasks
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
-from shale.format.block import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
-from shale.format.bloom import BloomPolicy
-from shale.format.section import open_section
-from shale.format.transform import BlockTransformer
-from shale.kernels.choice import PLAIN_BYTES_MAX
+from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
+from shale.format.blocks.section import open_section
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.bloom import BloomPolicy
 from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
@@ -23,19 +24,35 @@ from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.part_reader import PartReader
 from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
-from shale.store.port import Buffer, ObjectStore
+from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
 
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
+_INLINE_BYTES_MAX = 256 << 10
+"""Decoding up to this size takes about as long as handing it to a thread."""
 
-_INLINE_BYTES_MAX = PLAIN_BYTES_MAX
-"""Decoding up to this size takes about as long as handing it to a thread; beyond it kernels may have to be loaded."""
+
+class SstReaderOptions(TypedDict, total=False):
+    """How SSTs are read.
+
+    filter_policies: with the extractors of prefixes; by default one Bloom filter over keys.
+    with_filters: read filters (the default); full scans do not need them.
+    on_read: receives the size of every response of the store.
+    disk: caches parts of SSTs on disk.
+    background: writes parts to that cache; by default reads wait for the write.
+    transformer: transforms every section, as when the SST was written.
+    """
+
+    filter_policies: Sequence[BloomPolicy]
+    with_filters: bool
+    on_read: Callable[[int], None] | None
+    disk: DiskCache | None
+    background: BackgroundTasks
+    transformer: BlockTransformer | None
 
 
 class SstReader:
-    """All SSTs of one database.  Belongs to one event loop, like the cache it fills."""
+    """Reads the SSTs of one database.  Belongs to one event loop, like its cache."""
 
     def __init__(
         self,
@@ -44,36 +61,31 @@ class SstReader:
         cache: BlockCache,
         env: Env,
         metrics: Metrics | None = None,
-        *,
-        filter_policies: Sequence[BloomPolicy] = (BloomPolicy(),),
-        with_filters: bool = True,
-        on_read: Callable[[int], None] | None = None,
-        disk: DiskCache | None = None,
-        transformer: BlockTransformer | None = None,
+        **options: Unpack[SstReaderOptions],
     ) -> None:
-        """Make no request yet.
+        """Make no request.
 
         Args:
             store, paths: where SSTs are.
-            cache: for metadata and blocks.
-            env: decodes what is large.
-            metrics: counts what is corrupt.
-            filter_policies: with the extractors of their prefixes.
-            with_filters: read them; who only reads from end to end has no use for them.
-            on_read: told the bytes of every answer of the store.
-            disk: where parts of SSTs are kept between store and memory.
-            transformer: the one that SSTs are written with.
+            cache: holds metadata and blocks.
+            env: decodes large reads in threads.
+            metrics: exports counters here.
+            options: see ``SstReaderOptions``.
         """
+        filter_policies = options.get("filter_policies", (BloomPolicy(),))
+        disk = options.get("disk")
         self.cache = cache
         self.env = env
+        self.is_local = store.url.startswith("file:")
+        """Whether a local disk answers reads, mostly from its page cache: then a task for each would cost more."""
         self.counts = AccessCounts()
         self._extractors = [p.prefix_extractor for p in filter_policies if p.prefix_extractor is not None]
         self._store = store
         self._paths = paths
-        self._with_filters = with_filters
-        self._on_read = on_read
-        self._transformer = transformer
-        self._parts = None if disk is None else PartReader(disk, store.url, env)
+        self._with_filters = options.get("with_filters", True)
+        self._on_read = options.get("on_read")
+        self._transformer = options.get("transformer")
+        self._parts = None if disk is None else PartReader(disk, store.url, env, options.get("background"))
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
@@ -85,46 +97,41 @@ class SstReader:
         gone.atexit = False
 
     def follow(self, manifest: Manifest) -> None:
-        """Find SSTs that were not seen before where this manifest says they are."""
+        """Resolve the paths of new SSTs with this manifest."""
         self._paths = SstPaths.of(self._paths.root, manifest)
 
-    def write_behind(self, tasks: "TaskGroup | None") -> None:
-        """Write what the disk cache keeps in these tasks from now on; ``None``: whoever reads waits for it."""
-        if self._parts is not None:
-            self._parts.tasks = tasks
-
     def close(self) -> None:
-        """Give the memory back that the cache spends on this database."""
+        """Drop everything of this database from the cache."""
         for slot in self.slots():
             self.cache.forget(slot)
 
     def slots(self) -> list[SstSlot]:
-        """Every SST of which somebody holds a slot."""
+        """Return every slot in use."""
         return list(self._slots.values())
 
     def evict(self, slot: SstSlot, *, disk: bool = False) -> None:
-        """Let go of everything of an SST, also on disk if that is asked for."""
+        """Evict everything of an SST from memory, and from disk if ``disk``."""
         self.cache.forget(slot)
         if disk and self._parts is not None:
             self._parts.forget(slot.path)
 
     def evict_blocks(self, slot: SstSlot, first: int, last: int) -> None:
-        """Let go of the blocks ``[first, last)`` in memory."""
+        """Evict the blocks ``[first, last)`` from memory."""
         for block in range(first, last):
             self.cache.drop_block(slot, block)
 
     def slot(self, sst: Sst) -> SstSlot:
-        """What is in memory of an SST; makes no request."""
+        """Return the slot of an SST; make no request."""
         slot = self._slots.get(sst.id)
         if slot is None:
             slot = self._slots[sst.id] = SstSlot(sst, self._paths.key(sst.id))
         return slot
 
     async def meta(self, sst: Sst) -> SstMeta:
-        """Filter, index and stats of an SST.
+        """Return filter, index and stats of an SST.
 
         Raises:
-            CorruptionError: the object is gone or malformed.
+            CorruptionError: the object is missing or malformed.
         """
         return await self.load(self.slot(sst))
 
@@ -152,7 +159,7 @@ class SstReader:
         return meta
 
     async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
-        """The decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
+        """Return the decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
         if _has_blocks(slot, meta, first, last):
             self.counts.block_hits += last - first
             slot.touched[first:last] = b"\x01" * (last - first)
@@ -170,10 +177,10 @@ class SstReader:
         return images
 
     async def blocks(self, sst: Sst, first: int, last: int) -> Rows:
-        """All rows of the blocks ``[first, last)``, with one range read unless every block is in the cache.
+        """Return all rows of the blocks ``[first, last)``, with one range read unless the cache has every block.
 
         Raises:
-            CorruptionError: the object is gone, or a block is malformed (the error says at which byte).
+            CorruptionError: the object is missing, or a block is malformed; the error has its offset.
         """
         slot = self.slot(sst)
         return await self.rows(slot, await self.load(slot), first, last)
@@ -185,7 +192,7 @@ class SstReader:
             slot: the SST.
             meta: its metadata.
             first, last: which blocks.
-            keep: put what is read into the cache.  Long scans do not: they would push out what lookups need.
+            keep: fill the cache.  Long scans do not, since they would evict the blocks of lookups.
         """
         offsets = meta.index.offsets[first : last + 1]
         version, path = slot.sst.format_version, slot.path
@@ -210,10 +217,10 @@ class SstReader:
             return decode() if size_bytes <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def stored(self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange) -> StoredBlocks:
-        """The blocks ``[first, last)`` without compression, past the cache.  Nobody has looked into them yet.
+        """Return the blocks ``[first, last)`` uncompressed, past the cache; their rows are not checked yet.
 
         Raises:
-            CorruptionError: the object is gone, or a block does not unpack.
+            CorruptionError: the object is missing, or a block cannot be decompressed.
         """
         offsets = meta.index.offsets[first : last + 1]
         compression = slot.sst.info.compression
@@ -236,10 +243,10 @@ class SstReader:
     async def stored_or_cached(
         self, slot: SstSlot, meta: SstMeta, first: int, last: int, visible: KeyRange, *, keep: bool = False
     ) -> StoredBlocks:
-        """The same, from the cache if every block is there.  ``keep``: see ``rows``.
+        """Return the same, from the cache if it has every block.  ``keep``: see ``rows``.
 
         Raises:
-            CorruptionError: the object is gone, or a block does not unpack.
+            CorruptionError: the object is missing, or a block cannot be decompressed.
         """
         if not keep and not _has_blocks(slot, meta, first, last):
             return await self.stored(slot, meta, first, last, visible)
@@ -248,7 +255,7 @@ class SstReader:
         return images_as_blocks(images, places, version=slot.sst.format_version, path=slot.path, visible=visible)
 
     def may_contain_prefix(self, meta: SstMeta, prefix: bytes) -> bool:
-        """Ask the filters of an SST about a prefix, and count the answer; without one it may contain it."""
+        """Return whether the filters of an SST admit a prefix, and count the answer; without a filter they do."""
         if not meta.filters.answers_prefix(prefix):
             return True
         may_contain = meta.filters.may_contain_prefix(prefix)
@@ -261,23 +268,23 @@ class SstReader:
         try:
             yield
         except SstMissing:
-            raise  # perhaps it was collected, which whoever knows newer manifests finds out: see ``count_loss``
+            raise  # GC may have deleted it; the caller finds out with a newer manifest and calls ``count_missing``
         except CorruptionError:
-            self.count_damage(slot.path)
+            self.count_corruption(slot.path)
             raise
 
-    def count_damage(self, path: str) -> None:
-        """Count an SST whose blocks turned out to be malformed after they had been handed out."""
+    def count_corruption(self, path: str) -> None:
+        """Count an SST whose returned blocks turned out to be malformed."""
         if self._parts is not None:
             self._parts.forget(path)
-        self.count_loss()
+        self.count_missing()
 
-    def count_loss(self) -> None:
-        """Count an SST that is damaged, or gone although it is needed."""
+    def count_missing(self) -> None:
+        """Count an SST that is damaged, or missing although the newest manifest names it."""
         if self._corrupt is not None:
             self._corrupt.inc()
 
-    def _open_section(self, slot: SstSlot, stored: Buffer, offset: int) -> Buffer:
+    def _open_section(self, slot: SstSlot, stored: BytesLike, offset: int) -> BytesLike:
         return open_section(stored, slot.sst.info.compression, slot.path, offset, transformer=self._transformer)
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:

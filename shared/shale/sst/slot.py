@@ -1,7 +1,8 @@
-"""What is in memory of one physical SST: its metadata, decoded images of some blocks, and their addresses.
+"""The cached parts of one SST: its metadata, decoded images of some blocks, and their addresses.
 
-The point-lookup kernel reads the addresses (``shale.kernels.lookup_layout``); views keep the slot alive, the slot
-keeps the buffers alive.  Only the thread of the event loop touches a slot, so a kernel never meets a half-made change.
+The point-lookup kernel reads the addresses (``shale.kernels.layout.point_lookup``); super versions keep the slot
+alive, and the slot keeps the buffers alive.  Only the thread of the event loop changes a slot, so a kernel never sees
+a partial change.
 """
 
 import weakref
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shale.kernels import lookup_layout as layout
+from shale.kernels.columns import address_of
+from shale.kernels.layout import point_lookup as layout
 from shale.sst.meta import SstMeta
 from shale.types import Sst
 
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
     from shale.kernels.rows import I64
 
 META = -1
-"""In place of a block number: the metadata."""
+"""The metadata, in place of a block number."""
 _NO_TABLE: "I64" = np.zeros((0, 2), np.int64)
 
 
 class SstSlot:
-    """One SST in memory.  ``images[i]`` is the decoded block ``i``; ``touched[i]`` is set by every use.
+    """One SST in memory.  ``images[i]`` is the decoded block ``i``; every use sets ``touched[i]``.
 
-    Tables with a place per block are made when the first block is kept: who reads from end to end keeps none.
+    The tables with an entry per block are created with the first block: a full scan keeps none.
     """
 
     __slots__ = (
@@ -58,7 +60,7 @@ class SstSlot:
         self._block_table: I64 = _NO_TABLE
 
     def load(self, meta: SstMeta) -> None:
-        """Take in the metadata, with no block in memory yet."""
+        """Set the metadata, with no block in memory."""
         index = meta.index
         self.meta = meta
         self._last_meta = weakref.ref(meta)
@@ -74,11 +76,11 @@ class SstSlot:
         words[layout.SLOT_BLOCKS] = len(index)
 
     def recall(self) -> SstMeta | None:
-        """Metadata that was here and that somebody still holds: keeping it again costs no memory."""
+        """Return evicted metadata that a reader still holds: keeping it again costs no memory."""
         return self._last_meta()
 
     def unload(self) -> None:
-        """Forget everything; a kernel then reports that the metadata is missing."""
+        """Drop everything; kernels then report missing metadata."""
         self.words[:] = 0
         self.meta = None
         self.images = {}
@@ -87,7 +89,7 @@ class SstSlot:
 
     @property
     def tables_bytes(self) -> int:
-        """Memory of the tables with a place per block."""
+        """Memory of the tables with an entry per block."""
         return self._block_table.nbytes + len(self.touched)
 
     def put_image(self, block: int, image: bytes) -> None:
@@ -98,7 +100,7 @@ class SstSlot:
         self._block_table[block] = (address_of(np.frombuffer(image, np.uint8)), len(image))
 
     def drop_image(self, block: int) -> bytes | None:
-        """Forget a block and return what was kept of it."""
+        """Drop a block and return its image."""
         image = self.images.pop(block, None)
         self._block_table[block] = 0
         return image
@@ -114,9 +116,3 @@ class SstSlot:
 
 def _nothing() -> None:
     return None
-
-
-def address_of(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]") -> int:
-    """Where the first byte of an array lies; whoever stores it keeps the array alive."""
-    address: int = array.__array_interface__["data"][0]
-    return address

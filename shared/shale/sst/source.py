@@ -1,17 +1,17 @@
-"""Rows of SSTs in key order, for scans and compactions: one range read per 4 MiB, the next one in flight.
+"""Rows of SSTs in key order, for scans and compactions: one range read per 4 MiB, and the next one in flight.
 
-Both sources are ``RowSource``s (``shale.iter``): ``next`` gives chunks in columns, by ascending key and descending
-seq, never empty, then ``None``.
+Sources of rows are ``RowSource``s (``shale.iter``): ``next`` returns chunks in columns, by ascending key and
+descending seq, never empty, then ``None``.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypedDict, TypeVar, Unpack
 
-from shale.format.block import StoredBlocks
+from shale.concurrency.read_ahead import Fetch, ReadAhead
+from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import I64, Rows
 from shale.sst.meta import SstMeta
-from shale.sst.read_ahead import Fetch, ReadAhead
 from shale.sst.reader import SstReader
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
@@ -19,31 +19,38 @@ from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, S
 
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 _SHORT_READ_BYTES = 8 * 1024
-_KEPT_READ_BYTES = 512 * 1024
-_FRUGAL_READ_BYTES_MIN = 32 * 1024
-"""What is compressed better than anything may take a megabyte or two: smaller reads would cost more than they save."""
+_CACHED_READ_BYTES_MAX = 512 * 1024
+_LOW_MEMORY_READ_BYTES_MIN = 32 * 1024
+"""Smallest read of highly compressed data: it may unpack to a megabyte or two, but smaller reads cost more."""
 _ROW_BYTES = 256
-"""What a row takes where the SST does not say how many it has."""
+"""Assumed size of a row of an SST without stats."""
 
 
 class SpanOptions(TypedDict, total=False):
-    """What every source takes by name; see ``_Spans``."""
+    """The options of every source.
+
+    prefix: all keys in the range begin with it; SSTs whose filters exclude it are not read.
+    read_ahead: starts the next read while the caller works on the last one; ``None``: no read ahead.
+    expected_rows: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
+    low_memory: ``read_ahead_bytes`` is the unpacked size of a read: memory counts more than requests.
+    reverse: chunks come from last to first; rows ascend inside a chunk.
+    """
 
     prefix: bytes | None
     read_ahead: ReadAhead | None
-    rows_wanted: int | None
-    is_frugal: bool
-    backward: bool
+    expected_rows: int | None
+    low_memory: bool
+    reverse: bool
 
 
 class CachedOptions(SpanOptions, total=False):
-    """What sources take besides that use the cache."""
+    """The options of sources that use the cache."""
 
-    keeps: bool
+    cache_blocks: bool
 
 
 class SourceOptions(CachedOptions, total=False):
-    """What sources of rows take besides."""
+    """The options of sources of rows."""
 
     max_seq: int
 
@@ -51,8 +58,8 @@ class SourceOptions(CachedOptions, total=False):
 T = TypeVar("T", Rows, StoredBlocks)
 
 
-class _Spans(ABC, Generic[T]):
-    """Views that follow each other in key order (neighbours may share one key), read span by span."""
+class _SpanReader(ABC, Generic[T]):
+    """Reads views in key order span by span; two neighbours may share one key."""
 
     def __init__(
         self,
@@ -60,79 +67,71 @@ class _Spans(ABC, Generic[T]):
         views: Sequence[SstView],
         key_range: KeyRange = EVERYTHING,
         read_ahead_bytes: int = READ_AHEAD_BYTES,
-        *,
-        prefix: bytes | None = None,
-        read_ahead: ReadAhead | None = None,
-        rows_wanted: int | None = None,
-        is_frugal: bool = False,
-        backward: bool = False,
+        **options: Unpack[SpanOptions],
     ) -> None:
-        """Make no request yet.
+        """Make no request.
 
         Args:
             reader: reads and caches metadata.
             views: in key order.
             key_range: rows outside are left out.
             read_ahead_bytes: size of one range read, rounded up to whole blocks.
-            prefix: what all keys in the range begin with; SSTs whose filters exclude it are not read.
-            read_ahead: where the next read is started while the caller works on the last one; ``None``: it is not.
-            rows_wanted: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
-            is_frugal: ``read_ahead_bytes`` is the size of what a read unpacks to: memory counts more than requests.
-            backward: chunks come from the last to the first; inside each rows ascend all the same.
+            options: see ``SpanOptions``.
         """
+        reverse = options.get("reverse", False)
         self._reader = reader
         self._pending = [
             (view, visible) for view in views if not (visible := view.effective_range.intersect(key_range)).is_empty
         ]
-        if not backward:
+        if not reverse:
             self._pending.reverse()
-        self._backward = backward
+        self._reverse = reverse
         self._read_bytes = read_ahead_bytes
         self._read_bytes_max = read_ahead_bytes
-        self._prefix = prefix
-        self._read_ahead = read_ahead
-        self._rows_wanted = rows_wanted
-        self._is_frugal = is_frugal
+        self._prefix = options.get("prefix")
+        self._read_ahead = options.get("read_ahead")
+        self._expected_rows = options.get("expected_rows")
+        self._low_memory = options.get("low_memory", False)
         self._next_fetch: Fetch[T | None] | None = None
-        self._window: _Window | None = None
+        self._cursor: _BlockCursor | None = None
         self._has_ended = False
 
     async def next(self) -> T | None:
-        """The next chunk, ``None`` at the end and ever after.
+        """Return the next chunk; ``None`` at the end and ever after.
 
         Raises:
-            CorruptionError: an SST is gone or malformed.
+            CorruptionError: an SST is missing or malformed.
         """
         fetch, self._next_fetch = self._next_fetch, None
         chunk = await fetch.wait() if fetch is not None else await self._read()
         self._has_ended = chunk is None
-        self.read_on()
+        self.start_next_read()
         return chunk
 
     @property
-    def is_at_hand(self) -> bool:
-        """Whether ``take`` has an answer.  For the thread of who reads, as the next three."""
+    def is_ready(self) -> bool:
+        """Whether ``take`` can return at once.  Only the reading thread uses this and the next three members."""
         return self._next_fetch is not None and self._next_fetch.is_done
 
     @property
     def is_over(self) -> bool:
-        """Whether ``next`` would certainly return ``None``, without waiting."""
+        """Whether ``next`` certainly returns ``None`` without waiting."""
         return self._has_ended or (self._next_fetch is None and self._is_done)
 
     def take(self) -> T | None:
-        """What ``next`` would return, without waiting, because it was read ahead; ``read_on`` has to follow.
+        """Return the chunk read ahead, without waiting; the caller then calls ``start_next_read``.
 
         Raises:
-            CorruptionError: an SST is gone or malformed.
+            CorruptionError: an SST is missing or malformed.
         """
         fetch, self._next_fetch = self._next_fetch, None
-        assert fetch is not None, "there is nothing at hand"
+        assert fetch is not None, "no chunk is ready"
         chunk = fetch.result()
         self._has_ended = chunk is None
         return chunk
 
-    def read_on(self) -> None:
-        """Start the next read, in the thread of the event loop, unless it is under way or there is none."""
+    def start_next_read(self) -> None:
+        """Start the next read on the event loop, unless it is under way or there is none."""
         if self._next_fetch is not None or self._read_ahead is None:
             return
         if not self._has_ended and not self._is_done and self._reads_on:
@@ -140,46 +139,46 @@ class _Spans(ABC, Generic[T]):
 
     @property
     def _is_done(self) -> bool:
-        return not self._pending and (self._window is None or self._window.is_done)
+        return not self._pending and (self._cursor is None or self._cursor.is_done)
 
     @property
     def _reads_on(self) -> bool:
-        """Whether the next read is worth starting before anybody asks for it."""
+        """Whether to start the next read before the caller asks for it."""
         return self._read_bytes == self._read_bytes_max
 
     async def _read(self) -> T | None:
-        """Read on until a window has something in range."""
+        """Read until a span has rows in range."""
         while True:
-            if self._window is None or self._window.is_done:
+            if self._cursor is None or self._cursor.is_done:
                 if not self._pending:
                     return None
                 view, visible = self._pending.pop()
                 slot = self._reader.slot(view.sst)
                 meta = await self._reader.load(slot)
                 if self._prefix is None or self._reader.may_contain_prefix(meta, self._prefix):
-                    self._window = (_BackwardWindow if self._backward else _Window)(slot, meta, visible)
-                    if self._rows_wanted is not None:
-                        wanted = max(_SHORT_READ_BYTES, self._rows_wanted * _row_bytes(slot, meta))
-                        self._read_bytes, self._rows_wanted = min(wanted, self._read_bytes_max), None
+                    self._cursor = (_ReverseBlockCursor if self._reverse else _BlockCursor)(slot, meta, visible)
+                    if self._expected_rows is not None:
+                        expected = max(_SHORT_READ_BYTES, self._expected_rows * _row_bytes(slot, meta))
+                        self._read_bytes, self._expected_rows = min(expected, self._read_bytes_max), None
                 continue
-            window = self._window
-            first, last = window.advance(self._frugally(window) if self._is_frugal else self._read_bytes)
-            chunk = await self._load(window, first, last)
+            cursor = self._cursor
+            first, last = cursor.advance(self._low_memory_read_bytes(cursor) if self._low_memory else self._read_bytes)
+            chunk = await self._load(cursor, first, last)
             self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
             if chunk is not None:
                 return chunk
 
-    def _frugally(self, window: "_Window") -> int:
-        size_bytes = self._read_bytes // _unpacked_ratio(window.slot, window.meta)
-        return max(size_bytes, min(self._read_bytes, _FRUGAL_READ_BYTES_MIN))
+    def _low_memory_read_bytes(self, cursor: "_BlockCursor") -> int:
+        size_bytes = self._read_bytes // _unpacked_ratio(cursor.slot, cursor.meta)
+        return max(size_bytes, min(self._read_bytes, _LOW_MEMORY_READ_BYTES_MIN))
 
     @abstractmethod
-    async def _load(self, window: "_Window", first: int, last: int) -> T | None:
-        """Read the blocks ``[first, last)`` of a window; ``None`` if nothing of them is in range."""
+    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> T | None:
+        """Read the blocks ``[first, last)`` of an SST; return ``None`` if no row is in range."""
 
 
-class ViewsSource(_Spans[Rows]):
-    """Their rows.  ``max_seq``: rows above are left out.  ``keeps``: short reads go into the cache."""
+class SstViewsSource(_SpanReader[Rows]):
+    """The rows of views.  ``max_seq``: newer rows are left out.  ``cache_blocks``: short reads fill the cache."""
 
     def __init__(
         self,
@@ -189,29 +188,29 @@ class ViewsSource(_Spans[Rows]):
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         *,
         max_seq: int = U64_MAX,
-        keeps: bool = True,
+        cache_blocks: bool = True,
         **options: Unpack[SpanOptions],
     ) -> None:
         super().__init__(reader, views, key_range, read_ahead_bytes, **options)
         self._max_seq = max_seq
-        self._keeps = keeps
+        self._cache_blocks = cache_blocks
 
-    async def _load(self, window: "_Window", first: int, last: int) -> Rows | None:
-        keep = self._keeps and self._read_bytes <= _KEPT_READ_BYTES
-        rows = await self._reader.rows(window.slot, window.meta, first, last, keep=keep)
-        rows = rows_up_to(rows_in_range(rows, window.visible), self._max_seq)
+    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> Rows | None:
+        keep = self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
+        rows = await self._reader.rows(cursor.slot, cursor.meta, first, last, keep=keep)
+        rows = rows_up_to(rows_in_range(rows, cursor.visible), self._max_seq)
         return rows if len(rows) else None
 
 
-class BlockSource(_Spans[StoredBlocks]):
-    """Their blocks, for a merge that reads rows where they lie.  The first and the last may hold rows out of range."""
+class BlockSource(_SpanReader[StoredBlocks]):
+    """The stored blocks of views, for a merge; the first and the last may hold rows out of range."""
 
-    async def _load(self, window: "_Window", first: int, last: int) -> StoredBlocks | None:
-        return await self._reader.stored(window.slot, window.meta, first, last, _edges(window))
+    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
+        return await self._reader.stored(cursor.slot, cursor.meta, first, last, _edges(cursor))
 
 
-class CachedBlockSource(_Spans[StoredBlocks]):
-    """The same, with the use of the cache that ``ViewsSource`` makes."""
+class CachedBlockSource(_SpanReader[StoredBlocks]):
+    """The stored blocks of views, using the cache as ``SstViewsSource`` does."""
 
     def __init__(
         self,
@@ -220,19 +219,19 @@ class CachedBlockSource(_Spans[StoredBlocks]):
         key_range: KeyRange = EVERYTHING,
         read_ahead_bytes: int = READ_AHEAD_BYTES,
         *,
-        keeps: bool = True,
+        cache_blocks: bool = True,
         **options: Unpack[SpanOptions],
     ) -> None:
         super().__init__(reader, views, key_range, read_ahead_bytes, **options)
-        self._keeps = keeps
+        self._cache_blocks = cache_blocks
 
-    async def _load(self, window: "_Window", first: int, last: int) -> StoredBlocks | None:
-        keep = self._keeps and self._read_bytes <= _KEPT_READ_BYTES
-        return await self._reader.stored_or_cached(window.slot, window.meta, first, last, _edges(window), keep=keep)
+    async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
+        keep = self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
+        return await self._reader.stored_or_cached(cursor.slot, cursor.meta, first, last, _edges(cursor), keep=keep)
 
 
-class SstSource(ViewsSource):
-    """The rows that one view shows."""
+class SstSource(SstViewsSource):
+    """The rows of one view."""
 
     def __init__(
         self,
@@ -245,7 +244,7 @@ class SstSource(ViewsSource):
         super().__init__(reader, (view,), key_range, read_ahead_bytes, **options)
 
 
-class RunSource(ViewsSource):
+class RunSource(SstViewsSource):
     """The rows of a sorted run."""
 
     def __init__(
@@ -259,15 +258,15 @@ class RunSource(ViewsSource):
         super().__init__(reader, run.ssts, key_range, read_ahead_bytes, **options)
 
 
-def _edges(window: "_Window") -> KeyRange:
-    """Which keys of the span that was given last are wanted, as far as rows have to be compared with it."""
-    if window.is_done:
-        return window.visible
-    return KeyRange(start=window.visible.start)  # keys of all blocks but the last are below the end, says the index
+def _edges(cursor: "_BlockCursor") -> KeyRange:
+    """Return the key range that rows of the last span must be compared with."""
+    if cursor.is_done:
+        return cursor.visible
+    return KeyRange(start=cursor.visible.start)  # the index keeps earlier blocks below the end
 
 
-class _Window:
-    """A span of blocks that moves over one SST."""
+class _BlockCursor:
+    """A position in the blocks of one SST."""
 
     __slots__ = ("_last", "_next", "meta", "slot", "visible")
 
@@ -282,19 +281,19 @@ class _Window:
         return self._next >= self._last
 
     def advance(self, size_bytes: int) -> tuple[int, int]:
-        """The next span ``[first, last)``."""
+        """Return the next span ``[first, last)``."""
         first = self._next
         self._next = span_end(self.meta.index.offsets, first, self._last, size_bytes)
         return first, self._next
 
 
-class _BackwardWindow(_Window):
-    """The same from the end on."""
+class _ReverseBlockCursor(_BlockCursor):
+    """A position that moves from the last block to the first."""
 
     __slots__ = ()
 
     def advance(self, size_bytes: int) -> tuple[int, int]:
-        """The span ``[first, last)`` before the one that was given last."""
+        """Return the span ``[first, last)`` before the last one."""
         last = self._last
         self._last = span_begin(self.meta.index.offsets, self._next, last, size_bytes)
         return self._last, last
@@ -306,14 +305,14 @@ def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
 
 
 def _unpacked_ratio(slot: SstSlot, meta: SstMeta) -> int:
-    """How many times as large blocks are without compression, as far as the SST says."""
+    """Return the compression ratio of the blocks; 1 if the SST does not say."""
     if slot.sst.info.compression is Compression.NONE or meta.stats is None:
         return 1
     return max(1, (meta.stats.raw_key_size + meta.stats.raw_val_size) // max(1, slot.sst.info.data_len))
 
 
 def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
-    """Where a read that begins at block ``first`` ends: with the block that fills ``size_bytes``, at most ``last``.
+    """Return the end of a read from block ``first``: after the block that fills ``size_bytes``, at most ``last``.
 
     Rounding up keeps a scan at one read per ``size_bytes`` of data.
     """
@@ -323,10 +322,7 @@ def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
 
 
 def span_begin(offsets: I64, first: int, last: int, size_bytes: int) -> int:
-    """Where a read that ends before block ``last`` begins: with the block that fills ``size_bytes``, from ``first`` on.
-
-    It rounds as ``span_end`` does.
-    """
+    """Return the begin of a read that ends before block ``last``; the reverse of ``span_end``."""
     target = int(offsets[last]) - size_bytes
     begin = int(offsets[first : last + 1].searchsorted(target, side="right")) + first - 1
     return max(min(begin, last - 1), first)

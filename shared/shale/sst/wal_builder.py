@@ -1,22 +1,23 @@
-"""A WAL file: the container of an SST, in commit order, without filter and stats (docs/format.md 13)."""
+"""Builds a WAL file: an SST in commit order, without filter and stats (docs/reference/format.md 13)."""
 
-from shale.format.block_writer import BlockOptions, BlockWriter
-from shale.format.index import encode_index
-from shale.format.section import seal_section
-from shale.format.sst_info import encode_trailer
-from shale.format.transform import BlockTransformer
+from shale.format.blocks.output import BlockOptions
+from shale.format.blocks.section import seal_section
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.blocks.writer import BlockWriter
+from shale.format.sst.index import encode_index
+from shale.format.sst.info import encode_trailer
 from shale.kernels.rows import Rows
 from shale.types import Compression, FilterFormat, SstInfo, SstType
 
 WAL_BLOCK_BYTES = 65535
-"""The target of SlateDB 0.17, whatever the block size setting."""
+"""The block size of SlateDB 0.17, which ignores the setting."""
 
 
 def build_wal_sst(rows: Rows, compression: Compression, transformer: BlockTransformer | None = None) -> bytes:
-    """Build a WAL file.
+    """Return a WAL file.
 
     Args:
-        rows: at least one, by sequence number, rows of one batch by key.
+        rows: at least one, by sequence number; the rows of one batch by key.
         compression: codec of blocks and index.
         transformer: applied to them after compression.
     """

@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""The object-store port, its adapters, and the wrappers that retry and measure requests."""

@@ -1,4 +1,4 @@
-"""From a URL to a store that can be worked with."""
+"""Opens stores by URL."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ from shale.store.retry import RetryingStore
 if TYPE_CHECKING:
     from shale.telemetry.metrics import Metrics
 
-_memory_stores: dict[str, MemoryStore] = {}
-"""``memory:///`` is one place for everyone in the process, as a directory would be."""
+memory_stores: dict[str, MemoryStore] = {}
+"""``memory:///`` names one store per process, as a directory would."""
 
 
 def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
-    """The bare adapter for a store URL.  Nothing is read or written yet.
+    """Return the adapter for a store URL, without retries and metrics.  Sends no request.
 
     Raises:
         InvalidRequestError: the URL or the options cannot be understood.
@@ -26,12 +26,12 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
     url = parse_store_url(url)
     scheme = url.partition("://")[0]
     if scheme == "memory":
-        return _memory_stores.setdefault(url, MemoryStore(url=url))
+        return memory_stores.setdefault(url, MemoryStore(url=url))
     if scheme == "file":
-        from shale.store.local import LocalStore
+        from shale.store.local_store.adapter import LocalStore
 
         return LocalStore(directory_of(url), fsync=options.fsync)
-    from shale.store.cloud import CloudStore
+    from shale.store.cloud_store.adapter import CloudStore
 
     return CloudStore(url, options)
 
@@ -45,11 +45,11 @@ def connect(
     component: str = "admin",
     store_type: str = "main",
 ) -> RetryingStore:
-    """The store that all parts of a process share: attempts are counted, failures retried.
+    """Return the store that all parts of a process share: with metrics for attempts, and retries.
 
     Args:
-        url: where; or an adapter that the caller made; or what this function returned, which is shared as it is.
-        component: the label of the requests: writer, reader, compactor, worker, gc, admin or pipeline.
+        url: the URL, an adapter, or a store that this function returned, which is returned again.
+        component: the label of the metrics: writer, reader, compactor, worker, gc, admin or pipeline.
         store_type: main or wal.
     """
     if isinstance(url, RetryingStore):

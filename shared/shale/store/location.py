@@ -1,8 +1,8 @@
-"""Where a database lives: a store, and a path inside it (docs/operations.md 7).
+"""The location of a database: a store, and a path inside it (docs/how-to/object-stores.md).
 
 ``s3://bucket/a/b`` is bucket ``bucket``, path ``a/b``.  ``file:///data/orders`` is the directory store ``/data``, path
 ``orders``: its siblings are reachable, so clones resolve.  The path is written into clones and compared as a string
-(docs/protocol.md 0.1), so it is normalised here and nowhere else.
+(docs/reference/protocol.md 0.1), so it is normalised here and nowhere else.
 """
 
 import re
@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote, urlsplit
 from shale.errors import InvalidRequestError
 
 BUCKET_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "azure": "az"}
-"""Accepted schemes of bucket stores, and the one that we write."""
+"""Accepted schemes of bucket stores, and their canonical forms."""
 
 _FORBIDDEN_IN_PATH = re.compile(r"[\x00-\x1f\x7f-\xff\\{}^%`\]\[\"<>~#|*?]")
 """Characters that stores or SlateDB would escape: the same path must be the same string everywhere."""
@@ -27,13 +27,13 @@ class Location:
 
     @property
     def url(self) -> str:
-        """Both in one, as one would write it."""
+        """The location as one URL."""
         separator = "" if self.store_url.endswith("/") else "/"
         return f"{self.store_url}{separator}{self.path}" if self.path else self.store_url
 
 
 def parse_location(url: str | None = None, store: str | None = None, path: str | None = None) -> Location:
-    """Read either one URL of a database, or the URL of a store and a path in it.
+    """Parse either the URL of a database, or the URL of a store and a path in it.
 
     Raises:
         InvalidRequestError: neither or both were given, or one of them is malformed.
@@ -48,17 +48,17 @@ def parse_location(url: str | None = None, store: str | None = None, path: str |
 
 
 def parse_store_url(url: str) -> str:
-    """The canonical form of the URL of a bucket or directory."""
+    """Return the canonical form of the URL of a bucket or directory."""
     scheme, authority, path = _parts(url)
     if scheme in ("file", "memory"):
         return _directory_url(path) if scheme == "file" else f"memory://{authority}/"
     if path.strip("/"):
-        raise InvalidRequestError(f"{url}: the URL of a store names a bucket only; the rest belongs into the path")
+        raise InvalidRequestError(f"{url}: the URL of a store names only a bucket; give the rest as the path")
     return f"{BUCKET_SCHEMES[scheme]}://{authority}"
 
 
 def normalize_path(path: str) -> str:
-    """The one form of a database path: segments joined by ``/``, none of them empty, ``.`` or ``..``."""
+    """Return the canonical form of a database path: segments joined by ``/``, none of them empty, ``.`` or ``..``."""
     if found := _FORBIDDEN_IN_PATH.search(path):
         raise InvalidRequestError(f"the database path {path!r} contains {found.group()!r}: not every store can name it")
     segments = [segment for segment in path.split("/") if segment]
@@ -68,7 +68,7 @@ def normalize_path(path: str) -> str:
 
 
 def directory_of(store_url: str) -> str:
-    """The directory that a ``file://`` store URL names."""
+    """Return the directory of a ``file://`` store URL."""
     return unquote(urlsplit(store_url).path) or "/"
 
 
@@ -87,7 +87,7 @@ def _split_database_url(url: str) -> Location:
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Scheme, authority and unescaped path of a URL that we can open."""
+    """Return scheme, authority and unescaped path of a supported URL."""
     if "://" not in url:
         raise InvalidRequestError(f"{url!r} is not a URL such as file:///data/orders or s3://bucket/orders")
     parts = urlsplit(url)
@@ -103,7 +103,7 @@ def _parts(url: str) -> tuple[str, str, str]:
     if scheme != "memory" and scheme not in BUCKET_SCHEMES:
         raise InvalidRequestError(f"{_without_secrets(url)}: unknown scheme; use file, memory, s3, gs or az")
     if "@" in parts.netloc:
-        raise InvalidRequestError(f"{_without_secrets(url)}: credentials do not belong into a URL")
+        raise InvalidRequestError(f"{_without_secrets(url)}: credentials must not be in a URL")
     if scheme in BUCKET_SCHEMES and not parts.netloc:
         raise InvalidRequestError(f"{url}: the bucket is missing")
     return scheme, parts.netloc, path

@@ -1,37 +1,39 @@
 """A store in memory: for tests, simulations and ``memory:///`` databases.
 
-Every operation happens at once, in one step of the event loop, so conditional puts are linearizable.  It keeps what
-is written: callers may reuse their buffers.
+Every operation takes one step of the event loop, so conditional puts are linearizable.  Buffers are copied, so callers
+may reuse them.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Clock, SystemClock
 from shale.errors import AlreadyExists, CorruptionError, NotFoundError, Precondition, ShaleError
 from shale.store.port import (
     LIST_PAGE,
+    NOT_MODIFIED,
     OVERWRITE,
-    UNCHANGED,
-    Buffer,
     Create,
     ETag,
-    Got,
+    GetResult,
+    NotModified,
     ObjectMeta,
     PutMode,
-    Unchanged,
     Update,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
+class StoredObject:
+    """An object and what a listing tells about it."""
+
     data: bytes
     meta: ObjectMeta
 
 
 class MemoryStore:
-    """See the module.  ``clock`` stamps ``last_modified_ms``."""
+    """Objects in a dictionary.  ``clock`` gives ``last_modified_ms``."""
 
     def __init__(
         self, clock: Clock | None = None, *, url: str = "memory:///", supports_attributes: bool = True
@@ -39,7 +41,8 @@ class MemoryStore:
         self._clock = clock if clock is not None else SystemClock()
         self._url = url
         self._supports_attributes = supports_attributes
-        self._objects: dict[str, _Object] = {}
+        self.objects: dict[str, StoredObject] = {}
+        """All objects by key; tests inspect and damage them here."""
         self._puts = 0
 
     @property
@@ -52,21 +55,21 @@ class MemoryStore:
         """See ``ObjectStore``."""
         return self._supports_attributes
 
-    async def get(self, key: str) -> Got | None:
+    async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        found = self._objects.get(key)
-        return None if found is None else Got(memoryview(found.data), found.meta)
+        found = self.objects.get(key)
+        return None if found is None else GetResult(memoryview(found.data), found.meta)
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        found = self._objects.get(key)
+        found = self.objects.get(key)
         if found is None:
             return None
-        return UNCHANGED if found.meta.etag == etag else Got(memoryview(found.data), found.meta)
+        return NOT_MODIFIED if found.meta.etag == etag else GetResult(memoryview(found.data), found.meta)
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        found = self._objects.get(key)
+        found = self.objects.get(key)
         if found is None:
             return None
         if end > len(found.data):
@@ -79,44 +82,44 @@ class MemoryStore:
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        found = self._objects.get(key)
+        found = self.objects.get(key)
         return None if found is None else found.meta
 
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> ETag | None:
         """See ``ObjectStore``."""
-        found = self._objects.get(key)
+        found = self.objects.get(key)
         if isinstance(mode, Create) and found is not None:
             raise AlreadyExists(f"{key} exists")
         if isinstance(mode, Update) and (found is None or found.meta.etag != mode.etag):
             raise Precondition(f"{key} is {'gone' if found is None else 'of another version'}")
-        return self._store(key, joined(data), attributes)
+        return self.write(key, joined(data), attributes)
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``."""
         collected = [bytes(part) async for part in parts]
-        self._store(key, b"".join(collected), None)
+        self.write(key, b"".join(collected), None)
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        self._objects.pop(key, None)
+        self.objects.pop(key, None)
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
-        found = [(key, value.meta) for key, value in self._objects.items() if key.startswith(prefix)]
+        found = [(key, value.meta) for key, value in self.objects.items() if key.startswith(prefix)]
         return [_listed(meta) for _, meta in sorted(found)]
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-        """See ``ObjectStore``.  Which keys there are is looked up once, what they hold page by page."""
-        keys = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
+        """See ``ObjectStore``.  The keys are read once, their metadata page by page."""
+        keys = sorted(key for key in self.objects if key.startswith(prefix) and key > after)
         for first in range(0, len(keys), LIST_PAGE):
-            found = (self._objects.get(key) for key in keys[first : first + LIST_PAGE])
+            found = (self.objects.get(key) for key in keys[first : first + LIST_PAGE])
             page = [_listed(each.meta) for each in found if each is not None]
             if page:
                 yield page
@@ -124,34 +127,35 @@ class MemoryStore:
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
         """See ``ObjectStore``."""
         for key in keys:
-            self._objects.pop(key, None)
+            self.objects.pop(key, None)
         return {}
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        found = self._objects.get(source)
+        found = self.objects.get(source)
         if found is None:
             raise NotFoundError(f"{source} does not exist")
-        self._store(destination, found.data, found.meta.attributes)
+        self.write(destination, found.data, found.meta.attributes)
 
     async def aclose(self) -> None:
-        """See ``ObjectStore``.  The objects stay, for whoever opens the store next."""
+        """See ``ObjectStore``.  The objects stay until the store object is deleted."""
 
-    def _store(self, key: str, data: bytes, attributes: Mapping[str, str] | None) -> ETag:
+    def write(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> ETag:
+        """Store an object at once, whatever was there; ``put`` without its condition and without a wait."""
         self._puts += 1
         etag = f'"{self._puts:x}"'
         kept = dict(attributes or {}) if self._supports_attributes else None
-        self._objects[key] = _Object(data, ObjectMeta(key, len(data), self._clock.now_ms(), etag, kept))
+        self.objects[key] = StoredObject(data, ObjectMeta(key, len(data), self._clock.now_ms(), etag, kept))
         return etag
 
 
 def _listed(meta: ObjectMeta) -> ObjectMeta:
-    """Without attributes, which no listing has."""
+    """Return metadata without attributes, as in a listing."""
     return ObjectMeta(meta.key, meta.size, meta.last_modified_ms, meta.etag)
 
 
-def joined(data: Buffer | Sequence[Buffer]) -> bytes:
-    """The bytes of a put, copied only if they are not ``bytes`` already."""
+def joined(data: BytesLike | Sequence[BytesLike]) -> bytes:
+    """Return the body of a put as ``bytes``, copied only if it is not ``bytes`` already."""
     if isinstance(data, bytes):
         return data
     if isinstance(data, bytearray | memoryview):

@@ -1,17 +1,18 @@
-"""Counts requests, errors and durations per attempt, so it belongs below the retry layer (docs/operations.md 1.5).
+"""Counts requests, errors and durations per attempt, so it belongs below the retry layer (docs/how-to/monitor.md).
 
-A conflict and an absent object are answers, not errors of the store; upstream counts them as errors and so do we for
-conflicts (``error_type="precondition"``), to keep one dashboard for both.
+A conflict and a missing object are responses, not errors of the store.  SlateDB counts conflicts as errors, and so does
+Shale (``error_type="precondition"``), so that one dashboard serves both.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Clock
 from shale.errors import ShaleError
-from shale.store.failures import failure_type
-from shale.store.pages import next_page
-from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.store.adapter_errors import failure_type
+from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, ObjectStore, PutMode
+from shale.store.wrapper import StoreWrapper, next_page
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
 
@@ -27,13 +28,13 @@ OP_OF_API = {
     "delete": "delete",
     "copy": "put",
 }
-"""The label ``op`` of each label ``api``; the pairs that can exist."""
+"""The label ``op`` of each label ``api``."""
 
 _API_LABEL = {"put_stream": "multipart_complete", "copy": "put"}
 
 
 class _Family:
-    """The children of one kind of request, bound once."""
+    """The metrics of one kind of request, bound once."""
 
     __slots__ = ("_clock", "_durations", "_errors", "_requests")
 
@@ -47,7 +48,7 @@ class _Family:
         }
 
     async def measure_next(self, pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:
-        """Count a further page; to find that there is none takes no request."""
+        """Count a further page; reaching the end takes no request."""
         start = self._clock.monotonic_s()
         try:
             page = await next_page(pages)
@@ -61,7 +62,7 @@ class _Family:
         return page
 
     def failed(self, error: ShaleError) -> None:
-        """Count an error that is part of an answer."""
+        """Count an error that is part of a response."""
         self._errors[failure_type(error)].inc()
 
     async def measure(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -78,11 +79,11 @@ class _Family:
         return result
 
 
-class MeteredStore:
+class MeteredStore(StoreWrapper):
     """``store``, with every request counted under ``component`` and ``store_type``."""
 
     def __init__(self, store: ObjectStore, clock: Clock, metrics: Metrics, *, component: str, store_type: str) -> None:
-        self._store = store
+        super().__init__(store)
         self._families = {
             api: _Family(
                 metrics,
@@ -92,21 +93,11 @@ class MeteredStore:
             for api, op in OP_OF_API.items()
         }
 
-    @property
-    def url(self) -> str:
-        """See ``ObjectStore``."""
-        return self._store.url
-
-    @property
-    def supports_attributes(self) -> bool:
-        """See ``ObjectStore``."""
-        return self._store.supports_attributes
-
-    async def get(self, key: str) -> Got | None:
+    async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
         return await self._families["get"].measure(lambda: self._store.get(key))
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
         return await self._families["get"].measure(lambda: self._store.get_if_changed(key, etag))
 
@@ -121,7 +112,7 @@ class MeteredStore:
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
@@ -129,7 +120,7 @@ class MeteredStore:
         """See ``ObjectStore``."""
         return await self._families["put"].measure(lambda: self._store.put(key, data, mode=mode, attributes=attributes))
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``.  Counted once, when it completes."""
         await self._families["put_stream"].measure(lambda: self._store.put_stream(key, parts))
 
@@ -142,7 +133,7 @@ class MeteredStore:
         return await self._families["list"].measure(lambda: self._store.list(prefix))
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-        """See ``ObjectStore``.  Every page counts, and the answer that there is nothing at all."""
+        """See ``ObjectStore``.  Every page counts, and an empty listing."""
         pages = self._store.list_pages(prefix, after=after)
         page = await self._families["list"].measure(lambda: next_page(pages))
         while page:
@@ -150,7 +141,7 @@ class MeteredStore:
             page = await self._families["list"].measure_next(pages)
 
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
-        """See ``ObjectStore``.  One request, and an error for every object that it leaves."""
+        """See ``ObjectStore``.  One request, and an error for every object that is not deleted."""
         problems = await self._families["delete"].measure(lambda: self._store.delete_many(keys))
         for problem in problems.values():
             self._families["delete"].failed(problem)
@@ -159,7 +150,3 @@ class MeteredStore:
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
         await self._families["copy"].measure(lambda: self._store.copy(source, destination))
-
-    async def aclose(self) -> None:
-        """See ``ObjectStore``."""
-        await self._store.aclose()

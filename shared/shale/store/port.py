@@ -1,4 +1,4 @@
-"""The object-store port: what the protocols need from a store, and no more (docs/protocol.md 0.2).
+"""The object-store port: what the protocols need from a store, and no more (docs/reference/protocol.md 0.2).
 
 Keys are ``/``-joined strings relative to the store (a bucket, a container, a directory).  Every adapter gives
 read-after-write, list-after-write and linearizable conditional puts per key.  Absence is a result (``None``), not an
@@ -9,27 +9,28 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from shale.core.bytes_like import BytesLike
+
 if TYPE_CHECKING:
     from shale.errors import ShaleError
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
 ETag: TypeAlias = str
 
 PUT_ID = "slatedbputid"
-"""Metadata name under which a conditional put carries its own id, as SlateDB does."""
+"""Name of the metadata that holds the id of a conditional put, as in SlateDB."""
 
 LIST_PAGE = 1000
-"""Objects in a page of a listing, and keys in one request to delete many: what S3 gives and takes at once."""
+"""Objects in a page of a listing, and keys in one request to delete many: the limits of S3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Put whatever is there."""
+    """Put unconditionally."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Put only if the key is free; else ``AlreadyExists``."""
+    """Put only if the object does not exist; else ``AlreadyExists``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ CREATE = Create()
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a listing or a HEAD tells.  ``last_modified_ms`` is the store's clock."""
+    """The metadata of an object.  ``last_modified_ms`` is by the store's clock."""
 
     key: str
     size: int
@@ -56,7 +57,7 @@ class ObjectMeta:
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class GetResult:
     """A whole object."""
 
     data: memoryview
@@ -64,11 +65,11 @@ class Got:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
-    """A conditional GET met the version the caller has."""
+class NotModified:
+    """The object still has the etag of the caller."""
 
 
-UNCHANGED = Unchanged()
+NOT_MODIFIED = NotModified()
 
 
 class ObjectStore(Protocol):
@@ -76,34 +77,34 @@ class ObjectStore(Protocol):
 
     @property
     def url(self) -> str:
-        """Where the store is, without credentials; for messages and logs."""
+        """The location of the store, without credentials, for errors and logs."""
         ...
 
     @property
     def supports_attributes(self) -> bool:
-        """Whether objects keep user metadata, so that a lost answer can be told from a conflict."""
+        """Whether objects keep user metadata, which tells a lost response from a conflict."""
         ...
 
-    async def get(self, key: str) -> Got | None:
-        """Read a whole object; ``None`` if it is not there."""
+    async def get(self, key: str) -> GetResult | None:
+        """Read a whole object; ``None`` if it does not exist."""
         ...
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """Read a whole object unless it still has this etag."""
         ...
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
-        """Read bytes ``[start, end)``; ``None`` if the object is not there.  A short answer is ``CorruptionError``."""
+        """Read bytes ``[start, end)``; ``None`` if there is no object.  A short response is ``CorruptionError``."""
         ...
 
     async def head(self, key: str) -> ObjectMeta | None:
-        """Metadata with attributes; ``None`` if the object is not there."""
+        """Metadata with attributes; ``None`` if the object does not exist."""
         ...
 
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
@@ -115,7 +116,7 @@ class ObjectStore(Protocol):
         """
         ...
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """Write an object of unknown size in bounded memory (multipart where the store has it), unconditionally.
 
         Nothing is visible under ``key`` before the last part is in; an error leaves nothing visible.
@@ -127,24 +128,24 @@ class ObjectStore(Protocol):
         ...
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
-        """Every object whose key begins with ``prefix`` (which ends in ``/``), ascending by key, without attributes."""
+        """List the objects below ``prefix``, which ends in ``/``, ascending by key, without attributes."""
         ...
 
     def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-        """As ``list``, up to ``LIST_PAGE`` objects at a time and no more of them in memory; no page is empty.
+        """Yield the objects of ``list`` in pages of up to ``LIST_PAGE``, one page in memory; no page is empty.
 
-        Pages are read one after the other: what comes or goes meanwhile may be in them or not.
+        Pages are read one after the other; objects created or deleted during the listing may be in them or not.
 
         Args:
-            after: only keys behind this one.
+            after: only keys above this one.
         """
         ...
 
     async def delete_many(self, keys: Sequence[str]) -> "Mapping[str, ShaleError]":
-        """Delete up to ``LIST_PAGE`` objects, in one request where the store has one; a missing object is success.
+        """Delete up to ``LIST_PAGE`` objects, in one request where the store can; a missing object is success.
 
         Returns:
-            what went wrong, by key; objects that are not in it are gone.
+            Errors by key; objects that are not in it are deleted.
         """
         ...
 
@@ -153,5 +154,5 @@ class ObjectStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release sockets and threads; returns when a process may end at once."""
+        """Release sockets and threads; afterwards a process may exit at once."""
         ...

@@ -1,7 +1,7 @@
-"""Proves that a store keeps the promises the protocols stand on (docs/operations.md 7).
+"""Checks that a store has the properties that the protocols rely on (docs/how-to/object-stores.md).
 
-A store that ignores a condition looks healthy until two processes meet, and then loses data.  So the conditions are
-raced on scratch keys, outside the namespaces of every database, and the keys are deleted afterwards.
+A store that ignores conditions of puts looks healthy until two processes conflict, and then loses data.  The check
+therefore races conditional puts on scratch keys, outside the namespaces of databases, and deletes the keys.
 
 Every daemon runs the short form when it starts; ``shale doctor`` runs the full one.
 """
@@ -28,7 +28,7 @@ FULL_ROUNDS, FULL_RACERS = 10, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """One promise.  ``required``: a daemon refuses a store that breaks it.  ``ok`` is ``None`` for a skipped check."""
+    """The result of one check.  ``required``: daemons refuse a store that fails.  ``ok`` is ``None`` if skipped."""
 
     name: str
     required: bool
@@ -40,15 +40,15 @@ class CheckResult:
 async def check_store(
     store: ObjectStore, env: Env, *, full: bool, prefix: str = "", needs_update: bool = True
 ) -> list[CheckResult]:
-    """Try every promise, and tell which hold.
+    """Run the checks and return their results.
 
     Args:
-        full: all checks with long races, instead of the conditional puts with short ones.
-        prefix: where scratch keys may lie, for credentials that are bound to a path.
+        full: all checks with long races, instead of only conditional puts with short races.
+        prefix: the path of the scratch keys, for credentials that are limited to a path.
         needs_update: whether a conditional update is required; not if boundary files are off.
 
     Raises:
-        UnavailableError, AccessDenied, NotFoundError, InvalidRequestError: the store could not be tried at all.
+        UnavailableError, AccessDenied, NotFoundError, InvalidRequestError: the store could not be checked.
     """
     probe = Probe(store, env, prefix)
     rounds, racers = (FULL_ROUNDS, FULL_RACERS) if full else (SHORT_ROUNDS, SHORT_RACERS)
@@ -84,15 +84,15 @@ async def require_safe_store(
     metrics: Metrics | None = None,
     deadline_s: float = 20.0,
 ) -> None:
-    """The short form, as every daemon runs it at start.
+    """Run the short form, as every daemon does at start.
 
     Raises:
-        StoreUnsafe: a required promise is broken; the message names the check, what was expected and what was seen.
-        UnavailableError: no answer within the deadline.
+        StoreUnsafe: a required check failed; the message has its name, the expected and the observed result.
+        UnavailableError: the store did not respond within the deadline.
         AccessDenied: the store refuses the credentials.
     """
     results: list[CheckResult] = []
-    tried = impatient(store, deadline_s)
+    tried = with_short_retries(store, deadline_s)
     with anyio.move_on_after(deadline_s) as scope:
         results = await check_store(tried, env, full=False, prefix=prefix, needs_update=needs_update)
         if metrics is not None:
@@ -107,8 +107,8 @@ async def require_safe_store(
             )
 
 
-def impatient(store: ObjectStore, deadline_s: float) -> ObjectStore:
-    """The same store, giving up soon enough to tell why, and at once when credentials are refused."""
+def with_short_retries(store: ObjectStore, deadline_s: float) -> ObjectStore:
+    """Return the store with a policy that gives up before the deadline, and at once when access is denied."""
     if not isinstance(store, RetryingStore):
         return store
     retries_max = max(1, int(deadline_s / 2))
@@ -116,7 +116,7 @@ def impatient(store: ObjectStore, deadline_s: float) -> ObjectStore:
 
 
 async def _checked(name: str, required: bool, expected: str, check: Callable[[], Awaitable[str | None]]) -> CheckResult:
-    """Run one check.  It returns ``None`` if all is well, else what it saw."""
+    """Run one check, which returns ``None`` for success, else what it observed."""
     try:
         seen = await check()
     except SkippedError as skipped:

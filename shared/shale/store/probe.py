@@ -1,6 +1,6 @@
-"""The single checks of the preflight, on scratch keys that are remembered and deleted.
+"""The checks of the preflight, on scratch keys that are deleted afterwards.
 
-Each check returns ``None`` if the store did what it must, else what was seen instead.
+Each check returns ``None`` for success, else what it observed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,7 +9,7 @@ import anyio
 
 from shale.env import Env
 from shale.errors import ConflictError, ShaleError, StoreUnsafe
-from shale.store.port import CREATE, OVERWRITE, UNCHANGED, ETag, Got, ObjectStore, PutMode, Update
+from shale.store.port import CREATE, NOT_MODIFIED, OVERWRITE, ETag, GetResult, ObjectStore, PutMode, Update
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -17,18 +17,18 @@ log = get_logger("store")
 
 SCRATCH = ".shale-preflight"
 CLOCK_SKEW_MAX_MS = 5_000
-"""Beyond this, ages that mix the store's clock with ours mislead an operator; the protocols bear more."""
+"""A larger skew makes ages misleading that are computed from both clocks; the protocols tolerate more."""
 
 _MULTIPART_BYTES = 17 * 1024 * 1024
 _CLEAN_UP_S = 2.0
 
 
 class SkippedError(Exception):
-    """The store cannot do this, and says so."""
+    """The store reports that it does not support this."""
 
 
 class Probe:
-    """The checks, on keys that it remembers."""
+    """Runs the checks and collects their keys."""
 
     def __init__(self, store: ObjectStore, env: Env, prefix: str) -> None:
         self._store = store
@@ -94,11 +94,13 @@ class Probe:
     async def conditional_get(self) -> str | None:
         key = self._key("conditional")
         etag = await self._etag(key, b"1", OVERWRITE)
-        if await self._store.get_if_changed(key, etag) is not UNCHANGED:
+        if await self._store.get_if_changed(key, etag) is not NOT_MODIFIED:
             return "it was sent again"
         await self._store.put(key, b"2")
         changed = await self._store.get_if_changed(key, etag)
-        return None if isinstance(changed, Got) and bytes(changed.data) == b"2" else "a changed object was not sent"
+        return (
+            None if isinstance(changed, GetResult) and bytes(changed.data) == b"2" else "a changed object was not sent"
+        )
 
     async def multipart(self) -> str | None:
         key, part, count = self._key("multipart"), bytes(range(256)) * 4096, _MULTIPART_BYTES // (1024 * 1024)
@@ -134,7 +136,7 @@ class Probe:
         return f"{skew_ms} ms"
 
     async def skew_ms(self) -> int:
-        """How far the store's clock is ahead of ours; stores round to seconds, so one second means nothing."""
+        """Return how far the store's clock is ahead of ours; up to one second may be rounding."""
         key = self._key("clock")
         before_ms = self._env.clock.now_ms()
         await self._store.put(key, b"1")
@@ -145,7 +147,7 @@ class Probe:
         return meta.last_modified_ms - (before_ms + after_ms) // 2
 
     async def clean_up(self) -> None:
-        """Delete what was made, as far as the store lets us; leftovers are harmless and carry our name."""
+        """Delete the scratch keys as far as the store allows; leftovers are harmless and recognisable by name."""
         with anyio.move_on_after(_CLEAN_UP_S, shield=True):
             for key in sorted(self._keys):
                 try:

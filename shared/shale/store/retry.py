@@ -1,37 +1,35 @@
-"""The one retry layer under every primitive (docs/protocol.md 0.3), and who wrote an object (1.5).
+"""The retry layer of all requests (docs/reference/protocol.md 0.3), which recognises its own puts (1.5).
 
-A conditional put whose answer got lost meets its own object when it is repeated.  So every conditional put carries a
-fresh id in the object's metadata, the same on each attempt, and a conflict is believed only after a HEAD has shown
-that the object carries another one.  Bodies prove nothing: two processes often write equal bytes.
+A conditional put whose response was lost conflicts with its own object when it is repeated.  Therefore every
+conditional put stores a fresh id in the object's metadata, the same on each attempt, and a conflict counts only after a
+HEAD has shown another id.  Equal bytes prove nothing: two processes often write the same.
 
-Without metadata (a plain directory) an own write can look like a conflict; every mutator of the protocol bears that.
+Without metadata, as in a directory, an own write can look like a conflict; the protocol tolerates that.
 """
 
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import TypeVar
 
 import anyio
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
-from shale.store.failures import NotSupported, failure_type
-from shale.store.gather import gather
+from shale.store.adapter_errors import NotSupported, failure_type
 from shale.store.options import RetryPolicy
-from shale.store.pages import next_page
 from shale.store.port import (
     OVERWRITE,
     PUT_ID,
-    Buffer,
     ETag,
-    Got,
+    GetResult,
+    NotModified,
     ObjectMeta,
     ObjectStore,
     Overwrite,
     PutMode,
-    Unchanged,
 )
+from shale.store.wrapper import StoreWrapper, delete_each, next_page
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -40,25 +38,20 @@ T = TypeVar("T")
 log = get_logger("store")
 
 SINGLE_PUT_BYTES = 8 * 1024 * 1024
-"""A stream up to this size becomes one put, which can be repeated; a longer one leaves retries to its parts."""
+"""A stream up to this size becomes one put, which can be retried; in a longer one, only its parts are."""
 
 AUTH_LOG_INTERVAL_S = 60.0
 
 
-class RetryingStore:
-    """Insists on an answer from ``store``: by default for ever, with growing pauses."""
+class RetryingStore(StoreWrapper):
+    """Retries requests to ``store`` until they are answered: by default without limit, with growing delays."""
 
     def __init__(self, store: ObjectStore, env: Env, policy: RetryPolicy | None = None) -> None:
-        self._store = store
+        super().__init__(store)
         self._env = env
         self._policy = policy if policy is not None else RetryPolicy()
         self._sends_attributes = store.supports_attributes
         self._auth_logged_s: float | None = None
-
-    @property
-    def url(self) -> str:
-        """See ``ObjectStore``."""
-        return self._store.url
 
     @property
     def supports_attributes(self) -> bool:
@@ -67,43 +60,43 @@ class RetryingStore:
 
     @property
     def policy(self) -> RetryPolicy:
-        """How patient this one is."""
+        """The retry policy."""
         return self._policy
 
     def with_policy(self, policy: RetryPolicy) -> "RetryingStore":
-        """The same store with other patience: start-up checks give up where a daemon at work insists."""
+        """Return the same store with another policy: start-up checks give up earlier than a running daemon."""
         return RetryingStore(self._store, self._env, policy)
 
-    async def get(self, key: str) -> Got | None:
+    async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        return await self._insist("get", lambda: self._store.get(key))
+        return await self._retry("get", lambda: self._store.get(key))
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        return await self._insist("get", lambda: self._store.get_if_changed(key, etag))
+        return await self._retry("get", lambda: self._store.get_if_changed(key, etag))
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        return await self._insist("get_range", lambda: self._store.get_range(key, start, end))
+        return await self._retry("get_range", lambda: self._store.get_range(key, start, end))
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        return await self._insist("head", lambda: self._store.head(key))
+        return await self._retry("head", lambda: self._store.head(key))
 
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
     ) -> ETag | None:
         """See ``ObjectStore``."""
         if isinstance(mode, Overwrite):
-            return await self._insist("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
+            return await self._retry("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
         stamped = {**(attributes or {}), PUT_ID: str(self._env.ids.ulid())}
         try:
-            return await self._insist("put", lambda: self._attempt(key, data, mode, stamped))
+            return await self._retry("put", lambda: self._attempt(key, data, mode, stamped))
         except (AlreadyExists, Precondition):
             if not self._sends_attributes:
                 raise
@@ -112,10 +105,10 @@ class RetryingStore:
                 raise
             return found.etag
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
-        """See ``ObjectStore``.  A stream can be read once only, so it is repeated as a whole only if it is small."""
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
+        """See ``ObjectStore``.  A stream can be read only once, so it is retried as a whole only if it is small."""
         stream = aiter(parts)
-        head: list[Buffer] = []
+        head: list[BytesLike] = []
         size = 0
         async for part in stream:
             head.append(part)
@@ -127,14 +120,14 @@ class RetryingStore:
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        await self._insist("delete", lambda: self._store.delete(key))
+        await self._retry("delete", lambda: self._store.delete(key))
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
-        """See ``ObjectStore``.  Repeated as a whole: half a listing is never seen."""
-        return await self._insist("list", lambda: self._store.list(prefix))
+        """See ``ObjectStore``.  Retried as a whole: callers never see half a listing."""
+        return await self._retry("list", lambda: self._store.list(prefix))
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-        """See ``ObjectStore``.  After a failure the listing goes on behind the last page that came."""
+        """See ``ObjectStore``.  After a failure, the listing continues after the last page."""
         pages = self._store.list_pages(prefix, after=after)
 
         async def advance() -> Sequence[ObjectMeta]:
@@ -145,40 +138,25 @@ class RetryingStore:
                 pages = self._store.list_pages(prefix, after=after)
                 raise
 
-        while page := await self._insist("list", advance):
+        while page := await self._retry("list", advance):
             after = page[-1].key
             yield page
 
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
-        """See ``ObjectStore``.  Objects that are left are tried once more, each by itself, and then reported.
-
-        Without end it would insist on one object that cannot be deleted while all others wait.
+        """See ``ObjectStore``.  Objects that were not deleted are retried once, one by one, and then reported:
+        unlimited retries of one object that cannot be deleted would block all others.
         """
         problems = await self._store.delete_many(keys)
-        if not problems:
-            return problems
-        outcomes = await gather([partial(self._delete_once, key) for key in problems])
-        return {key: error for key, error in zip(problems, outcomes, strict=True) if error is not None}
-
-    async def _delete_once(self, key: str) -> ShaleError | None:
-        try:
-            await self._store.delete(key)
-        except ShaleError as error:
-            return error
-        return None
+        return await delete_each(self._store.delete, problems) if problems else problems
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        await self._insist("copy", lambda: self._store.copy(source, destination))
-
-    async def aclose(self) -> None:
-        """See ``ObjectStore``."""
-        await self._store.aclose()
+        await self._retry("copy", lambda: self._store.copy(source, destination))
 
     async def _attempt(
-        self, key: str, data: Buffer | Sequence[Buffer], mode: PutMode, attributes: Mapping[str, str]
+        self, key: str, data: BytesLike | Sequence[BytesLike], mode: PutMode, attributes: Mapping[str, str]
     ) -> ETag | None:
-        """One put, without metadata from the moment the store says that it has none."""
+        """Put once, without metadata if the store has reported that it supports none."""
         try:
             return await self._store.put(
                 key, data, mode=mode, attributes=attributes if self._sends_attributes else None
@@ -189,12 +167,12 @@ class RetryingStore:
             self._sends_attributes = False
             return await self._store.put(key, data, mode=mode)
 
-    async def _insist(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat ``call`` until it is answered, or the policy has had enough.
+    async def _retry(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat ``call`` until it is answered, as often as the policy allows.
 
         Raises:
             AccessDenied: at once, if the policy fails fast.
-            UnavailableError: the last failure, after all retries.
+            UnavailableError: after all retries, with the last failure.
         """
         for retry in itertools.count():
             try:
@@ -215,7 +193,7 @@ class RetryingStore:
         raise AssertionError("unreachable")
 
     def _log_retry(self, op: str, error: ShaleError, attempts: int) -> None:
-        """The first failure, then every power of two: an outage is told about, not counted aloud."""
+        """Log the first failure, then every power of two, so that an outage does not flood the log."""
         if attempts & (attempts - 1) == 0:
             log.info(
                 Event.STORE_REQUEST_RETRIED,
@@ -237,8 +215,8 @@ def _exhausted(url: str, op: str, retries: int, error: ShaleError) -> Unavailabl
     return UnavailableError(f"{url}: {op} failed {retries + 1} times, the last time with: {error}")
 
 
-async def _chained(first: list[Buffer], rest: AsyncIterator[Buffer]) -> AsyncIterator[Buffer]:
-    """Empties ``first``: whoever waits for the end of the stream must not keep its beginning in memory."""
+async def _chained(first: list[BytesLike], rest: AsyncIterator[BytesLike]) -> AsyncIterator[BytesLike]:
+    """Yield ``first``, then ``rest``; ``first`` is emptied, so that the stream's beginning does not stay in memory."""
     first.reverse()
     while first:
         yield first.pop()

@@ -1,14 +1,15 @@
-"""``shale.sync``: the same names as in ``shale``, for programs without asyncio: every call blocks (docs/sync.md).
+"""``shale.sync``: the names of ``shale`` for programs without asyncio; every call blocks (docs/how-to/sync.md).
 
 One event loop in a thread of its own serves all handles of the process.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from shale.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from shale.client.sync_client import SyncClient as Client
     from shale.sync.admin import Admin
+    from shale.sync.client import Client
     from shale.sync.db import Db
     from shale.sync.db_reader import DbReader
     from shale.sync.scan import Scan
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from shale.sync.transaction import Transaction
     from shale.sync.write_handle import WriteHandle
 
-_HOMES = {
+_MODULES = {
+    "Client": "shale.sync.client",
     "Admin": "shale.sync.admin",
     "Db": "shale.sync.db",
     "DbReader": "shale.sync.db_reader",
@@ -28,17 +30,4 @@ _HOMES = {
 
 __all__ = ["Admin", "Client", "Db", "DbReader", "Scan", "Snapshot", "Transaction", "WriteHandle"]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Client":
-        return importlib.import_module("shale.client").SyncClient
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'shale.sync' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)

@@ -1,67 +1,34 @@
-"""``shale.sync.DbReader``: the read-only handle, whose calls block."""
+"""``shale.sync.DbReader``: the read-only handle; its calls block."""
 
 from typing import Any, Self
 from uuid import UUID
 
+from shale.concurrency.blocking import BlockingOpen, blocking, in_loop
 from shale.engine import db_reader
-from shale.engine.opening import Opening
-from shale.engine.reader_options import ReaderOptions
-from shale.env import Env
+from shale.engine.open_context import OpenContext
 from shale.errors import ShaleError
-from shale.store.options import StoreOptions
-from shale.store.port import ObjectStore
-from shale.sync.background import Background, background
 from shale.sync.db_cache import DbCache
+from shale.sync.loop_thread import LoopThread, loop_thread
 from shale.sync.reads import BlockingReads
-from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 
 
 class DbReader(BlockingReads[db_reader.DbReader]):
     """Reads one database; see ``shale.DbReader``.  Made by ``open``, and open until ``close``.
 
-    It pickles as the asynchronous one does, and is opened where it is unpickled.
+    It pickles like the asynchronous reader, and is opened where it is unpickled.
     """
 
-    @classmethod
-    def open(
-        cls,
-        where: str | None = None,
-        *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
-        wal_store: str | ObjectStore | None = None,
-        env: Env | None = None,
-        metrics: Metrics | None = None,
-        store_options: StoreOptions | None = None,
-        options: ReaderOptions | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Open a database for reading; close it, or use it with ``with``.
-
-        Arguments and errors are those of ``shale.DbReader.open``.
-        """
-        opening = db_reader.DbReader.open(
-            where,
-            store=store,
-            path=path,
-            wal_store=wal_store,
-            env=env,
-            metrics=metrics,
-            store_options=store_options,
-            options=options,
-            **settings,
-        )
-        return cls._opened(opening)
+    open = BlockingOpen(db_reader.DbReader.open)
 
     @classmethod
-    def _opened(cls, opening: Opening[db_reader.DbReader]) -> Self:
-        loop = background()
+    def _open(cls, opening: OpenContext[db_reader.DbReader]) -> Self:
+        loop = loop_thread()
         return cls(loop.call(opening.opened(), undo=db_reader.DbReader.close), loop)
 
-    def __init__(self, inner: db_reader.DbReader, loop: Background) -> None:
+    def __init__(self, inner: db_reader.DbReader, loop: LoopThread) -> None:
         super().__init__(inner, loop)
-        loop.keep(inner, inner.close)
+        loop.close_at_exit(inner, inner.close)
 
     @property
     def manifest(self) -> Manifest:
@@ -70,12 +37,12 @@ class DbReader(BlockingReads[db_reader.DbReader]):
 
     @property
     def manifest_id(self) -> int:
-        """Its version."""
+        """The version of ``manifest``."""
         return self._inner.manifest_id
 
     @property
     def checkpoint_id(self) -> UUID | None:
-        """What protects the state that is served; ``None`` for a reader that follows without protection."""
+        """The checkpoint of the state that is served; ``None`` for a reader that follows without protection."""
         return self._inner.checkpoint_id
 
     @property
@@ -84,13 +51,8 @@ class DbReader(BlockingReads[db_reader.DbReader]):
         return self._inner.visible_seq
 
     @property
-    def cache(self) -> DbCache:
-        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
-        return DbCache(self._inner.cache, self._background)
-
-    @property
     def problem(self) -> ShaleError | None:
-        """Why this reader serves no more; ``None`` while it does."""
+        """The error that stopped this reader, if any."""
         return self._inner.problem
 
     @property
@@ -98,15 +60,21 @@ class DbReader(BlockingReads[db_reader.DbReader]):
         """When it last knew the newest state, in milliseconds since 1970."""
         return self._inner.last_poll_ms
 
-    def refresh(self) -> None:
-        """Look for newer data now instead of at the next poll."""
-        self._background.call(self._inner.refresh())
+    @property
+    def cache(self) -> DbCache:
+        """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
+        return DbCache(self._inner.cache, self._run)
+
+    failed = blocking(db_reader.DbReader.failed)
+    seq_at = in_loop(db_reader.DbReader.seq_at)
+    time_of = in_loop(db_reader.DbReader.time_of)
+    refresh = blocking(db_reader.DbReader.refresh)
 
     def close(self) -> None:
         """Stop following and remove the checkpoint.  A second call does nothing."""
-        if not self._background.is_over:
-            self._background.forget(self._inner)
-            self._background.call(self._inner.close())
+        if not self._loop.is_over:
+            self._loop.unregister(self._inner)
+            self._run(self._inner.close())
 
     def __enter__(self) -> Self:
         return self
@@ -116,4 +84,4 @@ class DbReader(BlockingReads[db_reader.DbReader]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         _, opening = self._inner.__reduce__()
-        return type(self)._opened, (Opening(*opening),)
+        return type(self)._open, (OpenContext(*opening),)

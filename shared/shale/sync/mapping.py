@@ -1,28 +1,72 @@
-"""Typed views as mappings of Python."""
+"""Typed views of a database as Python mappings."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from shale.engine.mapping import KeySpace
-
-if TYPE_CHECKING:
-    from shale.sync.db import Db
-    from shale.sync.reads import BlockingReads
-    from shale.types import Row
+from shale.engine.write.batch import WriteBatch
+from shale.types import Row
 
 K = TypeVar("K")
 V = TypeVar("V")
 _ROWS_PER_COMMIT = 10_000
 
 
+class BlockingRows(Protocol):
+    """The rows of a blocking scan."""
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def batches(self, size: int) -> Iterator[list[Row]]:
+        """Yield lists of ``size`` rows; the last may be shorter."""
+        ...
+
+
+class BlockingSource(Protocol):
+    """The reads of a blocking handle that a mapping needs."""
+
+    def get(self, key: bytes, /) -> bytes | None:
+        """Return the value of a key; ``None`` if it has none."""
+        ...
+
+    def scan(
+        self,
+        *,
+        prefix: bytes | None = None,
+        start: bytes | None = None,
+        stop: bytes | None = None,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> BlockingRows:
+        """Return the rows of a range."""
+        ...
+
+
+class BlockingSink(BlockingSource, Protocol):
+    """The reads and writes of a blocking handle that a mutable mapping needs."""
+
+    def put(self, key: bytes, value: bytes, /) -> object:
+        """Write a value."""
+        ...
+
+    def delete(self, key: bytes, /) -> object:
+        """Delete a key."""
+        ...
+
+    def batch(self) -> AbstractContextManager[WriteBatch]:
+        """Collect a batch that is written on leaving the block."""
+        ...
+
+
 class ReadMapping(Mapping[K, V]):
     """A part of a database as a mapping; made by ``mapping`` of any blocking handle.
 
-    Keys come in the order of their bytes, and an iteration shows one state.  ``len`` is a scan of all rows.
+    Keys come in the order of their bytes, and an iteration shows one state.  ``len`` scans all rows.
     """
 
-    def __init__(self, reads: "BlockingReads[Any]", space: KeySpace[K, V]) -> None:
+    def __init__(self, reads: BlockingSource, space: KeySpace[K, V]) -> None:
         self._reads = reads
         self._space = space
 
@@ -49,15 +93,15 @@ class ReadMapping(Mapping[K, V]):
         return sum(len(rows) for rows in self._reads.scan(prefix=self._space.prefix or None).batches(1024))
 
     def items(self) -> ItemsView[K, V]:
-        """Keys with their values, in one scan."""
+        """Return keys with their values, in one scan."""
         return _Items(self)
 
     def values(self) -> ValuesView[V]:
-        """The values, in one scan."""
+        """Return the values, in one scan."""
         return _Values(self)
 
     def range(self, start: K | None = None, stop: K | None = None, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
-        """Keys from ``start`` on and below ``stop``, with their values.
+        """Yield keys from ``start`` on and below ``stop``, with their values.
 
         Raises:
             InvalidRequestError: the codec of the keys does not keep their order.
@@ -66,23 +110,23 @@ class ReadMapping(Mapping[K, V]):
 
     def rows(
         self, start: K | None = None, stop: K | None = None, *, reverse: bool = False, limit: int | None = None
-    ) -> "Iterator[Row]":
-        """The rows below; raises like ``range``."""
+    ) -> Iterator[Row]:
+        """Yield the rows of a range; raises like ``range``."""
         return iter(self._reads.scan(**self._space.range(start, stop), reverse=reverse, limit=limit))
 
-    def item_of(self, row: "Row") -> tuple[K, V]:
-        """What a row is in this view."""
+    def item_of(self, row: Row) -> tuple[K, V]:
+        """Return the key and value of a row."""
         return self._space.key_from(row.key), self._space.value_from(row.key, row.value)
 
 
 class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
     """A part of a database as a mutable mapping; made by ``Db.mapping``.
 
-    Assignments are writes like ``Db.put``, not yet durable.  ``update`` is one commit.  What reads and then writes
-    (``del``, ``pop``, ``setdefault``) is two steps, between which other threads may write.
+    Assignments are writes like ``Db.put``, not yet durable.  ``update`` is one commit.  ``del``, ``pop`` and
+    ``setdefault`` read and then write, and other threads may write in between.
     """
 
-    def __init__(self, db: "Db", space: KeySpace[K, V]) -> None:
+    def __init__(self, db: BlockingSink, space: KeySpace[K, V]) -> None:
         super().__init__(db, space)
         self._db = db
 
@@ -95,7 +139,7 @@ class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
         self._db.delete(self._space.key_of(key))
 
     def update(self, other: Any = (), /, **values: Any) -> None:
-        """Write what a mapping, or pairs, and the keywords say, as one commit."""
+        """Write the items of a mapping or of pairs, and the keywords, as one commit."""
         pairs: Iterable[tuple[Any, Any]] = other.items() if isinstance(other, Mapping) else other
         both: Iterable[tuple[Any, Any]] = chain(pairs, values.items())
         with self._db.batch() as batch:

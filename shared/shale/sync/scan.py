@@ -1,26 +1,26 @@
-"""Blocking scans: rows are fetched many at a time, because a trip to the loop's thread costs as much as many rows."""
+"""Blocking scans: rows are fetched in batches, because a trip to the loop's thread costs as much as many rows."""
 
 from collections.abc import Iterator
 from typing import Any, Self
 
-from shale.engine import scan
-from shale.engine.batch import BytesLike
+from shale.core.bytes_like import BytesLike
+from shale.engine.scan import scan
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, rows_from_entries
-from shale.sync.background import Background
+from shale.sync.loop_thread import LoopThread
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, Row
 
 _FIRST_FETCH = 64
-"""Rows of the first trip: who wants only a few does not wait for thousands."""
+"""Rows of the first trip: small, so that a caller who wants few rows does not wait for thousands."""
 _FETCH_MAX = 2048
 
 
 class Scan:
-    """The rows of a range, iterated once; see ``shale.engine.scan.Scan``.  It fetches ahead of what it gives."""
+    """The rows of a range, iterated once; see ``shale.engine.scan.Scan``.  Rows are fetched ahead of the caller."""
 
-    def __init__(self, inner: scan.Scan, background: Background, *, backward: bool) -> None:
+    def __init__(self, inner: scan.Scan, loop_thread: LoopThread, *, backward: bool) -> None:
         self._inner = inner
-        self._background = background
+        self._loop = loop_thread
         self._backward = backward
         self._fetched: list[Row] = []
         self._given = 0
@@ -46,7 +46,7 @@ class Scan:
         return row
 
     def batches(self, size: int) -> Iterator[list[Row]]:
-        """Lists of ``size`` rows; the last may be shorter.
+        """Yield lists of ``size`` rows; the last may be shorter.
 
         Raises:
             InvalidRequestError: ``size`` is not positive.
@@ -57,71 +57,71 @@ class Scan:
             yield batch
 
     def next_batch(self, size: int) -> list[Row]:
-        """The next ``size`` rows, fewer at the end, and then none."""
+        """Return the next ``size`` rows, fewer at the end, and then none."""
         batch = self._fetched[self._given : self._given + size]
         self._given += len(batch)
         if len(batch) < size:
-            more = self._background.call(self._inner.next_batch(size - len(batch)))
+            more = self._loop.call(self._inner.next_batch(size - len(batch)))
             self._remember(more)
             self._given = len(more)
             batch += more
         return batch
 
     def columns(self) -> Rows | None:
-        """The next rows as columns, all of them values; ``None`` at the end."""
+        """Return the next rows as columns, all of them values; ``None`` at the end."""
         left = self._fetched[self._given :]
         self._given = len(self._fetched)
         if left:
             return rows_from_entries([_entry_of(row) for row in left])
-        rows = self._background.call(self._inner.columns())
+        rows = self._loop.call(self._inner.columns())
         if rows is not None:
             self._remember([])
             self._before = rows.key(len(rows) - 1)
         return rows
 
     def arrow_batches(self) -> Iterator[Any]:
-        """The rest as ``pyarrow.RecordBatch``es; see ``shale.engine.scan.Scan.arrow_batches``.
+        """Yield the rest as ``pyarrow.RecordBatch``es; see ``shale.engine.scan.Scan.arrow_batches``.
 
         Raises:
             InvalidRequestError: pyarrow is not installed.
         """
-        from shale.engine.arrow import rows_to_batches
+        from shale.engine.arrow.batches import rows_to_batches
 
         while (rows := self.columns()) is not None:
             yield from rows_to_batches(rows)
 
     def to_arrow(self) -> Any:
-        """The rest as one ``pyarrow.Table``; see ``arrow_batches``."""
-        from shale.engine.arrow import batches_to_table
+        """Return the rest as one ``pyarrow.Table``; see ``arrow_batches``."""
+        from shale.engine.arrow.batches import batches_to_table
 
         return batches_to_table(list(self.arrow_batches()))
 
     def seek(self, key: BytesLike) -> None:
-        """Go on at the first row with ``key`` or a key behind it; going backward, ``key`` or one before it.
+        """Continue at the first row with ``key`` or a later key; in a reverse scan, with ``key`` or an earlier one.
 
         Raises:
-            InvalidRequestError: the key lies outside the range of the scan, or not behind the last row that was given;
-                the scan can go on all the same.
+            InvalidRequestError: the key lies outside the range of the scan, or not after the last row that was
+                received; the scan can go on all the same.
         """
         key = bytes(key)
         is_ahead = self._is_ahead(key)
         if is_ahead and self._sought is not None and not self._lies_before(self._sought, key):
-            return  # it was passed without being given, and a scan does not turn round
+            return  # the scan has already skipped these rows, and cannot go back
         left = self._fetched[self._given :]
         if left and is_ahead and not self._lies_before(left[-1].key, key):
             self._given += sum(self._lies_before(row.key, key) for row in left)
         else:
-            # Behind everything that was fetched; or impossible, and then this says why.
-            self._background.call(self._inner.seek(key))
+            # After everything that was fetched; an invalid key raises here.
+            self._loop.call(self._inner.seek(key))
             self._before = self._last_given()
             self._fetched, self._given = [], 0
             self._fetch = _FIRST_FETCH
         self._sought = key
 
     def close(self) -> None:
-        """Let go of everything; there are no more rows."""
+        """Release everything; there are no more rows."""
         self._fetched, self._given = [], 0
-        self._background.at_once(self._inner.close)
+        self._loop.call_function(self._inner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -130,15 +130,15 @@ class Scan:
         self.close()
 
     def __del__(self) -> None:
-        # Whoever drops it does so in any thread; what it holds of the engine is let go of in the loop's.
-        self._background.soon(self._inner.close)
+        # The last reference may go in any thread; the engine's scan must be closed in the loop's thread.
+        self._loop.post(self._inner.close)
 
     def _fetch_more(self) -> None:
-        self._remember(self._background.call(self._inner.next_batch(self._fetch)))
+        self._remember(self._loop.call(self._inner.next_batch(self._fetch)))
         self._fetch = min(2 * self._fetch, _FETCH_MAX)
 
     def _remember(self, rows: list[Row]) -> None:
-        """All that had been fetched was given; these come next."""
+        """Replace the fetched rows, all of which were received, by the next ones."""
         self._before = self._last_given()
         self._fetched, self._given = rows, 0
 

@@ -1,8 +1,9 @@
-"""A snapshot whose reads block."""
+"""A snapshot; its reads block."""
 
 from typing import Self
 
-from shale.engine import snapshot
+from shale.concurrency.blocking import blocking
+from shale.engine.read import snapshot
 from shale.sync.reads import BlockingReads
 
 
@@ -11,12 +12,10 @@ class Snapshot(BlockingReads[snapshot.Snapshot]):
 
     @property
     def seq(self) -> int:
-        """The newest commit that shows in it."""
+        """The newest commit that it shows."""
         return self._inner.seq
 
-    def close(self) -> None:
-        """Let go of it; it cannot be read any more.  May be called again."""
-        self._background.call(self._inner.close())
+    close = blocking(snapshot.Snapshot.close)
 
     def __enter__(self) -> Self:
         return self

@@ -1,22 +1,20 @@
-"""A transaction whose calls block."""
+"""A transaction; its calls block."""
 
-from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from shale.engine import transaction
-from shale.engine.batch import BytesLike, WriteBatch
-from shale.engine.lifetime import Moment, Ttl
+from shale.concurrency.blocking import blocking, blocking_as, forwarded
+from shale.engine.txn import transaction
 from shale.sync.reads import BlockingReads
-from shale.sync.write_handle import WriteHandle
+from shale.sync.write_handle import handle_or_none
 
 
 class Transaction(BlockingReads[transaction.Transaction]):
-    """Made by ``Db.transaction``; see ``shale.Transaction``.  One thread at a time uses it.
+    """Made by ``Db.transaction``; see ``shale.Transaction``.  Used by one thread at a time.
 
-    With ``with`` it is committed on leaving the block, or rolled back if the block has raised; one that is over is
-    left alone.
+    With ``with`` it is committed on leaving the block, or rolled back if the block has raised; a transaction that is
+    over is left alone.
     """
 
     @property
@@ -26,7 +24,7 @@ class Transaction(BlockingReads[transaction.Transaction]):
 
     @property
     def id(self) -> UUID:
-        """Its name."""
+        """Identifies the transaction."""
         return self._inner.id
 
     @property
@@ -34,46 +32,16 @@ class Transaction(BlockingReads[transaction.Transaction]):
         """Whether it was committed or rolled back."""
         return self._inner.is_over
 
-    def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
-        """Write a value with the commit; see ``shale.Db.put``."""
-        self._inner.put(key, value, ttl=ttl, expire_at=expire_at)
-
-    def delete(self, key: BytesLike) -> None:
-        """Remove a key with the commit."""
-        self._inner.delete(key)
-
-    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Moment | None = None) -> None:
-        """Add an operand for the merge operator with the commit; see ``shale.Db.merge``."""
-        self._inner.merge(key, operand, ttl=ttl, expire_at=expire_at)
-
-    def write(self, batch: WriteBatch) -> None:
-        """Do all that a batch holds with the commit; see ``shale.Transaction.write``."""
-        self._inner.write(batch)
-
-    def mark_read(self, keys: Iterable[BytesLike]) -> None:
-        """Let the commit fail if somebody writes one of these keys, at every isolation level."""
-        self._inner.mark_read(keys)
-
-    def unmark_write(self, keys: Iterable[BytesLike]) -> None:
-        """Let writes of these keys, by this transaction, conflict with nobody else's."""
-        self._inner.unmark_write(keys)
-
-    def commit(self, *, durable: bool = False, seq: int | None = None) -> WriteHandle | None:
-        """Make the writes visible to everybody, as one commit; see ``shale.Transaction.commit``."""
-        handle = self._background.call(self._inner.commit(durable=durable, seq=seq))
-        return None if handle is None else WriteHandle(handle, self._background)
-
-    def rollback(self) -> None:
-        """Forget the writes.
-
-        Raises:
-            InvalidRequestError: the transaction is over.
-        """
-        self._background.call(self._inner.rollback())
-
-    def close(self) -> None:
-        """Roll back unless it is over; may be called again."""
-        self._background.call(self._inner.close())
+    # Only the transaction's own batch changes before the commit, so these need not run in the loop's thread.
+    put = forwarded(transaction.Transaction.put)
+    delete = forwarded(transaction.Transaction.delete)
+    merge = forwarded(transaction.Transaction.merge)
+    write = forwarded(transaction.Transaction.write)
+    mark_read = forwarded(transaction.Transaction.mark_read)
+    unmark_write = forwarded(transaction.Transaction.unmark_write)
+    commit = blocking_as(handle_or_none, transaction.Transaction.commit)
+    rollback = blocking(transaction.Transaction.rollback)
+    close = blocking(transaction.Transaction.close)
 
     def __enter__(self) -> Self:
         return self

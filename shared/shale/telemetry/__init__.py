@@ -1,1 +1,1 @@
-"""See docs/architecture.md for what lives in this room."""
+"""Metrics and log events: their catalogues, and how both are written."""

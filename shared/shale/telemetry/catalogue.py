@@ -1,4 +1,4 @@
-"""The one list of metric names (docs/operations.md 1).
+"""The one list of metric names (docs/how-to/monitor.md).
 
 Facts of the engine begin with ``slatedb_`` and mean what the same fact of the Rust SlateDB means; facts of our
 processes begin with ``shale_``.  A test compares this list with the documentation.
@@ -10,11 +10,11 @@ from shale.telemetry.spec import (
     PROBES,
     SEQUENCED,
     STORE_SECONDS,
-    Kind,
+    MetricKind,
     MetricSpec,
 )
 
-__all__ = ["CATALOGUE", "Kind", "MetricSpec"]
+__all__ = ["CATALOGUE", "MetricKind", "MetricSpec"]
 
 OUTCOMES = ("completed", "failed")
 HIT_MISS = ("hit", "miss")
@@ -28,17 +28,17 @@ RESP_COMMANDS = (
 
 
 def _counter(name: str, help_: str, *labels: str, db: bool = True, **values: tuple[str, ...]) -> MetricSpec:
-    return MetricSpec(name, Kind.COUNTER, help_, ("db", *labels) if db else labels, (), values)
+    return MetricSpec(name, MetricKind.COUNTER, help_, ("db", *labels) if db else labels, (), values)
 
 
 def _gauge(name: str, help_: str, *labels: str, db: bool = True, **values: tuple[str, ...]) -> MetricSpec:
-    return MetricSpec(name, Kind.GAUGE, help_, ("db", *labels) if db else labels, (), values)
+    return MetricSpec(name, MetricKind.GAUGE, help_, ("db", *labels) if db else labels, (), values)
 
 
 def _histogram(
     name: str, buckets: tuple[float, ...], help_: str, *labels: str, db: bool = True, **values: tuple[str, ...]
 ) -> MetricSpec:
-    return MetricSpec(name, Kind.HISTOGRAM, help_, ("db", *labels) if db else labels, buckets, values)
+    return MetricSpec(name, MetricKind.HISTOGRAM, help_, ("db", *labels) if db else labels, buckets, values)
 
 
 _PROCESS = (
@@ -80,7 +80,7 @@ _DB = (
     _counter("slatedb_db_requests_total", "Calls of the database by operation.", "op", op=DB_OPS),
     _counter("slatedb_db_write_ops_total", "Rows given to the writer, tombstones included."),
     _counter("slatedb_db_write_batches_total", "Batches given to the writer."),
-    _counter("slatedb_db_backpressure_total", "How often a write found too much unflushed and waited."),
+    _counter("slatedb_db_backpressure_total", "How often a write found too much unflushed, once per check."),
     _counter("slatedb_db_l0_stalls_total", "Flushes that had to wait because L0 was full.", "type"),
     _counter("slatedb_db_immutable_memtable_flushes_total", "Frozen memtables whose SSTs are in the manifest."),
     _counter("slatedb_db_memtable_write_bytes_total", "Bytes of keys and values put into the memtable."),
@@ -99,7 +99,7 @@ _DB = (
     _counter("slatedb_db_sst_filter_negatives_total", "Filters that ruled an SST out.", "kind"),
     _counter("slatedb_db_sst_filter_false_positives_total", "Filters that passed an SST without the key.", "kind"),
     _counter("slatedb_merge_operator_operands_total", "Operands given to the merge operator.", "path"),
-    _counter("slatedb_merge_operator_refused_total", "Operands that were kept because the operator refused.", "path"),
+    _counter("slatedb_merge_operator_failures_total", "Operands that were kept because the operator refused.", "path"),
     _counter("slatedb_db_cache_accesses_total", "Look-ups in the cache.", "entry_kind", "result", result=HIT_MISS),
     _counter("slatedb_db_cache_errors_total", "Look-ups in the block cache that failed."),
     _histogram("slatedb_db_request_duration_seconds", FAST_SECONDS, "Time of a call of the database.", "op", op=DB_OPS),
@@ -190,7 +190,7 @@ _BOUNDARIES_AND_MANIFEST = (
     _gauge("slatedb_checkpoints", "Checkpoints in the latest manifest.", "state"),
     _gauge("slatedb_checkpoint_oldest_timestamp_seconds", "When the oldest checkpoint was made."),
     _counter(
-        "slatedb_checkpoint_operations_total", "Changes of checkpoints; expire is what the garbage collector removed.",
+        "slatedb_checkpoint_operations_total", "Changes of checkpoints; expire is what the gc removed.",
         "component", "op", "result", op=("create", "refresh", "delete", "expire"), result=("ok", "error"),
     ),
     _gauge("slatedb_reader_visible_timestamp_seconds", "When the newest state that the reader serves was read."),
@@ -207,7 +207,7 @@ _COMPACTION = (
     _counter("slatedb_compactor_output_bytes_total", "Bytes of the data parts of output SSTs.", "worker"),
     _counter("slatedb_compactor_ssts_written_total", "Output SSTs that were written.", "worker"),
     _counter("slatedb_compactor_jobs_claimed_total", "Jobs that a worker claimed."),
-    _counter("slatedb_compactor_lifted_l0_total", "L0s of unions made by SlateDB that became runs."),
+    _counter("slatedb_compactor_l0_promotions_total", "L0s of unions made by SlateDB that became runs."),
     _counter("slatedb_compactor_jobs_reclaimed_total", "Jobs taken back from a worker that went silent."),
     _counter("slatedb_compactor_expired_entries_total", "Rows dropped because they had expired.", "entry_type"),
     _gauge("slatedb_compactor_worker_heartbeat_timestamp_seconds", "When the worker last wrote a heartbeat.", "worker"),
@@ -227,7 +227,7 @@ _COMPACTION = (
     ),
     _counter("slatedb_compaction_recovered_bytes_total", "Output bytes of earlier attempts that were kept."),
     _counter(
-        "slatedb_compaction_repeated_bytes_total",
+        "slatedb_compaction_rework_bytes_total",
         "Bytes beyond the last output SST of attempts that ended early; a killed worker's are not seen.",
     ),
     _counter("slatedb_compaction_errors_total", "Jobs that failed.", "error_type", "retryable"),

@@ -1,4 +1,4 @@
-"""What kind of trouble an error is: the closed label ``error_type`` of metrics and log lines."""
+"""The type of an error: the closed label ``error_type`` of metrics and log lines."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from shale.errors import (
 
 
 class ErrorType(StrEnum):
-    """The vocabulary of docs/operations.md 1.2."""
+    """The vocabulary of docs/how-to/monitor.md."""
 
     NETWORK = "network"
     THROTTLE = "throttle"
@@ -44,7 +44,7 @@ _BY_CLASS: tuple[tuple[type[BaseException], ErrorType], ...] = (
 
 
 def error_type_of(error: BaseException) -> ErrorType:
-    """The first class of the table that the error is an instance of; ``internal`` for everything unforeseen."""
+    """Return the type of the first matching class of the table; ``internal`` for other errors."""
     for class_, error_type in _BY_CLASS:
         if isinstance(error, class_):
             return error_type
@@ -52,7 +52,7 @@ def error_type_of(error: BaseException) -> ErrorType:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same work may succeed later: our errors say so themselves, and memory and networks come back."""
+    """Return whether the same work may succeed later, as it may after a lack of memory or a network failure."""
     if isinstance(error, ShaleError):
         return error.retryable
     return isinstance(error, MemoryError | OSError)

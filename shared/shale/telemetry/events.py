@@ -1,18 +1,18 @@
-"""The one list of log events (docs/operations.md 8), each with the level it is logged at.
+"""The one list of log events (docs/reference/logs.md), each with the level it is logged at.
 
-An event is an identifier; everything that varies is a field.  A new event gets its row in the documentation first.
+An event is an identifier; everything that varies is a field.
 """
 
 from enum import StrEnum
 
 
 class Event(StrEnum):
-    """What happened.  ``level`` is the method of the logger that a call must use; a test compares both."""
+    """A log event.  ``level`` is the method of the logger that a call must use; a test compares both."""
 
     level: str
 
     def __new__(cls, value: str, level: str) -> "Event":
-        """An event of this name and level."""
+        """Make an event of this name and level."""
         event = str.__new__(cls, value)
         event._value_ = value
         event.level = level
@@ -27,6 +27,7 @@ class Event(StrEnum):
     CONFIG_RELOADED = "config.reloaded", "info"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
     CONFIG_DEPRECATED = "config.deprecated", "warning"
+    KERNELS_MISSING = "kernels.missing", "warning"
     STORE_REQUEST_RETRIED = "store.request.retried", "info"
     STORE_AUTH_FAILED = "store.auth.failed", "error"
     STORE_UNSAFE = "store.unsafe", "error"
@@ -54,8 +55,8 @@ class Event(StrEnum):
     WAL_FLUSH_FAILED = "wal.flush.failed", "error"
     MEMTABLE_FLUSH_OK = "memtable.flush.ok", "debug"
     MEMTABLE_FLUSH_STALLED = "memtable.flush.stalled", "warning"
-    MEMTABLE_FLUSH_UNFOLDED = "memtable.flush.unfolded", "warning"
-    TRANSACTIONS_LOST = "transactions.lost", "warning"
+    MEMTABLE_FLUSH_MERGE_FAILED = "memtable.flush.merge_failed", "warning"
+    TRANSACTIONS_HISTORY_OVERFLOW = "transactions.history_overflow", "warning"
     WRITER_BACKPRESSURE_STARTED = "writer.backpressure.started", "warning"
     WRITER_BACKPRESSURE_ENDED = "writer.backpressure.ended", "info"
     COMPACTION_SUBMITTED = "compaction.submitted", "info"
@@ -65,13 +66,13 @@ class Event(StrEnum):
     COMPACTION_FINISHED = "compaction.finished", "info"
     COMPACTION_COMMITTED = "compaction.committed", "info"
     COMPACTION_CANCELLED = "compaction.cancelled", "info"
-    COMPACTION_LIFTED = "compaction.lifted", "warning"
+    COMPACTION_L0_PROMOTED = "compaction.l0_promoted", "warning"
     COMPACTION_REJECTED = "compaction.rejected", "error"
     COMPACTION_FAILED = "compaction.failed", "error"
-    COMPACTION_UNFOLDED = "compaction.unfolded", "warning"
+    COMPACTION_MERGE_FAILED = "compaction.merge_failed", "warning"
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"
     COMPACTION_PROGRESS = "compaction.progress", "info"
-    COMPANION_FAILED = "companion.failed", "error"
+    EMBEDDED_FAILED = "embedded.failed", "error"
     EXECUTOR_UNAVAILABLE = "executor.unavailable", "warning"
     COMPACTION_REMOTE_IGNORED = "compaction.remote.ignored", "error"
     CHECKPOINT_CREATED = "checkpoint.created", "info"
@@ -87,8 +88,8 @@ class Event(StrEnum):
     GC_PROGRESS = "gc.progress", "info"
     GC_PLAN = "gc.plan", "info"
     GC_TASK_FAILED = "gc.task.failed", "error"
-    GC_FILTER_FOREIGN = "gc.filter.foreign", "warning"
-    GC_DATABASE_GONE = "gc.database.gone", "info"
+    GC_FILTER_UNKNOWN_KEYS = "gc.filter.unknown_keys", "warning"
+    GC_DATABASE_REMOVED = "gc.database.removed", "info"
     CLONE_CREATED = "clone.created", "info"
     CLONE_INCOMPLETE = "clone.incomplete", "warning"
     CLONE_DETACHED = "clone.detached", "info"

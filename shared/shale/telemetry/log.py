@@ -1,32 +1,39 @@
-"""Loggers whose events come from the catalogue, on top of the standard library.
+"""Loggers whose events come from the catalogue: structlog on top of the standard library.
 
-The library only emits: a record carries the event and its fields, and whoever owns the process decides what becomes
-of it (``shale.telemetry.log_output`` for our daemons).  Below the chosen level a call costs one cached comparison.
+The library only emits.  A record carries the event and its fields, and the process that embeds the library decides what
+becomes of it (``shale.telemetry.log_output`` for our daemons).
+
+Importing structlog takes as long as a small command, because it brings rich.  A logger therefore imports it with the
+first line that is written; below the chosen level a call costs one cached comparison.
 """
 
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shale.telemetry.error_types import error_type_of
 from shale.telemetry.events import Event
 
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+    from structlog.typing import EventDict, WrappedLogger
+
 LIMIT_S = 1.0
-"""Identical event and error type are written at most once in this time; the next line says how many were not."""
+"""Identical event and error type are written at most once in this time; the next line counts what was dropped."""
 
 _ROOT = logging.getLogger("shale")
 _ROOT.addHandler(logging.NullHandler())
 
 
 class RateLimit:
-    """Counts what is not written.  Only lines about errors are limited: every state change deserves its line."""
+    """Counts the lines that are not written.  Only lines about errors are limited: every state change gets its line."""
 
     def __init__(self) -> None:
         self._next_s: dict[tuple[str, str], float] = {}
         self._suppressed: dict[tuple[str, str], int] = {}
 
     def admit(self, event: str, error_type: str, now_s: float) -> int | None:
-        """How many lines were suppressed since the last one, or ``None`` if this one is suppressed as well."""
+        """Return how many lines were suppressed since the last one; ``None`` if this one is suppressed as well."""
         what = (event, error_type)
         if now_s < self._next_s.get(what, 0.0):
             self._suppressed[what] = self._suppressed.get(what, 0) + 1
@@ -35,71 +42,106 @@ class RateLimit:
         return self._suppressed.pop(what, 0)
 
 
-_LIMIT = RateLimit()
+RATE_LIMIT = RateLimit()
 
 
-class EventLog:
-    """Writes events of one component, with the fields bound to it."""
+class LazyLogger:
+    """A structlog logger of one component that is made when it is first needed."""
 
-    __slots__ = ("_fields", "_logger")
+    __slots__ = ("_bound", "_fields", "_logger")
 
     def __init__(self, logger: logging.Logger, fields: dict[str, Any]) -> None:
         self._logger = logger
         self._fields = fields
+        self._bound: BoundLogger | None = None
 
-    def bind(self, **fields: Any) -> "EventLog":
-        """The same logger with more fields on every line."""
-        return EventLog(self._logger, {**self._fields, **fields})
+    def bind(self, **fields: Any) -> "LazyLogger":
+        """Return the same logger with more fields on every line."""
+        return LazyLogger(self._logger, {**self._fields, **fields})
 
     @property
-    def tells_decisions(self) -> bool:
-        """Whether ``debug`` writes anything, for lines whose fields are work to make."""
+    def is_debug_enabled(self) -> bool:
+        """Whether ``debug`` writes anything, for lines whose fields are expensive to compute."""
         return self._logger.isEnabledFor(logging.DEBUG)
 
     def debug(self, event: Event, **fields: Any) -> None:
-        """A decision."""
+        """Log a decision."""
         if self._logger.isEnabledFor(logging.DEBUG):
-            self._emit(logging.DEBUG, event, fields)
+            (self._bound or self._bind()).debug(event, **fields)
 
     def info(self, event: Event, **fields: Any) -> None:
-        """A change of state."""
+        """Log a change of state."""
         if self._logger.isEnabledFor(logging.INFO):
-            self._emit(logging.INFO, event, fields)
+            (self._bound or self._bind()).info(event, **fields)
 
     def warning(self, event: Event, **fields: Any) -> None:
-        """What docs/operations.md 8 asks to be told."""
+        """Log a condition that docs/reference/logs.md lists as a warning."""
         if self._logger.isEnabledFor(logging.WARNING):
-            self._emit(logging.WARNING, event, fields)
+            (self._bound or self._bind()).warning(event, **fields)
 
     def error(self, event: Event, **fields: Any) -> None:
-        """Someone must look."""
+        """Log a failure that an operator must look at."""
         if self._logger.isEnabledFor(logging.ERROR):
-            self._emit(logging.ERROR, event, fields)
+            (self._bound or self._bind()).error(event, **fields)
 
     def critical(self, event: Event, **fields: Any) -> None:
-        """An invariant broke."""
-        self._emit(logging.CRITICAL, event, fields)
+        """Log a broken invariant."""
+        (self._bound or self._bind()).critical(event, **fields)
 
-    def _emit(self, level: int, event: Event, fields: dict[str, Any]) -> None:
-        line = {"event": event.value, **self._fields, **fields}
-        error = line.get("error")
-        if isinstance(error, BaseException):
-            line["error"] = str(error) or type(error).__name__
-            line.setdefault("error_type", error_type_of(error).value)
-        if "error_type" in line:
-            suppressed = _LIMIT.admit(event.value, str(line["error_type"]), time.monotonic())
-            if suppressed is None:
-                return
-            if suppressed:
-                line["suppressed"] = suppressed
-        name = logging.getLevelName(level).lower()
-        self._logger.log(level, line, exc_info=line.get("exc_info"), extra={"_logger": self._logger, "_name": name})
+    def _bind(self) -> "BoundLogger":
+        import structlog
+
+        bound: BoundLogger = structlog.wrap_logger(
+            self._logger,
+            processors=[name_event, describe_error, limit_errors, to_record],
+            wrapper_class=structlog.stdlib.BoundLogger,
+            context_class=dict,
+            **self._fields,
+        ).bind()
+        self._bound = bound
+        return bound
 
 
-def get_logger(component: str, **fields: Any) -> EventLog:
-    """The logger of a component, for example ``get_logger("gc")``.
+def get_logger(component: str, **fields: Any) -> LazyLogger:
+    """Return the logger of a component, for example ``get_logger("gc")``.
 
     Fields given to a call are values, or ``error=`` an exception, which is written as its text and its type; keys of
     rows are given as ``bytes`` and are shortened when they are written.
     """
-    return EventLog(_ROOT.getChild(component), {"component": component, **fields})
+    return LazyLogger(_ROOT.getChild(component), {"component": component, **fields})
+
+
+def name_event(_logger: "WrappedLogger", _method: str, line: "EventDict") -> "EventDict":
+    """Put the event first, as plain text.  A structlog processor, as are the next three."""
+    return {"event": str(line.pop("event")), **line}
+
+
+def describe_error(_logger: "WrappedLogger", _method: str, line: "EventDict") -> "EventDict":
+    """Replace an exception by its text and add its type."""
+    error = line.get("error")
+    if isinstance(error, BaseException):
+        line["error"] = str(error) or type(error).__name__
+        line.setdefault("error_type", error_type_of(error).value)
+    return line
+
+
+def limit_errors(_logger: "WrappedLogger", _method: str, line: "EventDict") -> "EventDict":
+    """Drop a line about an error that was written a moment ago.
+
+    Raises:
+        structlog.DropEvent: it was.
+    """
+    if "error_type" in line:
+        suppressed = RATE_LIMIT.admit(line["event"], str(line["error_type"]), time.monotonic())
+        if suppressed is None:
+            from structlog import DropEvent
+
+            raise DropEvent
+        if suppressed:
+            line["suppressed"] = suppressed
+    return line
+
+
+def to_record(logger: "WrappedLogger", method: str, line: "EventDict") -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Make the arguments of ``logging``: the line as the message, for ``ProcessorFormatter`` or any other formatter."""
+    return (line,), {"exc_info": line.get("exc_info"), "extra": {"_logger": logger, "_name": method}}

@@ -1,4 +1,4 @@
-"""Where log lines of a daemon go: JSON lines or a coloured console on stderr (docs/operations.md 8).
+"""The log output of daemons: JSON lines or a coloured console on stderr (docs/reference/logs.md).
 
 Records of other libraries pass through the same formatter, so that a log file has one form.
 """
@@ -13,7 +13,8 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from shale.telemetry.shown_key import format_key
+from shale.core.bytes_like import BytesLike
+from shale.telemetry.key_format import format_key
 
 _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
 _SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
@@ -22,22 +23,22 @@ HIDDEN = "***"
 _FIRST = ("ts", "level", "event", "component", "db")
 
 
-class KeyFormat:
-    """Replaces bytes by ``format_key``: rows' keys are the only bytes that are logged."""
+class KeyFormatter:
+    """Replaces bytes by ``format_key``: keys of rows are the only bytes that are logged."""
 
     def __init__(self, *, full: bool) -> None:
         self._full = full
 
     def __call__(self, _logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-        """The line with every ``bytes`` made text."""
+        """Return the line with every ``bytes`` as text."""
         for name, value in line.items():
-            if isinstance(value, bytes | bytearray | memoryview):
+            if isinstance(value, BytesLike):
                 line[name] = format_key(bytes(value), full=self._full)
         return line
 
 
 def redact(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-    """Hide what has the name of a secret, passwords in URLs and signatures of signed URLs."""
+    """Hide fields with names of secrets, passwords in URLs and signatures of signed URLs."""
     for name, value in line.items():
         line[name] = HIDDEN if _SECRET_NAME.search(name) else _without_secrets(value)
     return line
@@ -74,7 +75,7 @@ def configure_logging(
     """Send every record of the process to ``stream`` (stderr); ``format_`` is ``auto``, ``json`` or ``console``.
 
     Returns:
-        the handler, which replaces all others of the root logger.
+        The handler, which replaces all others of the root logger.
     """
     out = stream if stream is not None else sys.stderr
     as_json = format_ == "json" or (format_ == "auto" and not out.isatty())
@@ -96,7 +97,7 @@ def configure_logging(
         processors=[
             *shared,
             _component_of_others,
-            KeyFormat(full=full_keys),
+            KeyFormatter(full=full_keys),
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             redact,
             *last,
@@ -112,12 +113,12 @@ def configure_logging(
 
 
 def set_level(level: str) -> None:
-    """Change the level of our own lines; other libraries speak from WARNING on, and everything at ``debug``."""
+    """Set the level of Shale's lines; other libraries log from WARNING on, or from a higher level."""
     number = logging.getLevelNamesMapping()[level.upper()]
     logging.getLogger("shale").setLevel(number)
     logging.getLogger().setLevel(max(number, logging.WARNING))
 
 
 def level_name() -> str:
-    """The level of our own lines."""
+    """Return the level of Shale's lines."""
     return logging.getLevelName(logging.getLogger("shale").getEffectiveLevel()).lower()

@@ -1,11 +1,11 @@
 """Counters, gauges and histograms of one process, by the names of the catalogue.
 
-A part asks once for the children it needs and keeps them; a name or a label value that the catalogue does not hold
-is a mistake of ours and fails at once.  Where the values of a metric's labels are closed sets, the first use makes
+A part asks once for the children it needs and keeps them; a name or a label value outside the catalogue
+fails at once.  Where the values of a metric's labels are closed sets, the first use makes
 every child, so that a rate over a counter that never moved is 0 and not "no data".  Hot paths count in plain
 integers and register a ``before_scrape`` hook instead.
 
-The client library brings a web server; a command that counts nothing does without it.
+The client library imports a web server, so it is imported only by processes that count.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,13 @@ from itertools import product
 from typing import TYPE_CHECKING, cast
 
 from shale.telemetry.catalogue import CATALOGUE
-from shale.telemetry.spec import WHO_LABELS, Kind, MetricSpec
+from shale.telemetry.spec import IDENTITY_LABELS, MetricKind, MetricSpec
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 CHILDREN_MAX = 64
-"""Larger products of label values are made as they are asked for: most of their combinations cannot occur."""
+"""Larger products of label values are created on use: most of their combinations cannot occur."""
 
 
 class Metrics:
@@ -35,23 +35,23 @@ class Metrics:
         self._children_made: set[tuple[str, ...]] = set()
 
     def for_database(self, db: str) -> "Metrics":
-        """The same metrics for another database of the same process."""
+        """Return the same metrics for another database of the process."""
         other = Metrics(db=db, registry=self.registry)
         other._families = self._families
         other._before_scrape = self._before_scrape
         return other
 
     def counter(self, name: str, **labels: str) -> "Counter":
-        """The counter child with these labels; ``db`` is added where the metric has it."""
-        return cast("Counter", self._child(Kind.COUNTER, name, labels))
+        """Return the counter with these labels; ``db`` is added where the metric has it."""
+        return cast("Counter", self._child(MetricKind.COUNTER, name, labels))
 
     def gauge(self, name: str, **labels: str) -> "Gauge":
-        """The gauge child with these labels."""
-        return cast("Gauge", self._child(Kind.GAUGE, name, labels))
+        """Return the gauge with these labels."""
+        return cast("Gauge", self._child(MetricKind.GAUGE, name, labels))
 
     def histogram(self, name: str, **labels: str) -> "Histogram":
-        """The histogram child with these labels."""
-        return cast("Histogram", self._child(Kind.HISTOGRAM, name, labels))
+        """Return the histogram with these labels."""
+        return cast("Histogram", self._child(MetricKind.HISTOGRAM, name, labels))
 
     def before_scrape(self, hook: Callable[[], None]) -> None:
         """Call ``hook`` before every exposition: it moves plain integers into metrics."""
@@ -62,7 +62,7 @@ class Metrics:
         for hook in self._before_scrape:
             hook()
 
-    def _child(self, kind: Kind, name: str, labels: dict[str, str]) -> "Counter | Gauge | Histogram":
+    def _child(self, kind: MetricKind, name: str, labels: dict[str, str]) -> "Counter | Gauge | Histogram":
         spec = CATALOGUE[name]
         assert spec.kind is kind, f"{name} is a {spec.kind}"
         for label, value in labels.items():
@@ -79,10 +79,10 @@ class Metrics:
         return family.labels(**labels)
 
     def _make_siblings(self, spec: MetricSpec, family: "Counter | Gauge | Histogram", labels: dict[str, str]) -> None:
-        who = (spec.name, *(labels[name] for name in spec.labels if name in WHO_LABELS))
-        if who in self._children_made:
+        identity = (spec.name, *(labels[name] for name in spec.labels if name in IDENTITY_LABELS))
+        if identity in self._children_made:
             return
-        self._children_made.add(who)
+        self._children_made.add(identity)
         for values in _children(spec, labels):
             family.labels(*values)
 
@@ -90,20 +90,20 @@ class Metrics:
         from prometheus_client import Counter, Gauge, Histogram
 
         match spec.kind:
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 return Counter(spec.name, spec.help, spec.labels, registry=self.registry)
-            case Kind.GAUGE:
+            case MetricKind.GAUGE:
                 return Gauge(spec.name, spec.help, spec.labels, registry=self.registry)
-            case Kind.HISTOGRAM:
+            case MetricKind.HISTOGRAM:
                 return Histogram(spec.name, spec.help, spec.labels, registry=self.registry, buckets=spec.buckets)
 
 
 def _children(spec: MetricSpec, labels: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    """Every combination that can occur for the same database and the same "who"; none if a set is open or large."""
+    """Yield every combination of label values for one database and identity; none if a set is open or large."""
     choices: list[tuple[str, ...]] = []
     size = 1
     for name in spec.labels:
-        values = (labels[name],) if name == "db" or name in WHO_LABELS else spec.closed_values(name)
+        values = (labels[name],) if name == "db" or name in IDENTITY_LABELS else spec.closed_values(name)
         if not values:
             return
         choices.append(values)

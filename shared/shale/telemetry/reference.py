@@ -1,11 +1,14 @@
-"""``python -m shale.telemetry.reference``: the page of docs/telemetry.md, made of the catalogues."""
+"""``python -m shale.telemetry.reference``: the page of docs/reference/telemetry.md, made from the catalogues."""
 
 import sys
+import textwrap
 from collections.abc import Iterator
 
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.events import Event
 from shale.telemetry.spec import LABEL_VALUES, MetricSpec
+
+PAGE_WIDTH = 98
 
 
 def page() -> str:
@@ -16,14 +19,16 @@ def page() -> str:
 def _head() -> Iterator[str]:
     yield "# Metrics and log events"
     yield ""
-    yield "Made by `make gen` from `shale.telemetry`; a test compares both.  `operations.md` says how to use them."
+    yield "Made by `make gen` from `shale.telemetry`; a test compares both."
+    yield "[Monitor Shale](../how-to/monitor.md) describes metrics, [Logs](logs.md) log lines."
 
 
 def _metrics() -> Iterator[str]:
-    yield from ("", "## Metrics", "", "| name | kind | labels | what |", "| --- | --- | --- | --- |")
+    yield from ("", "## Metrics", "")
     for spec in CATALOGUE.values():
         labels = ", ".join(_label(spec, name) for name in spec.labels)
-        yield f"| `{spec.name}` | {spec.kind} | {labels} | {spec.help} |"
+        kind = f"{spec.kind}; {labels}" if labels else str(spec.kind)
+        yield _item(f"`{spec.name}` ({kind}): {spec.help}")
 
 
 def _label(spec: MetricSpec, name: str) -> str:
@@ -32,23 +37,22 @@ def _label(spec: MetricSpec, name: str) -> str:
 
 
 def _labels() -> Iterator[str]:
-    yield from (
-        "",
-        "## Labels",
-        "",
-        "Where a metric does not say otherwise:",
-        "",
-        "| label | values |",
-        "| --- | --- |",
-    )
+    yield from ("", "## Labels", "", "Unless a metric lists other values:", "")
     for name, values in LABEL_VALUES.items():
-        yield f"| `{name}` | {', '.join(values)} |"
+        yield _item(f"`{name}`: {', '.join(values)}")
 
 
 def _events() -> Iterator[str]:
-    yield from ("", "## Log events", "", "| event | level |", "| --- | --- |")
+    yield from ("", "## Log events", "")
     for event in Event:
-        yield f"| `{event.value}` | {event.level} |"
+        yield f"- `{event.value}` ({event.level})"
+
+
+def _item(text: str) -> str:
+    """Return a list item, wrapped."""
+    return textwrap.fill(
+        f"- {text}", PAGE_WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a row of the metric catalogue says, and the label values and bucket bounds that rows share."""
+"""The rows of the metric catalogue, and the label values and bucket bounds that they share."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """What a metric is for Prometheus."""
+class MetricKind(StrEnum):
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -20,14 +20,14 @@ class MetricSpec:
     """
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ("db",)
     buckets: tuple[float, ...] = ()
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def closed_values(self, label: str) -> tuple[str, ...] | None:
-        """Every value the label can have here, or ``None`` when the set is known only at run time."""
+        """Return every value of the label, or ``None`` if the set is known only at run time."""
         return self.values.get(label, LABEL_VALUES.get(label))
 
 
@@ -73,10 +73,10 @@ LABEL_VALUES: dict[str, tuple[str, ...]] = {
     "term": ("min_age", "compactions", "newest_l0", "final"),
     "type": ("num_ssts", "num_ssts_per_key"),
 }  # fmt: skip
-"""The closed sets of docs/operations.md 1.2; labels whose values depend on the metric stand in its row."""
+"""The closed sets of docs/how-to/monitor.md; labels whose values depend on the metric are in its row."""
 
-WHO_LABELS = frozenset({"component", "store_type", "worker"})
-"""Labels that say who counts: a process has few of their values, so children are made only for the ones it uses."""
+IDENTITY_LABELS = frozenset({"component", "store_type", "worker"})
+"""Labels that identify the process or part: only the values in use get children."""
 
 SEQUENCED = ("manifest", "compactions")
 """Resources that have sequenced files and boundaries."""

@@ -1,1 +1,1 @@
-"""Simulation and fakes for tests; see ``simulation`` for how to write one."""
+"""Simulation, fake stores, models and invariants for tests; ``simulation`` shows how to write a test."""

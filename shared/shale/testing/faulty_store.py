@@ -1,9 +1,9 @@
-"""A store that misbehaves on purpose under real time, around any other store.
+"""A store that injects faults under real time, around any other store.
 
-Requests travel: there is a delay before the effect and another before the answer.  They fail before the effect
-(nothing happened), after it (the lost answer), or late (an error now, the effect some requests later, like a put that
-a proxy still held).  A whole process can freeze: it sends nothing and hears nothing, while what is on its way still
-arrives.  Every choice comes from the ``rng`` that was passed in, so one seed gives one history.
+Requests have a delay before the effect and another before the response.  They fail before the effect
+(nothing happened), after it (the lost response), or late (an error now, the effect some requests later, like a put
+that a proxy has delayed).  A whole process can freeze: it sends and receives nothing, while its requests in flight
+still arrive.  Every choice comes from the ``rng`` that was passed in, so one seed gives one history.
 
 Put it under ``RetryingStore``.  Simulations have ``shale.testing.sim_store``.
 """
@@ -11,17 +11,25 @@ Put it under ``RetryingStore``.  Simulations have ``shale.testing.sim_store``.
 import random  # noqa: TID251 - only the type; the instance is injected
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import anyio
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import ShaleError
-from shale.store.failures import RequestFailed
-from shale.store.gather import gather
+from shale.store.adapter_errors import RequestFailed
 from shale.store.memory import joined
-from shale.store.pages import next_page
-from shale.store.port import LIST_PAGE, OVERWRITE, Buffer, ETag, Got, ObjectMeta, ObjectStore, PutMode, Unchanged
+from shale.store.port import (
+    LIST_PAGE,
+    OVERWRITE,
+    ETag,
+    GetResult,
+    NotModified,
+    ObjectMeta,
+    ObjectStore,
+    PutMode,
+)
+from shale.store.wrapper import StoreWrapper, delete_each, next_page
 from shale.telemetry.error_types import ErrorType
 from shale.testing.faults import Fault, matches
 
@@ -30,9 +38,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """How often what goes wrong.  Probabilities are per request; delays are uniform from 0 to their maximum.
+    """How often faults occur.  Probabilities are per request; delays are uniform from 0 to their maximum.
 
-    ``cancelled_put_lands``: how often a put that was cancelled on its way arrives nevertheless.
+    ``cancelled_put_lands``: how often a put that was cancelled in flight takes effect nevertheless.
     """
 
     before: float = 0.0
@@ -48,7 +56,7 @@ NO_FAULTS = FaultPlan()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StoreRequest:
     """One request, as rules and observers see it.  ``op`` is the method's name in the port."""
 
     op: str
@@ -68,8 +76,8 @@ class Rule:
     delay_before_s: float = 0.0
     delay_after_s: float = 0.0
 
-    def takes(self, request: Request) -> bool:
-        """Whether this request is the rule's; counts it."""
+    def takes(self, request: StoreRequest) -> bool:
+        """Return whether the rule applies to this request, and count it."""
         if self.times <= 0 or not matches(self.op, self.key_contains, request.op, request.key):
             return False
         if self.skip > 0:
@@ -86,67 +94,57 @@ class _Fate:
     after_s: float
 
 
-class FaultyStore:
-    """``store`` as one process experiences it."""
+class FaultyStore(StoreWrapper):
+    """``store`` with the faults that one process experiences."""
 
     def __init__(self, store: ObjectStore, rng: random.Random, plan: FaultPlan = NO_FAULTS) -> None:
         self.plan = plan
-        self._store = store
+        super().__init__(store)
         self._rng = rng
         self._rules: list[Rule] = []
         self._late: list[tuple[int, Callable[[], Awaitable[object]]]] = []
         self._thawed: anyio.Event | None = None
-        self._observer: Callable[[Request], None] | None = None
-
-    @property
-    def url(self) -> str:
-        """See ``ObjectStore``."""
-        return self._store.url
-
-    @property
-    def supports_attributes(self) -> bool:
-        """See ``ObjectStore``."""
-        return self._store.supports_attributes
+        self._observer: Callable[[StoreRequest], None] | None = None
 
     def add(self, rule: Rule) -> None:
-        """Play ``rule``; rules are asked in the order in which they came, before chance is."""
+        """Add a rule; rules are checked in the order of their addition, before random faults."""
         self._rules.append(rule)
 
-    def observe(self, observer: Callable[[Request], None]) -> None:
+    def observe(self, observer: Callable[[StoreRequest], None]) -> None:
         """Call ``observer`` with every request when it is sent."""
         self._observer = observer
 
     def freeze(self) -> None:
-        """From now on nothing is sent and no answer is heard."""
+        """Stop sending requests and receiving responses."""
         if self._thawed is None:
             self._thawed = anyio.Event()
 
     def thaw(self) -> None:
-        """Let everything go on."""
+        """Continue after ``freeze``."""
         if self._thawed is not None:
             self._thawed.set()
             self._thawed = None
 
-    async def get(self, key: str) -> Got | None:
+    async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        return await self._travel(Request("get", key), lambda: self._store.get(key))
+        return await self._travel(StoreRequest("get", key), lambda: self._store.get(key))
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        return await self._travel(Request("get_if_changed", key), lambda: self._store.get_if_changed(key, etag))
+        return await self._travel(StoreRequest("get_if_changed", key), lambda: self._store.get_if_changed(key, etag))
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        return await self._travel(Request("get_range", key), lambda: self._store.get_range(key, start, end))
+        return await self._travel(StoreRequest("get_range", key), lambda: self._store.get_range(key, start, end))
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        return await self._travel(Request("head", key), lambda: self._store.head(key))
+        return await self._travel(StoreRequest("head", key), lambda: self._store.head(key))
 
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
@@ -154,51 +152,39 @@ class FaultyStore:
         """See ``ObjectStore``."""
         body = joined(data)
         return await self._travel(
-            Request("put", key, mode), lambda: self._store.put(key, body, mode=mode, attributes=attributes)
+            StoreRequest("put", key, mode), lambda: self._store.put(key, body, mode=mode, attributes=attributes)
         )
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``.  Its parts are read first, so that a late effect still has them."""
         body = b"".join([bytes(part) async for part in parts])
-        await self._travel(Request("put_stream", key), lambda: self._store.put(key, body))
+        await self._travel(StoreRequest("put_stream", key), lambda: self._store.put(key, body))
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        await self._travel(Request("delete", key), lambda: self._store.delete(key))
+        await self._travel(StoreRequest("delete", key), lambda: self._store.delete(key))
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
-        return await self._travel(Request("list", prefix), lambda: self._store.list(prefix))
+        return await self._travel(StoreRequest("list", prefix), lambda: self._store.list(prefix))
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
-        """See ``ObjectStore``.  Every page travels by itself."""
+        """See ``ObjectStore``.  Every page is a request."""
         pages = self._store.list_pages(prefix, after=after)
-        while page := await self._travel(Request("list", prefix), lambda: next_page(pages)):
+        while page := await self._travel(StoreRequest("list", prefix), lambda: next_page(pages)):
             yield page
             if len(page) < LIST_PAGE:
                 return
 
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
-        """See ``ObjectStore``.  Every object has a fate of its own."""
-        outcomes = await gather([partial(self._delete_one, key) for key in keys])
-        return {key: error for key, error in zip(keys, outcomes, strict=True) if error is not None}
-
-    async def _delete_one(self, key: str) -> ShaleError | None:
-        try:
-            await self.delete(key)
-        except ShaleError as error:
-            return error
-        return None
+        """See ``ObjectStore``.  Every object has faults of its own."""
+        return await delete_each(self.delete, keys)
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        await self._travel(Request("copy", destination), lambda: self._store.copy(source, destination))
+        await self._travel(StoreRequest("copy", destination), lambda: self._store.copy(source, destination))
 
-    async def aclose(self) -> None:
-        """See ``ObjectStore``."""
-        await self._store.aclose()
-
-    async def _travel(self, request: Request, effect: Callable[[], Awaitable[T]]) -> T:
+    async def _travel(self, request: StoreRequest, effect: Callable[[], Awaitable[T]]) -> T:
         await self._while_frozen()
         await self._run_late()
         fate = self._fate(request)
@@ -218,8 +204,10 @@ class FaultyStore:
             raise RequestFailed(f"{request.op} {request.key}: injected failure after the effect", ErrorType.TIMEOUT)
         return result
 
-    async def _wait_before(self, request: Request, delay_s: float, effect: Callable[[], Awaitable[object]]) -> None:
-        """The way to the store.  Who cancels a put cannot call it back."""
+    async def _wait_before(
+        self, request: StoreRequest, delay_s: float, effect: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Delay a request; a cancelled put may take effect nevertheless."""
         if not delay_s:
             return
         try:
@@ -234,7 +222,7 @@ class FaultyStore:
             await self._thawed.wait()
 
     async def _run_late(self) -> None:
-        """Count down the requests that were given up, and let those happen whose turn it is."""
+        """Count down the late requests and apply those that are due."""
         if not self._late:
             return
         due = [effect for left, effect in self._late if left <= 1]
@@ -242,7 +230,7 @@ class FaultyStore:
         for effect in due:
             await _ignore_conflict(effect)
 
-    def _fate(self, request: Request) -> _Fate:
+    def _fate(self, request: StoreRequest) -> _Fate:
         for rule in self._rules:
             if rule.takes(request):
                 return _Fate(rule.fault, rule.delay_before_s, rule.delay_after_s)
@@ -270,7 +258,7 @@ class FaultyStore:
 
 
 async def _ignore_conflict(effect: Callable[[], Awaitable[object]]) -> None:
-    """Let a request happen that nobody waits for any more."""
+    """Apply a request whose caller no longer waits."""
     with anyio.CancelScope(shield=True):
         try:
             await effect()

@@ -1,8 +1,8 @@
-"""What a database must do, said as plainly as possible: a list of commits.
+"""A reference model of a database: a list of commits.
 
-Every read is answered by looking through all of them, so there is nothing in here that could share a mistake with the
+Every read searches all of them, so the model shares no code, and no mistake, with the
 engine.  Where the engine is free (a row that has expired is shown until a flush or a compaction has removed it), the
-answer is the set of what may come out; what has once been seen to be gone must stay away.
+answer is the set of possible results; a row that was once seen to be gone must not return.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +25,7 @@ class Op(NamedTuple):
 
 
 class Version(NamedTuple):
-    """What one commit says of one key; of merges the operands are folded already."""
+    """What one commit wrote for one key; operands of merges are folded."""
 
     seq: int
     kind: Kind
@@ -36,7 +36,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """``hidden`` are keys whose writes conflict with nobody else's."""
+    """``hidden`` are keys whose writes conflict with no other transaction."""
 
     seq: int
     versions: dict[bytes, Version]
@@ -44,7 +44,7 @@ class Commit:
 
 
 class Span(NamedTuple):
-    """Keys from ``start`` on, below ``stop``, with a prefix; ``last`` ends it behind itself."""
+    """Keys from ``start`` on, below ``stop``, with a prefix; ``first`` and ``last`` are inclusive bounds."""
 
     start: bytes | None = None
     stop: bytes | None = None
@@ -63,6 +63,14 @@ class Span(NamedTuple):
         )
 
 
+class ModelScan(NamedTuple):
+    """A scan of a range, in either direction; ``limit``: the most rows it returns."""
+
+    span: Span = Span()
+    reverse: bool = False
+    limit: int | None = None
+
+
 @dataclass(slots=True)
 class TransactionModel:
     """An open transaction.
@@ -70,7 +78,8 @@ class TransactionModel:
     Attributes:
         seq: the newest commit that it sees.
         ops: its writes, in order.
-        marked: keys that were named as read, unmarked: whose writes do not count.
+        marked: keys marked as read.
+        unmarked: keys whose writes do not conflict.
     """
 
     seq: int
@@ -82,12 +91,12 @@ class TransactionModel:
     unmarked: set[bytes] = field(default_factory=set)
 
     def read(self, *keys: bytes) -> None:
-        """Keys were read."""
+        """Record keys that were read."""
         if self.serializable:
             self.read_keys.update(keys)
 
     def scanned(self, span: Span) -> None:
-        """A range was read."""
+        """Record a range that was read."""
         if self.serializable:
             self.spans.append(span)
 
@@ -109,7 +118,7 @@ class Model:
 
     def commit(self, ops: Iterable[Op], seq: int, create_ts: int, *, hidden: Iterable[bytes] = ()) -> None:
         """Write a batch; of several writes of a key the later ones win, or are folded."""
-        assert seq > self.last_seq, f"commit {seq} came behind {self.last_seq}"
+        assert seq > self.last_seq, f"commit {seq} is not above {self.last_seq}"
         versions: dict[bytes, Version] = {}
         for op in ops:
             versions[op.key] = self._above(versions.get(op.key), op, seq, create_ts)
@@ -117,13 +126,13 @@ class Model:
         self.last_seq = seq
 
     def forget_after(self, seq: int) -> None:
-        """A crash has undone what came after ``seq``."""
+        """Remove the commits after ``seq``, which a crash has undone."""
         assert seq >= self.durable_seq, f"commits up to {self.durable_seq} were durable, and only {seq} are left"
         self.commits = [commit for commit in self.commits if commit.seq <= seq]
         self.last_seq = self.durable_seq = seq
 
     def conflicts(self, tx: TransactionModel) -> bool:
-        """Whether a transaction may not commit, because somebody wrote what it relies on since it began."""
+        """Return whether a transaction conflicts with a commit made since it began."""
         keys = ({op.key for op in tx.ops} - tx.unmarked) | tx.read_keys | tx.marked
         return any(
             key in keys or any(span.contains(key) for span in tx.spans)
@@ -134,7 +143,7 @@ class Model:
         )
 
     def keys(self, tx: TransactionModel | None = None) -> list[bytes]:
-        """All keys that were ever written, in order."""
+        """Return all keys that were ever written, in order."""
         return sorted(
             {key for commit in self.commits for key in commit.versions} | {op.key for op in (tx.ops if tx else ())}
         )
@@ -149,13 +158,13 @@ class Model:
         hide_expired: bool = False,
         lenient: bool = False,
     ) -> set[bytes | None]:
-        """What a read of a key at a sequence number may show; ``None`` is nothing.
+        """Return the possible results of a read at a sequence number; ``None`` is no row.
 
         Args:
             now: the clock before and after the read; rows that expire by then may be gone.
             tx: its writes are on top.
-            hide_expired: such rows must not be shown.
-            lenient: also what was once seen to be gone may be shown, by a read that began before.
+            hide_expired: expired rows must not be returned.
+            lenient: rows once seen to be gone may be returned, by a read that began before.
         """
         operands: list[bytes] = []
         for version in self._newest_first(key, seq, tx):
@@ -181,7 +190,7 @@ class Model:
         hide_expired: bool = False,
         lenient: bool = False,
     ) -> None:
-        """Require that a read may have shown this."""
+        """Assert that a read may have returned ``shown``."""
         wanted = self.possible(key, seq, now, tx, hide_expired=hide_expired, lenient=lenient)
         assert shown in wanted, f"{key!r} at {seq}: {shown!r} was read, of {wanted!r}"
         if len(wanted) == 2 and shown is None and not hide_expired:
@@ -189,7 +198,7 @@ class Model:
             self._gone.add((key, newest.seq))
 
     def check_row(self, row: Row | None, key: bytes, seq: int, now: tuple[int, int]) -> None:
-        """The same for a row with its place in history."""
+        """Assert that a read may have returned this row, with its sequence number and times."""
         self.check_get(None if row is None else row.value, key, seq, now)
         if row is not None:
             newest = next(iter(self._newest_first(key, seq, None)))
@@ -199,28 +208,26 @@ class Model:
     def check_scan(
         self,
         shown: Sequence[tuple[bytes, bytes]],
-        span: Span,
+        scan: ModelScan,
         seq: int,
         now: tuple[int, int],
         tx: TransactionModel | None = None,
         *,
-        reverse: bool = False,
-        limit: int | None = None,
         hide_expired: bool = False,
         lenient: bool = False,
     ) -> None:
-        """Require that a scan may have shown these rows, and had to stop behind them."""
+        """Assert that a scan may have returned exactly these rows."""
         left = list(shown)
-        keys = [key for key in self.keys(tx) if span.contains(key)]
-        for key in reversed(keys) if reverse else keys:
-            if limit is not None and len(shown) - len(left) == limit:
+        keys = [key for key in self.keys(tx) if scan.span.contains(key)]
+        for key in reversed(keys) if scan.reverse else keys:
+            if scan.limit is not None and len(shown) - len(left) == scan.limit:
                 break
             value = left.pop(0)[1] if left and left[0][0] == key else None
             self.check_get(value, key, seq, now, tx, hide_expired=hide_expired, lenient=lenient)
-        assert not left, f"the scan of {span} showed {left[0]}, which nobody wrote, or out of order: {shown}"
+        assert not left, f"the scan of {scan.span} showed {left[0]}, which was not written, or is out of order: {shown}"
 
     def _newest_first(self, key: bytes, seq: int, tx: TransactionModel | None) -> Iterable[Version]:
-        """What was written for a key, own writes of a transaction first."""
+        """Yield the versions of a key, newest first, after own writes of a transaction."""
         if tx is not None:
             own: Version | None = None
             for op in tx.ops:
@@ -233,7 +240,7 @@ class Model:
                 yield commit.versions[key]
 
     def _above(self, below: Version | None, op: Op, seq: int, create_ts: int) -> Version:
-        """A write of a batch on top of what the batch has for the key."""
+        """Apply a write of a batch to the earlier write of the batch for the key."""
         expire_ts = None if op.ttl_ms is None else create_ts + op.ttl_ms
         if op.kind != "merge" or below is None:
             return Version(seq, op.kind, op.value, create_ts, expire_ts)

@@ -1,9 +1,12 @@
-"""Who may change which field of a manifest from one version to the next (docs/protocol.md 3.3, Appendix B 5, 9, 15)."""
+"""Checks which role may change which field of a manifest from one version to the next.
+
+Source: docs/reference/protocol.md 3.3, Appendix B 5, 9, 15.
+"""
 
 from itertools import pairwise
 
 from shale.protocol.checkpoints import writer_epoch_of
-from shale.testing.history import Mutation
+from shale.testing.mutation_log import Mutation
 from shale.types import Manifest, SstView, Tree
 
 _WRITERS_FIELDS = (
@@ -20,7 +23,7 @@ _EMPTY = Tree()
 
 
 def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool = False) -> None:
-    """Judge one step by the role of the process that made it; unknown roles may only change checkpoints.
+    """Check one step by the role of the process that made it; other roles may only change checkpoints.
 
     ``union``: an L0 may be listed twice, as in a union that SlateDB made.
     """

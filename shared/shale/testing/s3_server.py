@@ -1,10 +1,10 @@
 """An S3 server for tests and local stacks: moto, one request at a time.
 
-    python -m shale.testing.s3_server PORT [--host HOST] [--bucket NAME]... [--careless]
+    python -m shale.testing.s3_server PORT [--host HOST] [--bucket NAME]... [--ignore-conditions]
 
 moto checks a condition and writes in different threads, so two conditional puts can both win; one lock around the
-whole server makes them atomic.  ``--careless`` makes it ignore the conditions of puts, as some servers do that must be
-refused.  Nothing is durable.  Port 0 picks a free port; the first line on stdout is the URL.
+whole server makes them atomic.  ``--ignore-conditions`` makes it ignore the conditions of puts; the preflight check
+must refuse such a server.  Nothing is durable.  Port 0 picks a free port; the first line on stdout is the URL.
 """
 
 import argparse
@@ -27,10 +27,10 @@ class _QuietHandler(WSGIRequestHandler):
         """Write nothing."""
 
 
-def one_at_a_time(app: Wsgi) -> Wsgi:
-    """``app`` behind a lock that is held until the answer is complete.
+def serialized(app: Wsgi) -> Wsgi:
+    """Return ``app`` with a lock that is held until the response is complete.
 
-    The body is read before: a client that stops in the middle of its request must not stop everybody.
+    The body is read before, so that a client that stalls in its request does not block all others.
     """
     lock = threading.Lock()
 
@@ -51,23 +51,23 @@ def one_at_a_time(app: Wsgi) -> Wsgi:
     return locked
 
 
-def careless(app: Wsgi) -> Wsgi:
-    """``app`` without ears for the conditions of puts."""
+def ignore_conditions_of_puts(app: Wsgi) -> Wsgi:
+    """Return ``app`` with the conditions of puts removed."""
 
-    def deaf(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def unconditional(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] == "PUT":
             environ.pop("HTTP_IF_NONE_MATCH", None)
             environ.pop("HTTP_IF_MATCH", None)
         return app(environ, start_response)
 
-    return deaf
+    return unconditional
 
 
 def serve(host: str, port: int, buckets: list[str], *, ignore_conditions: bool = False) -> None:
     """Serve until the process is ended."""
-    app = one_at_a_time(DomainDispatcherApplication(create_backend_app))
+    app = serialized(DomainDispatcherApplication(create_backend_app))
     if ignore_conditions:
-        app = careless(app)
+        app = ignore_conditions_of_puts(app)
     server = make_server(host, port, app, threaded=True, request_handler=_QuietHandler)
     for bucket in buckets:
         _create_bucket(app, bucket)
@@ -90,9 +90,9 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--bucket", action="append", default=[])
-    parser.add_argument("--careless", action="store_true")
+    parser.add_argument("--ignore-conditions", action="store_true")
     arguments = parser.parse_args()
-    serve(arguments.host, arguments.port, arguments.bucket, ignore_conditions=arguments.careless)
+    serve(arguments.host, arguments.port, arguments.bucket, ignore_conditions=arguments.ignore_conditions)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Could this history have happened one transaction after the other?
+"""Checks whether a history of transactions is serializable.
 
 Given are committed transactions with the values that they read and wrote, every value written only once.  From these,
-and the order of the commits, follows who depended on whom:
+and the order of the commits, follow the dependencies:
 
 - *write*: a key was written by one and then by another;
 - *read*: one read what the other had written;
 - *overtaken*: one read a version, or the absence of one, which the other replaced.  A range that was read counts for
-  every key in it, so a row that somebody else has added is seen (a phantom).
+  every key in it, so a row that another transaction has added is detected (a phantom).
 
-A circle of dependencies means that there is no such order.  Source: Adya, "Weak Consistency: A Generalized Theory and
+A cycle of dependencies means that there is no serial order.  Source: Adya, "Weak Consistency: A Generalized Theory and
 Optimistic Implementations for Distributed Transactions" (1999), 4.4; the names of the anomalies are from there too.
 """
 
@@ -44,10 +44,10 @@ class Committed:
         seq: its place among the commits; ``None`` if it wrote nothing.
         reads: what it read of others, ``None`` where there was nothing.
         ranges: what its scans showed of others.
-        writes: what it left behind, ``None`` for a deletion.
-        overwritten: values that it wrote and replaced itself, which nobody may ever see.
-        began: the newest commit that it could see, if that is known: of several deletions of a key nobody can see by
-            the values which one was met.
+        writes: what it wrote last, ``None`` for a deletion.
+        overwritten: values that it wrote and replaced itself, which no other transaction may read.
+        began: the newest commit that it could see, if that is known: values do not tell which of
+            several deletions of a key was read.
     """
 
     name: str
@@ -72,18 +72,18 @@ class Dependency(NamedTuple):
 
 
 class NotSerializable(AssertionError):
-    """The history cannot be put in an order."""
+    """The history has no serial order."""
 
 
 def check_serializable(history: Iterable[Committed], *, aborted: Iterable[_Value] = ()) -> None:
-    """Require that there is an order of the transactions in which each would have seen what it saw.
+    """Assert that there is a serial order in which each transaction would have read what it read.
 
     Args:
         history: all committed transactions, in any order.
         aborted: values that were written by transactions which did not commit.
 
     Raises:
-        NotSerializable: somebody saw what never was, or there is a circle; the message shows it.
+        NotSerializable: a transaction read a value that was never committed, or there is a cycle.
     """
     transactions = sorted(history, key=lambda each: (each.seq is None, each.seq or 0))
     versions = _Versions(transactions, frozenset(aborted))
@@ -92,13 +92,13 @@ def check_serializable(history: Iterable[Committed], *, aborted: Iterable[_Value
     for dependency in versions.dependencies():
         if dependency.before != dependency.after:
             after[dependency.before].append(dependency)
-    circle = _circle(after)
-    if circle:
-        raise NotSerializable("these depend on each other in a circle:\n" + "\n".join(map(str, circle)))
+    cycle = _find_cycle(after)
+    if cycle:
+        raise NotSerializable("these dependencies form a cycle:\n" + "\n".join(map(str, cycle)))
 
 
 class _Versions:
-    """Who wrote what, by key, in the order of the commits."""
+    """The writes by key, in the order of the commits."""
 
     def __init__(self, transactions: Sequence[Committed], aborted: frozenset[_Value]) -> None:
         self._transactions = transactions
@@ -107,7 +107,7 @@ class _Versions:
         self._writers: dict[tuple[_Key, _Value], Committed] = {}
         self._overwritten = {value: each.name for each in transactions for value in each.overwritten}
         for each in transactions:
-            assert (each.seq is None) == (not each.writes), f"{each.name}: who writes has a place among the commits"
+            assert (each.seq is None) == (not each.writes), f"{each.name}: a transaction has a seq exactly if it writes"
             for key, value in each.writes.items():
                 self._of_key.setdefault(key, []).append(each)
                 if value is not None:
@@ -115,7 +115,7 @@ class _Versions:
                     self._writers[key, value] = each
 
     def dependencies(self) -> Iterator[Dependency]:
-        """All of them; one transaction may depend on itself."""
+        """Yield all dependencies; a transaction may depend on itself."""
         for key, writers in self._of_key.items():
             for first, second in pairwise(writers):
                 yield Dependency(first.name, second.name, "write", key)
@@ -145,7 +145,7 @@ class _Versions:
             yield Dependency(reader.name, writers[place].name, "overtaken", key)
 
     def _read_nothing(self, reader: Committed, key: _Key, writers: Sequence[Committed]) -> Iterator[Dependency]:
-        """There was nothing yet, or it had been deleted: by the last deletion that the reader could see."""
+        """Yield the dependencies of a read without a row: before any write, or after the last visible deletion."""
         seqs = [each.seq or 0 for each in writers]
         at = len(writers)
         if reader.began is not None:
@@ -167,11 +167,11 @@ class _Versions:
         if value in self._overwritten:
             writer = self._overwritten[value]
             raise NotSerializable(f"{reader.name} read {value!r} of {key!r}, which {writer} replaced itself (G1b)")
-        raise NotSerializable(f"{reader.name} read {value!r} of {key!r}, which nobody has written")
+        raise NotSerializable(f"{reader.name} read {value!r} of {key!r}, which was never written")
 
 
-def _circle(after: Mapping[str, Sequence[Dependency]]) -> list[Dependency]:
-    """Dependencies that lead back to where they began; empty if there are none."""
+def _find_cycle(after: Mapping[str, Sequence[Dependency]]) -> list[Dependency]:
+    """Return dependencies that form a cycle; empty if there is none."""
     done: set[str] = set()
     for start in after:
         path: list[Dependency] = []

@@ -1,4 +1,4 @@
-"""One process of a simulation: its clock, its chance, its way to the store, and what can be done to it."""
+"""One process of a simulation: its clock, randomness and connection to the store, and how to freeze and kill it."""
 
 import asyncio
 import contextvars
@@ -12,13 +12,13 @@ from shale.env import Clock, Env, InlineCpu
 from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore
 from shale.testing.faults import Fault
-from shale.testing.sim_store import Moment, SimStore
+from shale.testing.sim_ports import SimWorld
+from shale.testing.sim_store import HookPoint, SimStore
 from shale.testing.virtual_loop import PROCESS, VirtualLoop
 
 if TYPE_CHECKING:
     from shale.store.port import ObjectStore
     from shale.telemetry.metrics import Metrics
-    from shale.testing.simulation import Simulation
 
 START_MS = 1_700_000_000_000
 Main = Callable[..., Awaitable[Any]]
@@ -26,7 +26,7 @@ Main = Callable[..., Awaitable[Any]]
 
 @dataclass(slots=True)
 class SimClock(Clock):
-    """The loop's time as a wall clock that is wrong by ``skew_ms``."""
+    """The loop's time as a wall clock with an error of ``skew_ms``."""
 
     loop: VirtualLoop
     skew_ms: int = 0
@@ -41,16 +41,16 @@ class SimClock(Clock):
 
 
 class SimProcess:
-    """What ``main`` of a process gets as its first argument, and the handle that a test has on it.
+    """The first argument of a process's ``main``, and the handle that a test controls it with.
 
     Attributes:
-        store: the retry layer over the faulty way to the shared store.
-        network: that faulty way, to inject faults.
+        store: the retry layer over the faulty connection to the shared store.
+        network: that connection, to inject faults.
         error: the ``ShaleError`` that ended it, if one did; of a group of errors the first.
         result: what ``main`` returned.
     """
 
-    def __init__(self, sim: "Simulation", name: str, role: str, main: Main, options: dict[str, Any]) -> None:
+    def __init__(self, sim: SimWorld, name: str, role: str, main: Main, options: dict[str, Any]) -> None:
         seed = f"{sim.seed}/{name}"
         self.sim = sim
         self.name = name
@@ -75,53 +75,62 @@ class SimProcess:
 
     @property
     def is_suspended(self) -> bool:
-        """Frozen, or killed and therefore silent for the rest of the run."""
+        """Whether the process is frozen, or killed."""
         return not self._is_closing and (self.is_killed or self.sim.loop.time() < self._frozen_until_s)
 
     @property
     def is_running(self) -> bool:
-        """Neither ended nor killed."""
+        """Whether the process has neither ended nor been killed."""
         return not self.has_ended and not self.is_killed
 
     def freeze(self, seconds: float) -> None:
-        """Stop every task and timer for a while; what is in flight arrives meanwhile."""
+        """Stop every task and timer for a while; requests in flight still arrive."""
         loop = self.sim.loop
         self._frozen_until_s = max(self._frozen_until_s, loop.time() + seconds)
         loop.call_at(self._frozen_until_s, self._wake, context=contextvars.Context())
 
     def thaw(self) -> None:
-        """Go on at once."""
+        """Continue at once."""
         self._frozen_until_s = 0.0
         self._wake()
 
     def kill(self) -> None:
-        """Die like at SIGKILL: no clean-up runs, nothing more is sent, and what is in flight may arrive."""
+        """End as after SIGKILL: without clean-up or further requests; requests in flight may arrive."""
         if not self.has_ended:
             self.is_killed = True
             self.sim.note_death(self)
 
     def freeze_before(self, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
         """Freeze when the process is about to send the first matching request."""
-        self.network.hook(Moment.BEFORE, op, key_part, lambda: self.freeze(seconds), skip=skip)
+        self.network.hook(HookPoint.BEFORE, op, key_part, lambda: self.freeze(seconds), skip=skip)
 
     def freeze_after(self, op: str, key_part: str, seconds: float, *, skip: int = 0) -> None:
-        """Freeze when the first matching request has taken effect, not met a conflict, before its answer is heard."""
-        self.network.hook(Moment.AFTER, op, key_part, lambda: self.freeze(seconds), skip=skip)
+        """Freeze when the first matching request has taken effect, without a conflict, before its response arrives."""
+        self.network.hook(HookPoint.AFTER, op, key_part, lambda: self.freeze(seconds), skip=skip)
 
     def kill_before(self, op: str, key_part: str, *, skip: int = 0) -> None:
         """Kill when the process is about to send the first matching request."""
-        self.network.hook(Moment.BEFORE, op, key_part, self.kill, skip=skip)
+        self.network.hook(HookPoint.BEFORE, op, key_part, self.kill, skip=skip)
 
     def kill_after(self, op: str, key_part: str, *, skip: int = 0) -> None:
         """Kill when the first matching request has taken effect."""
-        self.network.hook(Moment.AFTER, op, key_part, self.kill, skip=skip)
+        self.network.hook(HookPoint.AFTER, op, key_part, self.kill, skip=skip)
 
     def fail(self, op: str, key_part: str, fault: Fault = Fault.AFTER, *, skip: int = 0) -> None:
-        """Let the first matching request go wrong; by default it happens and its answer is lost."""
+        """Let the first matching request fail; by default it takes effect and its response is lost."""
         self.network.inject(fault, op, key_part, skip=skip)
 
+    def waiting_at(self) -> str:
+        """Return where the process waits, as the functions that called each other, the outermost first."""
+        waiting: Any = self._task.get_coro() if self._task is not None else None
+        places = []
+        while waiting is not None and (frame := getattr(waiting, "cr_frame", None)) is not None:
+            places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+            waiting = waiting.cr_await
+        return " > ".join([*places, repr(waiting)])
+
     def refuse_if_gone(self) -> None:
-        """Called before anything is sent: clean-up at the end of a simulation must not reach the store."""
+        """Raise before a request is sent if the simulation is over: clean-up must not reach the store."""
         if self._is_closing:
             raise asyncio.CancelledError("the simulation is over")
 
@@ -132,7 +141,7 @@ class SimProcess:
         self._task = self.sim.loop.create_task(self._run(), name=self.name, context=context)
 
     def close(self) -> "asyncio.Task[None] | None":
-        """End it for good, so that nothing is left pending; returns what to wait for."""
+        """End the process for good and return its task, to wait for."""
         self._is_closing = True
         self._wake()
         if self._task is not None and not self._task.done():
@@ -145,14 +154,14 @@ class SimProcess:
         except asyncio.CancelledError:
             if not self._is_closing:
                 raise
-        except Exception as error:  # noqa: BLE001 - every error of a process is judged here, where a test can see it
+        except Exception as error:  # noqa: BLE001 - every error of a process is recorded here, where a test can see it
             if not self._is_closing:
-                self._judge(error)
+                self._record_error(error)
         finally:
             self.has_ended = True
             self.sim.note_end()
 
-    def _judge(self, error: Exception) -> None:
+    def _record_error(self, error: Exception) -> None:
         leaves = _leaves(error)
         self.error = next((leaf for leaf in leaves if isinstance(leaf, ShaleError)), None)
         for leaf in leaves:

@@ -1,7 +1,7 @@
-"""The shared store as one simulated process experiences it.
+"""The connection of one simulated process to the shared store.
 
-A request travels to the store, takes effect there in one step, and its answer travels back.  Both ways belong to the
-network and not to the process: what a frozen or killed process has sent still arrives.
+A request takes effect at the store in one step, after a delay, and its response takes another delay.  Both belong to
+the network and not to the process: requests of a frozen or killed process still arrive.
 """
 
 import asyncio
@@ -11,23 +11,22 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, M
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import ShaleError, UnavailableError
-from shale.store.gather import gather
 from shale.store.memory import joined
-from shale.store.port import OVERWRITE, Buffer, ETag, Got, ObjectMeta, PutMode, Unchanged
+from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode
+from shale.store.wrapper import delete_each
 from shale.testing.faults import Fault, matches
+from shale.testing.sim_ports import SimHost
 from shale.testing.swarm import SimOptions
-
-if TYPE_CHECKING:
-    from shale.testing.sim_process import SimProcess
 
 T = TypeVar("T")
 
 
-class Moment(Enum):
-    """When a hook runs, as seen by the process."""
+class HookPoint(Enum):
+    """When a hook runs, from the view of the process."""
 
     BEFORE = "about to send"
     AFTER = "took effect, not answered yet"
@@ -35,17 +34,17 @@ class Moment(Enum):
 
 @dataclass(slots=True)
 class Hook:
-    """Something to do, once, at a certain request of a process."""
+    """An action that runs once, at a certain request of a process."""
 
-    moment: Moment
+    point: HookPoint
     op: str
     key_part: str
     skip: int
     action: Callable[[], None]
 
-    def takes(self, moment: Moment, op: str, key: str) -> bool:
-        """Whether this is the request; counts the ones to skip."""
-        if moment is not self.moment or not matches(self.op, self.key_part, op, key):
+    def takes(self, point: HookPoint, op: str, key: str) -> bool:
+        """Return whether this is the request, counting the ones to skip."""
+        if point is not self.point or not matches(self.op, self.key_part, op, key):
             return False
         self.skip -= 1
         return self.skip < 0
@@ -69,7 +68,7 @@ class _Request(Generic[T]):
 class SimStore:
     """An ``ObjectStore`` for one process, over the simulation's memory."""
 
-    def __init__(self, process: "SimProcess", options: SimOptions, rng: random.Random) -> None:
+    def __init__(self, process: SimHost, options: SimOptions, rng: random.Random) -> None:
         self.options = options
         self._process = process
         self._sim = process.sim
@@ -78,6 +77,8 @@ class SimStore:
         self._hooks: list[Hook] = []
         self._faults: list[Hook] = []
         self._next_fault: Fault | None = None
+        self.next_response_s: float | None = None
+        """How long the response of the request under way takes; a hook sets it, the response uses it up."""
         self._delays: list[tuple[str, str, float]] = []
 
     @property
@@ -90,32 +91,32 @@ class SimStore:
         """See ``ObjectStore``."""
         return self._memory.supports_attributes
 
-    def hook(self, moment: Moment, op: str, key_part: str, action: Callable[[], None], *, skip: int = 0) -> None:
+    def hook(self, point: HookPoint, op: str, key_part: str, action: Callable[[], None], *, skip: int = 0) -> None:
         """Run ``action`` at the first request that matches, after skipping some.  ``op`` ``"*"`` is any."""
-        self._hooks.append(Hook(moment, op, key_part, skip, action))
+        self._hooks.append(Hook(point, op, key_part, skip, action))
 
     def inject(self, fault: Fault, op: str, key_part: str, *, skip: int = 0) -> None:
-        """Let one request go wrong."""
+        """Let one request fail."""
 
         def chosen() -> None:
             self._next_fault = fault
 
-        self._faults.append(Hook(Moment.BEFORE, op, key_part, skip, chosen))
+        self._faults.append(Hook(HookPoint.BEFORE, op, key_part, skip, chosen))
 
     def delay(self, op: str, key_part: str, seconds: float) -> None:
-        """From now on every matching request takes so much longer to arrive."""
+        """Delay every matching request from now on."""
         self._delays.append((op, key_part, seconds))
 
     @property
     def has_faults(self) -> bool:
-        """Whether a fault that was asked for has not struck yet."""
+        """Whether an injected fault has not occurred yet."""
         return bool(self._faults)
 
-    async def get(self, key: str) -> Got | None:
+    async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
         return await self._send(_Request("get", key, lambda: self._memory.get(key)))
 
-    async def get_if_changed(self, key: str, etag: ETag) -> Got | Unchanged | None:
+    async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
         return await self._send(_Request("get", key, lambda: self._memory.get_if_changed(key, etag)))
 
@@ -130,7 +131,7 @@ class SimStore:
     async def put(
         self,
         key: str,
-        data: Buffer | Sequence[Buffer],
+        data: BytesLike | Sequence[BytesLike],
         *,
         mode: PutMode = OVERWRITE,
         attributes: Mapping[str, str] | None = None,
@@ -141,7 +142,7 @@ class SimStore:
             _Request("put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body)
         )
 
-    async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``; the object appears in one step at the end."""
         await self.put(key, [bytes(part) async for part in parts])
 
@@ -168,16 +169,8 @@ class SimStore:
         return found[: self.options.list_page]
 
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
-        """See ``ObjectStore``.  One by one, as a store that answers for many does it: some may go and others not."""
-        outcomes = await gather([partial(self._delete_one, key) for key in keys])
-        return {key: error for key, error in zip(keys, outcomes, strict=True) if error is not None}
-
-    async def _delete_one(self, key: str) -> ShaleError | None:
-        try:
-            await self.delete(key)
-        except ShaleError as error:
-            return error
-        return None
+        """See ``ObjectStore``.  One by one, so that some deletions may fail."""
+        return await delete_each(self.delete, keys)
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
@@ -189,10 +182,10 @@ class SimStore:
     async def _send(self, request: _Request[T]) -> T:
         self._process.refuse_if_gone()
         request.sent_s = self._sim.loop.time()
-        self._run_hooks(Moment.BEFORE, request)
+        self._run_hooks(HookPoint.BEFORE, request)
         self._disturb()
         while self._process.is_suspended:
-            await asyncio.sleep(0)  # parks this task until the process goes on
+            await asyncio.sleep(0)  # parks this task until the process continues
             self._process.refuse_if_gone()
         request.fault = self._fault(request)
         loop = self._sim.loop
@@ -201,7 +194,7 @@ class SimStore:
         return await answer
 
     def _arrive(self, request: _Request[Any], answer: "asyncio.Future[Any]") -> None:
-        """At the store: the effect, unless the request got lost with its process or to a fault."""
+        """Apply the request at the store, unless it was lost with its process or to a fault."""
         if self._process.is_killed and self._rng.random() < 0.5:
             return
         if request.fault is Fault.LATE:
@@ -220,7 +213,7 @@ class SimStore:
         if answer is None:
             return
         if not isinstance(outcome, ShaleError):
-            self._run_hooks(Moment.AFTER, request)
+            self._run_hooks(HookPoint.AFTER, request)
         self._disturb()
         if request.fault is Fault.AFTER:
             outcome = UnavailableError(f"{request.op} {request.key}: injected loss of the answer")
@@ -241,7 +234,7 @@ class SimStore:
 
     def _deliver(self, answer: "asyncio.Future[Any]", outcome: Any) -> None:
         if answer.done():
-            return  # the task was cancelled meanwhile
+            return  # the task was cancelled
         if isinstance(outcome, BaseException):
             answer.set_exception(outcome)
         else:
@@ -252,6 +245,9 @@ class SimStore:
         loop.call_at(loop.time() + delay_s, self._sim.guarded(callback), *args, context=contextvars.Context())
 
     def _way_s(self) -> float:
+        if self.next_response_s is not None:
+            way_s, self.next_response_s = self.next_response_s, None
+            return way_s
         if self._rng.random() < self.options.slow:
             return self._rng.uniform(0.0, self.options.slow_s)
         return self._rng.uniform(0.0, self.options.latency_s)
@@ -261,7 +257,7 @@ class SimStore:
 
     def _fault(self, request: _Request[Any]) -> Fault | None:
         for hook in self._faults:
-            if hook.takes(Moment.BEFORE, request.op, request.key):
+            if hook.takes(HookPoint.BEFORE, request.op, request.key):
                 self._faults.remove(hook)
                 hook.action()
                 chosen, self._next_fault = self._next_fault, None
@@ -277,18 +273,18 @@ class SimStore:
             draw -= probability
         return None
 
-    def _run_hooks(self, moment: Moment, request: _Request[Any]) -> None:
+    def _run_hooks(self, point: HookPoint, request: _Request[Any]) -> None:
         for hook in tuple(self._hooks):
-            if hook.takes(moment, request.op, request.key):
+            if hook.takes(point, request.op, request.key):
                 self._hooks.remove(hook)
                 hook.action()
 
     def _disturb(self) -> None:
-        """Freeze or kill the process by chance."""
+        """Freeze or kill the process at random."""
         if self.options.kill and self._rng.random() < self.options.kill:
             self._process.kill()
         elif self.options.freeze and self._rng.random() < self.options.freeze:
-            # Short and long sleeps are equally likely: the limits that matter lie between seconds and hours.
+            # Short and long freezes are equally likely: the relevant limits are between seconds and hours.
             self._process.freeze(self.options.freeze_s ** self._rng.random())
 
 

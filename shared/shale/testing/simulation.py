@@ -13,14 +13,14 @@ How to write a test::
     @simulated                                 # parametrises ``seed``; see tests/simulation/conftest.py
     def test_a_row_of_the_catalogue(seed: int) -> None:
         with Simulation(seed, swarm=True) as sim:              # or options=SimOptions(freeze=0.1)
-            sim.watch(DatabaseRules(sim, "db"))                # invariants, checked after every mutation
+            sim.watch(DatabaseInvariants(sim, "db"))                # invariants, checked after every mutation
             a = sim.start(counting_writer, "a", role="writer", rounds=10)
             a.freeze_before("put", "/manifest/", 3600)         # also freeze_after, kill_before, kill_after, fail
             sim.run(hours=2)                                   # all processes end, or the time is over
-            sim.heal()                                         # no more faults, everybody thaws
+            sim.heal()                                         # no more faults, all processes thaw
             sim.start(counting_writer, "b", role="writer", rounds=1)
             sim.run(hours=1)
-            sim.check_errors(FencedError)                      # whoever ended with an error ended with this one
+            sim.check_errors(FencedError)                      # no process ended with another error
 
 ``sim.restart_killed(30)`` starts killed processes again, ``sim.kill_all()`` ends them for good, ``sim.at(5, action)``
 does something to them after a while, and ``sim.run(until=...)`` stops as soon as a condition holds.
@@ -45,16 +45,16 @@ from shale.errors import ShaleError
 from shale.store.memory import MemoryStore
 from shale.store.port import PutMode
 from shale.telemetry.metrics import Metrics
-from shale.testing.history import History, Mutation
+from shale.testing.mutation_log import Mutation, MutationLog
 from shale.testing.sim_process import Main, SimClock, SimProcess
 from shale.testing.swarm import SimOptions
 from shale.testing.virtual_loop import LivelockError, VirtualLoop, deterministic_cancellation
 
-__all__ = ["Rules", "SimProcess", "Simulation", "SimulationError"]
+__all__ = ["Invariants", "SimProcess", "Simulation", "SimulationError"]
 
 
 class _Unscraped(Metrics):
-    """Metrics that nobody scrapes: a hook would keep the whole simulation that it belongs to alive."""
+    """Metrics that are never scraped: a hook would keep its whole simulation in memory."""
 
     def before_scrape(self, hook: Callable[[], None]) -> None:
         """See ``Metrics``."""
@@ -67,10 +67,10 @@ _CLOSING_ROUNDS = 10
 
 
 class SimulationError(AssertionError):
-    """The simulated system did something that it must not do."""
+    """The simulated system broke an invariant."""
 
 
-class Rules(Protocol):
+class Invariants(Protocol):
     """Invariants that hold after every mutation."""
 
     def after(self, mutation: Mutation, sim: "Simulation") -> None:
@@ -79,12 +79,12 @@ class Rules(Protocol):
 
 
 class Simulation:
-    """See the module.
+    """Runs processes against one memory store, under a virtual clock.
 
     Args:
         options: the faults; by default none.
         swarm: draw the faults from the seed.
-        tolerates_panic: a ``ProtocolPanic`` ends its process like any other error, instead of the simulation.
+        tolerates_panic: a ``ProtocolPanic`` ends its process, not the simulation.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class Simulation:
         self.tolerates_panic = tolerates_panic
         self.loop = VirtualLoop()
         self.memory = MemoryStore(SimClock(self.loop), supports_attributes=self.options.attributes)
-        self.history = History()
-        self.metrics = _SHARED_METRICS
+        self.history = MutationLog()
+        self.metrics: Metrics = _SHARED_METRICS
         self.processes: list[SimProcess] = []
-        self._rules: list[Rules] = []
+        self.invariants: list[Invariants] = []
         self._failure: BaseException | None = None
         self._on_death: list[Callable[[SimProcess], None]] = []
         self._stack = ExitStack()
@@ -121,16 +121,16 @@ class Simulation:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def watch(self, *rules: Rules) -> None:
+    def watch(self, *rules: Invariants) -> None:
         """Check invariants after every mutation from now on."""
-        self._rules.extend(rules)
+        self.invariants.extend(rules)
 
     def start(self, main: Main, name: str = "", *, role: str | None = None, **options: Any) -> SimProcess:
         """Start ``main(process, **options)`` as a process.
 
         Args:
-            role: ``writer``, ``compactor``, ``worker``, ``gc``, ``reader`` or ``admin``, for the rules about who may
-                change what; by default the name of ``main``.
+            role: ``writer``, ``compactor``, ``worker``, ``gc``, ``reader`` or ``admin``, for the invariants about which
+                role may change what; by default the name of ``main``.
         """
         role = role if role is not None else str(getattr(main, "__name__", "admin"))
         taken = {process.name for process in self.processes}
@@ -162,7 +162,7 @@ class Simulation:
             process.kill()
 
     def at(self, delay_s: float, action: Callable[[], object]) -> None:
-        """Do something to the processes after a while; ``run`` does not end before."""
+        """Run ``action`` after a delay; ``run`` does not end before."""
         self._actions_pending += 1
 
         def act() -> None:
@@ -182,12 +182,12 @@ class Simulation:
         seconds: float = 0.0,
         until: Callable[[], bool] | None = None,
     ) -> None:
-        """Let time pass until it is over, every process has ended, or ``until`` holds.
+        """Run until the time is over, every process has ended, or ``until`` holds.
 
         ``until`` is asked after every mutation and whenever a process has ended or was killed.
 
         Raises:
-            SimulationError: see the module.
+            SimulationError: an invariant is broken, a process failed, or no process can proceed.
         """
         deadline_s = self.loop.time() + hours * 3600 + minutes * 60 + seconds
         self._until = until
@@ -197,14 +197,14 @@ class Simulation:
         self._raise_failure()
         if self.loop.is_idle and any(process.is_running for process in self.processes):
             waiting = "\n".join(_stack_of(process) for process in self.processes if process.is_running)
-            raise SimulationError(f"seed {self.seed}: nobody will ever wake these processes:\n{waiting}")
+            raise SimulationError(f"seed {self.seed}: these processes wait for ever:\n{waiting}")
 
     def pause(self) -> None:
-        """Let ``run`` return; a hook calls this to hand over to the test at a certain request."""
+        """Let ``run`` return; a hook calls this to return to the test at a certain request."""
         self.loop.stop_if_running()
 
     def heal(self, *, thaw: bool = True) -> None:
-        """No more faults; every frozen process goes on."""
+        """Inject no more faults and thaw every frozen process."""
         self.options = self.options.healed()
         for process in self.processes:
             process.network.options = self.options
@@ -212,9 +212,9 @@ class Simulation:
                 process.thaw()
 
     def close(self) -> None:
-        """End every process, so that nothing is left pending; nothing more is sent to the store."""
+        """End every process, without further requests to the store."""
         self._is_closing = True
-        self._rules.clear()
+        self.invariants.clear()
         self._on_death.clear()
         tasks = [task for process in self.processes if (task := process.close()) is not None]
         for _ in range(_CLOSING_ROUNDS):
@@ -234,9 +234,9 @@ class Simulation:
         return [process for process in self.processes if process.is_running]
 
     def check_errors(self, *expected: type[ShaleError]) -> None:
-        """Require that every process that ended with an error ended with one of these.
+        """Assert that every process that ended with an error ended with one of these.
 
-        A check in the code under test may stop a mistake before it reaches the store; that is a finding as well.
+        A mistake that a check stops before it reaches the store is a finding as well.
         """
         for process in self.processes:
             if process.error is not None and not isinstance(process.error, expected):
@@ -245,18 +245,18 @@ class Simulation:
                 ) from process.error
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
-        """What is in the store, by key."""
-        found = self.memory._objects
+        """Return the bodies of the objects in the store, by key."""
+        found = self.memory.objects
         return {key: found[key].data for key in sorted(found) if key.startswith(prefix)}
 
     def note_request(self, process: SimProcess, op: str, key: str, outcome: str) -> None:
-        """A request has reached the store."""
+        """Record a request that has reached the store."""
         self.history.note_request(self.loop.time(), process.name, op, key, outcome)
 
     def note_mutation(
         self, process: SimProcess, op: str, key: str, mode: PutMode | None, data: bytes | None, *, sent_s: float
     ) -> None:
-        """The store has changed."""
+        """Record a change of the store and check the invariants."""
         mutation = Mutation(
             index=len(self.history.mutations),
             time_s=self.loop.time(),
@@ -269,26 +269,26 @@ class Simulation:
             data=data,
         )
         self.history.append(mutation)
-        for rules in self._rules:
+        for rules in self.invariants:
             rules.after(mutation, self)
         if self._until is not None and self._until():
             self.loop.stop()
 
     def note_death(self, process: SimProcess) -> None:
-        """A process was killed."""
+        """Record that a process was killed."""
         for action in self._on_death:
             action(process)
         self.note_end()
 
     def note_end(self) -> None:
-        """A process ended, in whatever way: there may be nothing left to run."""
+        """Stop the run if nothing is left to do after a process has ended."""
         if self._is_closing:
             return
         if not self._has_work() or (self._until is not None and self._until()):
             self.loop.stop_if_running()
 
     def note_failure(self, what: str, error: BaseException) -> None:
-        """Something went wrong that no fault excuses: stop."""
+        """Stop the run because of an error that no fault explains."""
         if self._is_closing:
             return
         if self._failure is None:
@@ -297,7 +297,7 @@ class Simulation:
         self.loop.stop_if_running()
 
     def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
-        """``callback``, with its errors ending the simulation instead of vanishing in the loop."""
+        """Return ``callback`` with its errors ending the simulation instead of being lost in the loop."""
 
         def call(*args: object) -> None:
             try:

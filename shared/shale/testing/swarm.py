@@ -1,7 +1,7 @@
-"""Which faults a simulation has, drawn from its seed.
+"""The faults of a simulation, drawn from its seed.
 
 Every seed leaves some kinds of fault out: a bug that only shows without retries, or only with slow answers, would
-otherwise hide behind the noise of all the others.
+otherwise be masked by the others.
 """
 
 import random  # noqa: TID251 - only the type; the instance is injected
@@ -15,13 +15,13 @@ class SimOptions:
 
     Args:
         latency_s: each way of a request takes up to this long.
-        slow: how often a way takes up to ``slow_s`` instead; answers overtake each other.
+        slow: how often a way takes up to ``slow_s`` instead, so that responses overtake each other.
         fail_before: the request fails and nothing happened.
-        fail_after: it happens, and the answer is an error.
-        fail_late: the answer is an error, and it happens up to ``slow_s`` later.
+        fail_after: it takes effect, and the response is an error.
+        fail_late: the response is an error, and the effect comes up to ``slow_s`` later.
         freeze: how often the process stops, before sending or after the effect, for up to ``freeze_s``.
-        kill: how often it dies there; what is in flight may still arrive.
-        attributes: whether objects keep metadata, so that a lost answer can be told from a conflict.
+        kill: how often it is killed there; requests in flight may still arrive.
+        attributes: whether objects keep metadata, which tells a lost response from a conflict.
         skew_ms: clocks of processes differ from the store's by up to this much.
         list_page: objects in a page of a listing.
     """
@@ -41,12 +41,12 @@ class SimOptions:
 
     @classmethod
     def calm(cls) -> Self:
-        """Nothing goes wrong; requests take a moment."""
+        """Return options without faults, with a small latency."""
         return cls()
 
     @classmethod
     def swarm(cls, rng: random.Random) -> Self:
-        """A mixture of faults, each of them left out in some seeds."""
+        """Return a mixture of faults, each of which is absent with some seeds."""
 
         def sometimes(probability_max: float) -> float:
             return rng.choice((0.0, rng.uniform(0.0, probability_max)))
@@ -66,7 +66,7 @@ class SimOptions:
         )
 
     def healed(self) -> "SimOptions":
-        """The same store without faults."""
+        """Return options for the same store without faults."""
         calm = SimOptions.calm()
         return replace(
             calm, attributes=self.attributes, skew_ms=self.skew_ms, latency_s=min(self.latency_s, calm.latency_s)

@@ -19,7 +19,7 @@ STEPS_PER_INSTANT_MAX = 200_000
 
 
 class Suspendable(Protocol):
-    """A process, as far as the loop is concerned."""
+    """A process as the loop sees it."""
 
     @property
     def is_suspended(self) -> bool:
@@ -33,15 +33,15 @@ class Suspendable(Protocol):
 
 
 PROCESS: ContextVar[Suspendable | None] = ContextVar("process", default=None)
-"""To which process a task, and with it each of its handles, belongs; every task inherits it from the one before."""
+"""The process that a task and its handles belong to; every task inherits it from its creator."""
 
 
 class LivelockError(Exception):
-    """Somebody is busy for ever without waiting for anything."""
+    """A task runs for ever without waiting."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module."""
+    """The event loop of a simulation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,10 +121,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Cancelled timers are skipped when their time comes."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a selector, so nobody needs to be woken."""
+        """Do nothing: there is no selector to wake."""
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
+        """Do nothing: there are no events."""
 
 
 class _InsertionOrderedSet(dict[T, None]):

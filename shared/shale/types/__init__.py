@@ -1,4 +1,4 @@
-"""Frozen values that every room speaks of."""
+"""Frozen values that all packages share: ids, key ranges, rows, SSTs, manifests, compactions."""
 
 from shale.types.compaction import (
     Compaction,

@@ -1,4 +1,4 @@
-"""Compactions and the file that coordinates them (docs/format.md 5, docs/protocol.md 6.2)."""
+"""Compactions and the file that coordinates them (docs/reference/format.md 5, docs/reference/protocol.md 6.2)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -9,7 +9,7 @@ from shale.types.sst import Sst
 
 
 class CompactionStatus(IntEnum):
-    """Where a compaction stands; the values are the wire's."""
+    """The state of a compaction; the values are those of the format."""
 
     SUBMITTED = 0
     RUNNING = 1
@@ -48,7 +48,7 @@ CompactionSpec = TieredSpec | DrainSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerClaim:
-    """Who runs a compaction, and the worker's own clock at its last sign of life."""
+    """The worker that runs a compaction, and its own clock at its last heartbeat."""
 
     worker_id: str
     last_heartbeat_ms: int
@@ -56,7 +56,7 @@ class WorkerClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subcompaction:
-    """One key range of a compaction and what it has written so far, in key order."""
+    """One key range of a compaction and its output SSTs so far, in key order."""
 
     range: KeyRange
     output_ssts: tuple[Sst, ...] = ()
@@ -95,5 +95,5 @@ class Compactions:
     entries: tuple[Compaction, ...] = ()
 
     def get(self, id: Ulid) -> Compaction | None:  # noqa: A002 - the field's name
-        """The entry with this id, if there is one."""
+        """Return the entry with this id, if there is one."""
         return next((entry for entry in self.entries if entry.id == id), None)

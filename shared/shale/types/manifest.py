@@ -1,4 +1,7 @@
-"""The manifest: one frozen value per version of a database (docs/format.md 4, docs/protocol.md 3.3)."""
+"""The manifest: one frozen value per version of a database.
+
+Source: docs/reference/format.md 4, docs/reference/protocol.md 3.3.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +18,8 @@ EMPTY_SEQUENCE_TRACKER = b"\x01" + bytes(12)
 class Tree:
     """One LSM tree.  ``l0`` is newest first; ``compacted`` is newest first, that is by descending run id.
 
-    The watermark is the view id of the newest L0 that compaction has consumed; ``…_sst_id`` is the SST behind it,
-    which only manifests of version 1 and the process that set it know.
+    The watermark is the view id of the newest L0 that compaction has consumed; ``…_sst_id`` is the id of its SST,
+    which only manifests of version 1 and the process that set it hold.
     """
 
     l0: tuple[SstView, ...] = ()
@@ -30,7 +33,7 @@ class Tree:
         return not self.l0 and not self.compacted
 
     def views(self) -> Iterator[SstView]:
-        """Every view, L0 first, in order of precedence."""
+        """Yield every view, L0 first, in order of precedence."""
         yield from self.l0
         for run in self.compacted:
             yield from run.ssts
@@ -55,13 +58,13 @@ class Checkpoint:
     name: str | None = None
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the lifetime is over (``expire <= now``)."""
+        """Return whether the checkpoint has expired (``expire <= now``)."""
         return self.expire_s != 0 and self.expire_s * 1000 <= now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalDb:
-    """Another database in the same store, some of whose SSTs this one uses."""
+    """Another database in the same store that owns SSTs which this one uses."""
 
     path: str
     source_checkpoint_id: UUID
@@ -71,10 +74,10 @@ class ExternalDb:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Everything a version says, without its own id (the file name holds it).
+    """The content of a version, without its own id, which is in the file name.
 
     ``next_wal_sst_id`` is the wire's ``wal_id_last_seen`` plus one.  ``sequence_tracker`` stays encoded: only the
-    writer looks inside, everyone else copies it.  ``wal_object_store_uri`` exists in version 1 only.
+    writer decodes it, all other processes copy it.  ``wal_object_store_uri`` exists in version 1 only.
     """
 
     initialized: bool = True
@@ -94,24 +97,24 @@ class Manifest:
     wal_object_store_uri: str | None = None
 
     def trees(self) -> Iterator[tuple[bytes, Tree]]:
-        """The root tree as prefix ``b""``, then every segment by prefix."""
+        """Yield the root tree with prefix ``b""``, then every segment by prefix."""
         yield b"", self.tree
         for segment in self.segments:
             yield segment.prefix, segment.tree
 
     def tree_of(self, prefix: bytes) -> Tree | None:
-        """The tree of a segment (``b""``: the root); ``None`` if there is no such segment."""
+        """Return the tree of a segment (``b""``: the root); ``None`` if there is no such segment."""
         return next((tree for name, tree in self.trees() if name == prefix), None)
 
     def views(self) -> Iterator[SstView]:
-        """Every view of every tree."""
+        """Yield every view of every tree."""
         for _, tree in self.trees():
             yield from tree.views()
 
     def ssts(self) -> dict[Ulid, Sst]:
-        """Every physical SST that some view shows, once."""
+        """Return every physical SST that has a view, once, by id."""
         return {view.sst.id: view.sst for view in self.views()}
 
     def checkpoint(self, id: UUID) -> Checkpoint | None:  # noqa: A002 - the field's name
-        """The checkpoint with this id, if the list has it."""
+        """Return the checkpoint with this id, if it is listed."""
         return next((checkpoint for checkpoint in self.checkpoints if checkpoint.id == id), None)

@@ -1,4 +1,4 @@
-"""Ranges of keys, with the bounds that the format can store (docs/format.md 2.5)."""
+"""Ranges of keys, with the bounds that the format can store (docs/reference/format.md 2.5)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -28,17 +28,17 @@ UNBOUNDED = Bound(BoundKind.UNBOUNDED)
 
 
 def included(key: bytes) -> Bound:
-    """A bound that contains its key."""
+    """Return a bound that includes its key."""
     return Bound(BoundKind.INCLUDED, key)
 
 
 def excluded(key: bytes) -> Bound:
-    """A bound that stops short of its key."""
+    """Return a bound that excludes its key."""
     return Bound(BoundKind.EXCLUDED, key)
 
 
 def key_after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest key above every key with this prefix; ``None`` if there is none."""
+    """Return the smallest key above every key with this prefix; ``None`` if there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
 
@@ -52,7 +52,7 @@ class KeyRange:
 
     @classmethod
     def half_open(cls, start: bytes | None, end: bytes | None) -> Self:
-        """``start`` inclusive, ``end`` exclusive; ``None`` is unbounded."""
+        """Return the keys from ``start``, below ``end``; ``None`` is unbounded."""
         return cls(
             UNBOUNDED if start is None else included(start),
             UNBOUNDED if end is None else excluded(end),
@@ -60,15 +60,15 @@ class KeyRange:
 
     @classmethod
     def with_prefix(cls, prefix: bytes) -> Self:
-        """All keys that begin with ``prefix``."""
+        """Return the range of all keys that begin with ``prefix``."""
         return cls.half_open(prefix or None, key_after_prefix(prefix))
 
     def contains(self, key: bytes) -> bool:
-        """Whether the key lies in the range."""
+        """Return whether the key is in the range."""
         return not self._starts_after(key) and not self._ends_before(key)
 
     def intersect(self, other: "KeyRange") -> "KeyRange":
-        """The keys in both; may be empty."""
+        """Return the range of the keys in both; it may be empty."""
         start = max(self.start, other.start, key=_start_order)
         end = min(self.end, other.end, key=_end_order)
         return KeyRange(start, end)

@@ -1,4 +1,4 @@
-"""One row, as callers see it, and the flags that rows carry on disk (docs/format.md 7.1)."""
+"""One row, as callers see it, and the flags that rows carry on disk (docs/reference/format.md 7.1)."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ FLAGS_KNOWN = 0x0F
 
 
 class Row(NamedTuple):
-    """A value with where it stands in history.  Times are milliseconds since 1970."""
+    """A value with its sequence number and times, in milliseconds since 1970."""
 
     key: bytes
     value: bytes

@@ -1,4 +1,4 @@
-"""SSTs, the views onto them, and sorted runs (docs/format.md 4.3 and 12)."""
+"""SSTs, the views onto them, and sorted runs (docs/reference/format.md 4.3 and 12)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -54,7 +54,7 @@ class SstInfo:
 
     @property
     def sections_end(self) -> int:
-        """Where the last section ends; behind it is only the footer."""
+        """Where the last section ends; only the footer follows."""
         return max(
             self.index_offset + self.index_len,
             self.filter_offset + self.filter_len,
@@ -63,12 +63,12 @@ class SstInfo:
 
     @property
     def estimated_size_bytes(self) -> int:
-        """What schedulers take for the size of the file (docs/protocol.md 6.7)."""
+        """The size of the file as schedulers estimate it (docs/reference/protocol.md 6.7)."""
         return self.index_offset + self.index_len
 
     @property
     def physical_range(self) -> KeyRange:
-        """The keys between the first and the last; files of old releases do not know their last."""
+        """The keys from the first to the last; files of old releases do not store their last key."""
         start = UNBOUNDED if self.first_entry is None else included(self.first_entry)
         end = UNBOUNDED if self.last_entry is None else included(self.last_entry)
         return KeyRange(start, end)
@@ -76,7 +76,7 @@ class SstInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sst:
-    """A physical SST, as the manifest names it.  ``info`` and ``format_version`` are authoritative."""
+    """A physical SST as the manifest lists it, whose ``info`` and ``format_version`` are authoritative."""
 
     id: Ulid
     info: SstInfo
@@ -90,7 +90,7 @@ class Sst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstView:
-    """A window onto a physical SST: only keys in ``visible_range`` exist for it."""
+    """A view of a physical SST, limited to the keys in ``visible_range``."""
 
     id: Ulid
     sst: Sst
@@ -98,7 +98,7 @@ class SstView:
 
     @classmethod
     def identity(cls, sst: Sst) -> "SstView":
-        """The view of a whole SST under its own id, as flushes and compactions make it."""
+        """Return the view of a whole SST under its own id, as flushes and compactions make it."""
         return cls(id=sst.id, sst=sst)
 
     @property
@@ -111,8 +111,8 @@ class SstView:
 class SortedRun:
     """SSTs in key order with disjoint ranges; a lower ``id`` is older data.
 
-    Neighbours may share one key when its versions were split, and a run may be empty after a compaction whose
-    rows all vanished (docs/protocol.md 6.10).
+    Adjacent SSTs may share one key when its versions were split, and a run may be empty after a compaction that dropped
+    all rows (docs/reference/protocol.md 6.10).
     """
 
     id: RunId

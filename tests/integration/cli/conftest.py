@@ -16,7 +16,7 @@ def golden(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture
 def url(golden: Golden, tmp_path: Path) -> str:
-    """A database with two L0s: rows ``a`` and ``b``, and a value that expires."""
+    """Create a database with two L0s: rows ``a`` and ``b``, and a value that expires."""
     where = f"file://{tmp_path}/db"
     golden.run("kv", "put", "a", "1", "-u", where)
     golden.run("kv", "put", "b", "2", "--ttl", "1h", "-u", where)

@@ -1,6 +1,6 @@
-"""What each command prints as JSON, compared with ``golden/<command>.json``; ``SHALE_GOLDEN=write`` writes them anew.
+"""The JSON output of each command, compared with ``golden/<command>.json``; ``SHALE_GOLDEN=write`` writes the files.
 
-Fields are only ever added (docs/operations.md 14): look at what changes in a golden file before you commit it.
+Fields are only ever added (docs/how-to/command-line.md): look at what changes in a golden file before you commit it.
 """
 
 import json
@@ -28,7 +28,7 @@ _VOLATILE = ("sequence_tracker_b64", "last_l0_clock_tick")
 
 
 class Golden:
-    """Runs commands in this process and compares what they print."""
+    """Runs commands in this process and compares their output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self._capsys = capsys
@@ -37,11 +37,11 @@ class Golden:
         self._ids: dict[str, str] = {}
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        """What a command prints; it must end with ``code``."""
+        """Return the output of a command; it must end with ``code``."""
         return self._ran(arguments, code).out
 
     def refused(self, *arguments: str, code: int) -> str:
-        """What a command says on stderr; it must print nothing and end with ``code``."""
+        """Return the stderr of a command; it must print nothing on stdout and end with ``code``."""
         captured = self._ran(arguments, code)
         assert captured.out == ""
         return captured.err
@@ -61,7 +61,7 @@ class Golden:
         ``<tmp>``.
 
         Args:
-            name: of the command, ``kv-get``; with something behind a dot for further cases, ``kv-get.missing``.
+            name: of the command, ``kv-get``; with a suffix after a dot for further cases, ``kv-get.missing``.
             volatile: fields whose values differ from run to run, such as sizes of files that hold times.
 
         Returns:
@@ -103,7 +103,7 @@ class Golden:
 
 
 def parsed(text: str) -> Any:
-    """One document, or one for each line."""
+    """Parse one document, or one for each line."""
     try:
         return json.loads(text)
     except ValueError:

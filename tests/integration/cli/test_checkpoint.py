@@ -85,7 +85,7 @@ def test_names_stand_for_ids(golden: Golden, url: str) -> None:
 
 
 def test_a_checkpoint_whose_version_is_gone_can_be_deleted(golden: Golden, url: str, tmp_path: Path) -> None:
-    """It has to be: until then no collector deletes anything."""
+    """Until it is deleted, no collector deletes anything."""
     lost = made(golden, "checkpoint", "create", "-u", url)
     other = made(golden, "checkpoint", "create", "-u", url)
     (folder,) = tmp_path.rglob("manifest")

@@ -1,4 +1,4 @@
-"""``shale clone``, and the recipes of docs/clones.md as a user types them."""
+"""``shale clone``, and the recipes of docs/how-to/clones.md as a user types them."""
 
 import base64
 import json
@@ -11,7 +11,8 @@ import pytest
 
 from shale import Db
 from tests.integration.cli.goldens import Golden
-from tests.integration.cli.test_commands import ROOT, answer, refusal, shale
+from tests.integration.cli.test_commands import answer, refusal, shale
+from tests.paths import REPOSITORY
 
 ROWS = {letter: f"value of {letter}" for letter in "aeikqw"}
 
@@ -29,7 +30,7 @@ def rows(url: str, *options: str) -> dict[str, str]:
     return {base64.b64decode(row["key_b64"]).decode(): base64.b64decode(row["value_b64"]).decode() for row in found}
 
 
-def test_what_is_printed(golden: Golden, url: str) -> None:
+def test_create_prints_the_clone(golden: Golden, url: str) -> None:
     store, db = url.rsplit("/", 1)
     golden.check("clone-create", "clone", "create", "--source", db, "-u", f"{store}/copy")
     golden.check("clone-create.again", "create-clone", "--source", f"{store}/db", "-u", f"{store}/copy")
@@ -51,7 +52,7 @@ def test_split_and_join_again(store: str) -> None:
     assert rows(f"{store}/orders") == ROWS
 
 
-def test_what_is_refused(store: str) -> None:
+def test_invalid_sources_and_ranges_are_refused(store: str) -> None:
     code, line = refusal("clone", "create", "--source", "left", "-u", f"{store}/new")
     assert (code, "left" in line) == (3, True)
     code, line = refusal("clone", "create", "--source", "orders", "-u", f"{store}/orders")
@@ -88,12 +89,12 @@ async def write_to_the_log(url: str, wal_store: str) -> None:
 
 
 def test_the_recipes_of_the_page(tmp_path: Path) -> None:
-    """Every command of docs/clones.md, in order."""
+    """Every command of docs/how-to/clones.md runs, in order."""
     store = f"file://{tmp_path}"
     for key in "amz":
         answer("kv", "put", key, f"value of {key}", "-u", f"{store}/orders")
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/clones.md").read_text(), re.DOTALL)
-    commands = [line for block in blocks for line in block.splitlines()]
+    blocks = re.findall(r"```sh\n(.*?)```", (REPOSITORY / "docs/how-to/clones.md").read_text(), re.DOTALL)
+    commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     assert len(commands) == 7
     for line in commands:
         program, *arguments = shlex.split(line.replace("$STORE", store))

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.paths import REPOSITORY
 from tests.processes.forks import run
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
+ENVIRONMENT = {
+    "PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services",
+    "PATH": os.environ["PATH"],
+    "HOME": os.environ["HOME"],
+}
 
 
 def shale(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -21,7 +25,7 @@ def shale(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """The same with an interpreter of its own, as a user starts it."""
+    """Run a command with its own interpreter, as a user starts it."""
     command = [sys.executable, "-m", "shale_cli", *arguments]
     return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, timeout=120)
 
@@ -95,7 +99,7 @@ def test_the_version_is_told() -> None:
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
-    """As a process once for each exit code; the rest of them: tests/unit/cli/test_refusals.py."""
+    """One process per exit code; tests/unit/cli/framework/test_usage_errors.py has the other cases."""
     assert refusal("kv", "get", "a", "-u", "nonsense")[0] == 2
     assert refusal("kv", "get", "a", "-u", f"file://{tmp_path}/db")[0] == 3
     assert refusal("kv", "get", "a", "-u", f"file://{tmp_path}/db", "--config", "/none.toml")[0] == 78
@@ -113,7 +117,7 @@ def test_a_flipped_bit_is_corruption(url: str, tmp_path: Path) -> None:
     assert newest.name in line
 
 
-def test_nobody_listens_and_nothing_may_be_written(tmp_path: Path) -> None:
+def test_doctor_reports_a_refused_connection_and_a_read_only_store(tmp_path: Path) -> None:
     credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     code, line = refusal("doctor", "-u", "s3://bucket/db", AWS_ENDPOINT_URL="http://127.0.0.1:1", **credentials)
     assert code == 69
@@ -134,7 +138,7 @@ def test_the_doctor_is_content(tmp_path: Path) -> None:
 
 def test_help_is_there() -> None:
     assert b"kv" in program("--help").stdout
-    assert b"fenced" in shale("kv", "put", "--help").stdout
+    assert b"fences" in shale("kv", "put", "--help").stdout
     assert [each["code"] for each in answer("help", "exit-codes")["exit_codes"]][:5] == [0, 1, 2, 3, 4]
 
 

@@ -1,4 +1,4 @@
-"""Compactions by hand against a running compactor: the real command, the real admin port, and Python."""
+"""Requests of administrators to a running compactor: the real command, the real admin port, and Python."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from shale.engine.options import FlushType
 from shale.errors import InvalidCompaction
 from shale.types import Ulid
 from tests.integration.cli.test_commands import ENVIRONMENT, answer, refusal, shale
-from tests.integration.daemons.running import Daemon, running
+from tests.integration.daemons.daemon_process import Daemon, running
 
 TOKEN = {"Authorization": "Bearer t0ken"}
 PATH = "/v1/admin/compactions"

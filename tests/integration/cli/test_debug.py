@@ -1,15 +1,15 @@
-"""``shale debug bundle``: what is in it, and above all what is not."""
+"""``shale debug bundle``: its contents, and the secrets that it must not contain."""
 
 import json
 import tarfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from tests.integration.cli.goldens import Golden
+from tests.integration.store.servers import http_server
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMIplanted/one",
@@ -31,7 +31,7 @@ LINES = (
 
 
 class _Daemon(BaseHTTPRequestHandler):
-    """Tells everything to everybody."""
+    """A server that answers every request with the same secrets."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -39,23 +39,18 @@ class _Daemon(BaseHTTPRequestHandler):
         self.wfile.write("\n".join(["shale_up 1", *LINES]).encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Write no log."""
 
 
 @pytest.fixture
 def daemon() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Daemon)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_server(_Daemon) as url:
+        yield url
 
 
 @pytest.fixture
 def planted(golden: Golden, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A database in whose surroundings there are secrets everywhere."""
+    """Create a database with secrets in its settings, environment and logs."""
     where = f"file://{tmp_path}/db"
     (tmp_path / "keys").write_text(f"k1 {KEY_IN_FILE}\n")
     monkeypatch.setenv("SHALE_ENCRYPTION__KEY_FILE", str(tmp_path / "keys"))

@@ -1,4 +1,4 @@
-"""``shale gc plan`` and ``gc run``: shown first, saved, carried out, refused when something is needed again."""
+"""``shale gc plan`` and ``gc run``: plans are printed, saved, executed, and refused if an object is needed again."""
 
 import asyncio
 import json
@@ -9,17 +9,17 @@ import pytest
 
 import shale
 from shale.admin.admin import Admin
-from shale.garbage.options import Task, TaskOptions
-from shale.service.settings import load
+from shale.gc.options import Task, TaskOptions
+from shale.service.config.settings import load_settings
 from shale_cli.__main__ import main
-from shale_cli.gc_schedule import daemon_arguments
+from shale_cli.commands.gc.schedule import daemon_arguments
 from shale_gc.settings import GcSettings
 from tests.integration.cli.goldens import Golden
 
 
 @pytest.fixture
 def versions(url: str, tmp_path: Path) -> Path:
-    """The folder of the manifests of a database that has several."""
+    """Return the folder of the manifests of a database that has several."""
     assert url
     return tmp_path / "db" / "manifest"
 
@@ -28,7 +28,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("*.manifest"))
 
 
-def test_what_is_printed(golden: Golden, url: str, versions: Path) -> None:
+def test_plans_and_dry_runs_are_printed_and_delete_nothing(golden: Golden, url: str, versions: Path) -> None:
     before = names(versions)
     ages = ("age_ms", "size", "reason")
     arguments = ("-r", "manifest", "-m", "0s", "-u", url)
@@ -43,7 +43,7 @@ def test_what_is_printed(golden: Golden, url: str, versions: Path) -> None:
 
 
 def test_a_saved_plan(golden: Golden, url: str, versions: Path, tmp_path: Path) -> None:
-    """Only what it names goes, and what came up since then stays."""
+    """Only planned objects are deleted; newer ones stay."""
     saved = tmp_path / "plan.json"
     saved.write_text(golden.run("gc", "plan", "-r", "manifest", "-m", "0s", "-u", url, "-o", "json"))
     named = [each["key"].rpartition("/")[2] for each in json.loads(saved.read_text())["objects"]]
@@ -57,7 +57,7 @@ def test_a_saved_plan(golden: Golden, url: str, versions: Path, tmp_path: Path) 
 def test_a_saved_plan_is_refused_when_something_is_needed_again(
     golden: Golden, url: str, versions: Path, tmp_path: Path
 ) -> None:
-    """A checkpoint of a planned manifest was restored; nothing at all is deleted."""
+    """A checkpoint of a planned manifest was restored; no object is deleted."""
     saved = tmp_path / "plan.json"
 
     async def keep() -> None:
@@ -67,7 +67,7 @@ def test_a_saved_plan_is_refused_when_something_is_needed_again(
                 await db.put(b"x", b"y")
                 await db.flush("memtable")
             pinned = first.id
-            saved.write_text(json.dumps(plan_without(admin_plan=await admin.garbage.plan(["manifest"], min_age="0s"))))
+            saved.write_text(json.dumps(plan_without(admin_plan=await admin.gc.plan(["manifest"], min_age="0s"))))
             assert pinned
 
     def plan_without(*, admin_plan: Any) -> Any:
@@ -98,17 +98,17 @@ def test_a_store_without_conditional_updates(golden: Golden, url: str, versions:
 
 
 def test_a_database_that_was_destroyed_softly_goes(golden: Golden, url: str, tmp_path: Path) -> None:
-    """When its grace is over, and only in a run that is about everything."""
+    """After its grace period, and only in a run with all tasks."""
     folder = tmp_path / "db"
     golden.run("db", "destroy", "--soft", "--yes", "-u", url)
-    for arguments in (("--yes",), ("--yes", "-r", "wal"), ("--delete-grace", "1h", "--yes")):
+    for arguments in (("--yes",), ("--yes", "-r", "wal"), ("--delete-grace-period", "1h", "--yes")):
         golden.run("gc", "run", *arguments, "-u", url)
         assert (folder / ".destroyed").exists(), arguments
     golden.run("run-garbage-collection", "-r", "wal", "-m", "0s", "-u", url)
     assert (folder / ".destroyed").exists()
     marker = json.loads((folder / ".destroyed").read_text())
     (folder / ".destroyed").write_text(json.dumps({**marker, "destroyed_at_s": marker["destroyed_at_s"] - 60}))
-    grace = ("--delete-grace", "59s")
+    grace = ("--delete-grace-period", "59s")
     golden.run("gc", "run", *grace, "-u", url)
     assert (folder / ".destroyed").exists(), "nothing was said about doing it"
     golden.check("gc-run.destroyed", "gc", "run", *grace, "--yes", "-u", url, volatile=("deleted_bytes",))
@@ -123,11 +123,11 @@ def test_a_database_that_was_destroyed_softly_goes(golden: Golden, url: str, tmp
         ("run", "--yes", "--dry-run"),
         ("run", "--plan", "/none/plan.json"),
         ("run", "--plan", "x", "-m", "1h"),
-        ("run", "-r", "wal", "--delete-grace", "1h"),
-        ("run", "--delete-grace", "soon"),
+        ("run", "-r", "wal", "--delete-grace-period", "1h"),
+        ("run", "--delete-grace-period", "soon"),
     ],
 )
-def test_what_is_refused(url: str, arguments: tuple[str, ...]) -> None:
+def test_invalid_options_are_refused(url: str, arguments: tuple[str, ...]) -> None:
     assert main(["gc", *arguments, "-u", url, "-q"]) == 2
 
 
@@ -145,7 +145,7 @@ def test_a_schedule_of_slatedb() -> None:
         )
         for text in ("--set", f"garbage_collector_options.{task}_options={section}")
     ]
-    options = load(GcSettings, daemon_arguments(given)).settings.options()
+    options = load_settings(GcSettings, daemon_arguments(given)).settings.options()
     assert options.manifest == TaskOptions(interval_s=300, min_age_s=3600)
     assert options.wal_fence == TaskOptions(interval_s=3600, min_age_s=8 * 86_400)
     assert options.enabled == (Task.MANIFEST, Task.WAL_FENCE)

@@ -1,4 +1,4 @@
-"""The JSON of commands that look at a database and change its rows."""
+"""The JSON output of commands that read a database and change its rows."""
 
 from tests.integration.cli.goldens import Golden
 

@@ -1,6 +1,6 @@
 """There is a golden file for each command."""
 
-from shale_cli.command_tree import command_tree
+from shale_cli.framework.help.command_tree import command_tree
 from tests.integration.cli.goldens import FOLDER
 
 SAME = {
@@ -17,12 +17,12 @@ SAME = {
 """Other names of one function, and whose file tells what it prints."""
 
 WITHOUT = {
-    "compaction-simulate": "prints the numbers of a simulation: tests/unit/cli/test_compaction_simulate.py",
+    "compaction-simulate": "prints the numbers of a simulation: tests/unit/cli/commands/test_compaction_simulate.py",
     "completion": "prints a script",
     "config-check": "prints a hash of all settings",
     "config-reference": "prints Markdown",
     "config-schema": "prints a JSON Schema, which changes with every setting",
-    "config-show": "prints all settings: docs/settings.md",
+    "config-show": "prints all settings: docs/reference/settings.md",
     "healthcheck": "prints nothing",
     "help-man": "prints a manual",
     "up": "runs until it is stopped",

@@ -1,4 +1,4 @@
-"""The JSON of compactions by hand, of the flat names, and of commands that need no database."""
+"""The JSON output of compaction requests, of the flat names, and of commands without a database."""
 
 import json
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.integration.cli.goldens import Golden
 
 
 def spec(*views: str) -> str:
-    """A request to merge L0s into the first run."""
+    """Return a request to merge L0s into the first run."""
     sources = [{"SstView": view} for view in views]
     return json.dumps({"Spec": {"Tiered": {"segment": [], "sources": sources, "destination": 0}}})
 
 
 @pytest.fixture
 def coordinated(url: str, tmp_path: Path) -> str:
-    """The database, as if a coordinator had been there."""
+    """Return the database with the files of a coordinator."""
 
     async def create() -> None:
         env = Env.system()

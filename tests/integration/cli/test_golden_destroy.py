@@ -1,4 +1,4 @@
-"""``shale db destroy`` and its flat names: what they print, and that nothing happens before somebody says so."""
+"""``shale db destroy`` and its flat names: their output, and no effect before confirmation."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_hard(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.check("db-destroy.nothing", "db", "destroy", "--yes", "-u", url)
 
 
-def test_soft(golden: Golden, url: str, tmp_path: Path) -> None:
+def test_a_soft_destroy_writes_the_marker_and_refuses_reads(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.check("db-destroy.soft", "db", "destroy", "--soft", "--yes", "-u", url, volatile=VOLATILE)
     assert "db/.destroyed" in files_of(tmp_path)
     golden.run("kv", "get", "a", "-u", url, code=2)
@@ -40,7 +40,7 @@ def test_soft(golden: Golden, url: str, tmp_path: Path) -> None:
 def test_a_soft_one_is_not_refused_for_what_it_waits_for(
     golden: Golden, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A dry run says so, and does not say that it would be refused."""
+    """A dry run reports it, and does not report a refusal."""
     golden.run("checkpoint", "create", "--name", "nightly", "-u", url)
     capsys.readouterr()
     assert main(["db", "destroy", "--soft", "-u", url]) == 0
@@ -52,7 +52,7 @@ def test_a_soft_one_is_not_refused_for_what_it_waits_for(
     assert "db/.destroyed" in files_of(tmp_path)
 
 
-def test_what_is_needed_stays(golden: Golden, url: str, tmp_path: Path) -> None:
+def test_a_pinned_database_is_destroyed_only_by_force(golden: Golden, url: str, tmp_path: Path) -> None:
     golden.run("checkpoint", "create", "--name", "nightly", "-u", url)
     (tmp_path / "db" / "notes.txt").write_text("mine")
     before = files_of(tmp_path)
@@ -90,7 +90,7 @@ def test_a_table_for_people(golden: Golden, url: str) -> None:
 
 
 def test_a_log_in_a_store_of_its_own_goes_too(golden: Golden, tmp_path: Path) -> None:
-    """Wherever on the command line it is named."""
+    """The WAL store may be named anywhere on the command line."""
     main, wal = tmp_path / "main", tmp_path / "log"
     wal.mkdir()
     place = ("-u", f"file://{main}/db", "--wal-store", f"file://{wal}")

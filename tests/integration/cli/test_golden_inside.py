@@ -1,4 +1,4 @@
-"""The JSON of commands that show what a database is made of."""
+"""The JSON output of commands that show the objects of a database."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_the_picture(golden: Golden, url: str, tmp_path: Path) -> None:
     assert lines[7].endswith("82 B  ██████████████████")
 
 
-def test_what_is_not_there_is_told(golden: Golden, url: str, tmp_path: Path) -> None:
+def test_missing_objects_have_exit_code_3_and_write_nothing(golden: Golden, url: str, tmp_path: Path) -> None:
     for command in (["db", "info"], ["db", "size"], ["wal", "list"], ["wal", "tail"], ["sst", "list"]):
         golden.run(*command, "-u", f"file://{tmp_path}/none", code=3)
     golden.run("sst", "dump", "01JD4ZC8M7S5X4T2Q3W1E0R9YB", "-u", url, code=3)

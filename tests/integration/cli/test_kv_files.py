@@ -1,4 +1,4 @@
-"""Rows into files and back: times and binary keys too, in pieces, and after an interruption."""
+"""Export of rows to files and import: also times, binary keys, several parts, and after an interruption."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from shale.engine.db import Db
 from shale.errors import InvalidRequestError
-from shale_cli import row_export
+from shale_cli.commands.kv import row_export
 from tests.integration.cli.goldens import Golden, parsed
 
 KEYS = [b"\x00", b"\x00\xff", "ü€😀".encode(), b"a\nb", bytes(range(256)), b"plain"]
@@ -18,7 +18,7 @@ KEYS = [b"\x00", b"\x00\xff", "ü€😀".encode(), b"a\nb", bytes(range(256)), 
 
 @pytest.fixture
 def full(tmp_path: Path) -> str:
-    """2,500 small rows, some with a lifetime, and the keys above."""
+    """Create 2,500 small rows, some with a lifetime, and the keys above."""
     url = f"file://{tmp_path}/full"
 
     async def fill() -> None:
@@ -35,7 +35,7 @@ def full(tmp_path: Path) -> str:
 
 
 def rows_of(golden: Golden, url: str) -> list[dict[str, Any]]:
-    """What a scan prints, without what a second write must change."""
+    """Return the output of a scan, without the fields that a second write must change."""
     found = [json.loads(line) for line in golden.run("kv", "scan", "-u", url, "-o", "json").splitlines()]
     return [{name: row[name] for name in ("key_b64", "value_b64", "expire_ms")} for row in found]
 
@@ -67,7 +67,7 @@ def test_an_export_goes_on_where_it_stopped(
     golden.run("kv", "export", str(file), "-u", full)
     whole = file.read_bytes()
     file.unlink()
-    monkeypatch.setattr(row_export, "_TAIL_BYTES", 16)
+    monkeypatch.setattr(row_export, "TAIL_BYTES", 16)
     partial.write_bytes(whole[:cut])
     golden.run("kv", "export", str(file), "-u", full, code=2)
     golden.run("kv", "export", str(file), "--resume", "-u", full)
@@ -98,8 +98,8 @@ def test_lines_that_people_write(golden: Golden, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("[]", "is no object"),
-        ('{"key": "a"}', "neither value_b64 nor value"),
+        ("[]", "not an object"),
+        ('{"key": "a"}', "value_b64 or value is missing"),
         ('{"key_b64": "?", "value": "1"}', "line 1"),
         ('{"key": "a", "value": "1", "expire_ms": "soon"}', "expire_ms"),
         ('{"key": "", "value": "1"}', "key of 0 bytes"),
@@ -111,7 +111,7 @@ def test_lines_that_are_refused(
     file = tmp_path / "rows"
     file.write_text(line)
     told: list[str] = []
-    monkeypatch.setattr("shale_cli.session.complain", told.append)
+    monkeypatch.setattr("shale_cli.framework.session.print_error", told.append)
     golden.run("kv", "import", str(file), "-u", f"file://{tmp_path}/db", code=2)
     assert reason in told[0]
 

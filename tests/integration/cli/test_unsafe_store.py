@@ -1,4 +1,4 @@
-"""A server that ignores conditional headers is told apart, by the doctor and by every daemon."""
+"""A server that ignores conditional headers is reported by the doctor and by every daemon."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.integration.store.servers import s3_server
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[dict[str, str]]:
-    with s3_server("liar", "--careless") as endpoint:
+    with s3_server("liar", "--ignore-conditions") as endpoint:
         yield {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ACCESS_KEY_ID": "a",

@@ -20,7 +20,7 @@ WAIT_S = 60
 
 @contextmanager
 def running(url: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
-    """The stack on free ports, once all of it is ready; and where its processes are, by name."""
+    """Start the stack on free ports; yield the paths of its processes by name, once it is ready."""
     command = [sys.executable, "-m", "shale_cli", "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
         try:
@@ -71,16 +71,16 @@ def test_one_death_ends_all(tmp_path: Path) -> None:
         assert not any(is_alive(process["pid"]) for process in processes.values())
 
 
-def test_nothing_is_started_where_somebody_listens(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        port = somebody.getsockname()[1]
+def test_nothing_is_started_on_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         refused = shale("up", "--port", "0", "--admin-port", str(port), "-u", f"file://{tmp_path}/db")
     assert refused.returncode == 78
-    assert f"port {port} for the writer is taken" in refused.stderr.decode()
+    assert f"port {port} for the writer is in use" in refused.stderr.decode()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_healthcheck_of_nobody() -> None:
+def test_a_healthcheck_without_a_process() -> None:
     result = shale("healthcheck", "--admin", "127.0.0.1:1")
     assert result.returncode == 4
     assert b"127.0.0.1:1/readyz" in result.stderr

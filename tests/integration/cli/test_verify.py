@@ -1,4 +1,4 @@
-"""``shale verify`` as people run it."""
+"""``shale verify`` in a process."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_a_sound_and_a_damaged_database(golden: Golden, url: str, tmp_path: Path
     assert lines[1].startswith(f"error,object-missing,db/compacted/{sst.name}")
 
 
-def test_what_cannot_be_checked(golden: Golden, tmp_path: Path) -> None:
+def test_a_missing_database_or_a_wrong_option_is_refused(golden: Golden, tmp_path: Path) -> None:
     golden.run("verify", "-u", f"file://{tmp_path}/none", code=3)
     golden.run("verify", "--checkpoint", "", "-u", f"file://{tmp_path}/none", code=2)
     golden.run("verify", "--min-age", "x", "-u", f"file://{tmp_path}/none", code=2)

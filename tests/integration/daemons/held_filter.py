@@ -1,4 +1,4 @@
-"""A compaction filter that keeps a job busy until a file appears, so that a test finds it running."""
+"""A compaction filter that keeps a job busy until a file exists, so that a test finds it running."""
 
 import os
 import time
@@ -10,7 +10,7 @@ LIMIT_S = 60.0
 
 
 class Held(shale.CompactionFilter):
-    """Keeps every row, once it is let go."""
+    """A filter that keeps every row once the file exists."""
 
     def filter(self, batch: shale.RowBatch) -> shale.Decisions:
         go = Path(os.environ["TEST_HELD_UNTIL"])

@@ -1,4 +1,4 @@
-"""A daemon that only waits: what the shell does by itself, as a process.  ``FAIL`` makes it end in an error."""
+"""A daemon without work: the shell of the daemons as a process.  ``FAIL`` makes it end in an error."""
 
 import os
 import sys
@@ -7,14 +7,14 @@ from typing import ClassVar
 import anyio
 
 from shale import errors
+from shale.service.config.sections import Section
+from shale.service.config.settings import DaemonSettings
 from shale.service.daemon import run_daemon
 from shale.service.process import Process
-from shale.service.sections import Section
-from shale.service.settings import DaemonSettings
 
 
 class TaskSection(Section):
-    """Something to set."""
+    """A section with one setting."""
 
     interval: float = 1.0
 
@@ -28,7 +28,7 @@ class IdleSettings(DaemonSettings):
 
 
 async def idle(process: Process[IdleSettings]) -> None:
-    """Wait to be told to stop; the environment may ask for something worse."""
+    """Wait until the daemon is stopped; the environment may demand a failure."""
     async with anyio.create_task_group() as tg:
         if os.environ.get("FAIL_BEFORE_READY"):
             raise getattr(errors, os.environ["FAIL_BEFORE_READY"])("as asked")

@@ -1,5 +1,5 @@
-"""Damaged databases and impossible settings against real processes: one line that names the thing and its place, the
-documented exit code (docs/operations.md 12), and not one byte of the store changed.
+"""Damaged databases and invalid settings in real processes: one line that names the object and its place, the
+documented exit code (docs/reference/exit-codes.md), and not one byte of the store changed.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ import pytest
 
 import shale
 from shale.store.probe import SCRATCH
-from tests.integration.daemons.running import ROOT
-from tests.interop.sections import open_sst
+from tests.interop.sst_sections import open_sst
+from tests.paths import REPOSITORY
 from tests.processes.forks import run
 
 DATA, CONFIG, USAGE = 65, 78, 2
 TIMEOUT_S = 120
 DAEMONS = ("shale_writer", "shale_reader", "shale_compactor", "shale_compactor.worker", "shale_gc")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}/shared:{ROOT}/services"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services"}
 
 Damage = Callable[[bytes], bytes]
 Argv = tuple[str, ...]
@@ -76,7 +76,7 @@ READS_COMPACTIONS = (*COORDINATES, daemon("shale_compactor.worker"))
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with an L0 SST, rows that only the WAL has, and a compactions file."""
+    """Create a database with an L0 SST, rows that only the WAL has, and a compactions file."""
     folder = tmp_path_factory.mktemp("good")
 
     async def main() -> None:
@@ -89,22 +89,22 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         await db.close(flush="wal")
 
     asyncio.run(main())
-    compactions = ROOT / "tests/interop/fixtures/slatedb-0.17/compacted_runs/db/compactions"
+    compactions = REPOSITORY / "tests/interop/fixtures/slatedb-0.17/compacted_runs/db/compactions"
     (folder / "db" / "compactions").mkdir()
     shutil.copy(max(compactions.iterdir()), folder / "db" / "compactions" / f"{1:020}.compactions")
     for file in folder.rglob("*.compactions"):
-        os.utime(file, (0, 0))  # nobody coordinates at the moment
+        os.utime(file, (0, 0))  # no coordinator runs at the moment
     return folder
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Without what proves the store: a process gives itself two seconds to delete that, which may be too few."""
+    """Return the objects without those of the start-up check, which a process may not have time to delete."""
     files = [file for file in folder.rglob("*") if file.is_file() and SCRATCH not in file.parts]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def ends(store: Path, *argvs: Argv) -> list[tuple[int, str, Argv]]:
-    """Run processes on one store at once; tells how each of them ended, and its one line about it."""
+    """Run processes on one store concurrently; return the exit code and the error line of each."""
 
     def run(argv: Argv) -> tuple[int, str, Argv]:
         done = finished(store, argv)
@@ -198,7 +198,7 @@ def test_settings_and_arguments_that_cannot_be(
 
 
 def test_the_undamaged_database_is_served(good: Path, tmp_path: Path) -> None:
-    """What the rows above refuse is refused for its damage only."""
+    """The processes above fail only because of the damage."""
     store = tmp_path / "store"
     shutil.copytree(good, store)
     for argv in (GET, command("kv", "get", "late"), PUT):

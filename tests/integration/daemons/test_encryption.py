@@ -1,15 +1,16 @@
-"""An encrypted database with every daemon at work on it: nothing readable in the store, on disk or in a log."""
+"""An encrypted database with all daemons: no plaintext in the store, on disk or in a log."""
 
 import asyncio
 from base64 import b64encode
 from pathlib import Path
 
 import shale
-from tests.integration.daemons.running import ROOT, metric, running
+from tests.integration.daemons.daemon_process import metric, running
+from tests.paths import REPOSITORY
 from tests.processes.forks import run
 
 KEY = bytes(range(32)).hex()
-SECRET = b"nobody else may read this"
+SECRET = b"only the owner reads this"
 QUICK = (
     "--set", "compactor_options.poll_interval=100ms",
     "--set", "compactor_options.commit_compacted_interval=100ms",
@@ -54,7 +55,7 @@ def test_writer_compactor_reader_and_command(tmp_path: Path) -> None:
             assert reader.stop() == 0
         assert writer.stop() == 0
     command = ("shale_cli", "kv", "get", "key0-0", "--url", url)
-    env = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": "", "HOME": str(tmp_path)}
+    env = {"PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services", "PATH": "", "HOME": str(tmp_path)}
     told = run(*command, env={**env, "SHALE_ENCRYPTION__KEY_FILE": str(keys)}, folder=tmp_path)
     assert b64encode(SECRET[:24]) in told.stdout, told.stderr
     untold = run(*command, env=env, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""The shell of the daemons, as processes: ports, signals, exit codes, the one line at the top."""
+"""The shell of the daemons, as processes: ports, signals, exit codes, the first line."""
 
 import json
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import ENDED_S, Daemon, metric, running
+from tests.integration.daemons.daemon_process import ENDED_S, Daemon, metric, running
 from tests.integration.store.servers import nobody_listening
 
 IDLE = "tests.integration.daemons.idle_daemon"
@@ -68,7 +68,7 @@ def test_it_starts_and_stops_with_0_every_time(tmp_path: Path, turns: int) -> No
 
 
 def test_a_stop_during_the_start_is_a_stop(tmp_path: Path) -> None:
-    """The first signal may come before the daemon is ready; it never leaves a traceback."""
+    """The first signal may arrive before the daemon is ready; it never causes a traceback."""
     with running(IDLE, *URL, log=tmp_path / "log") as daemon:
         daemon.wait_for("daemon.started")
         assert daemon.stop() in (0, -signal.SIGTERM)

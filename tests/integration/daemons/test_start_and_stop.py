@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import Daemon, running
+from tests.integration.daemons.daemon_process import Daemon, running
 from tests.integration.store.servers import s3_server
 
 SOAK_TURNS = 50
@@ -18,7 +18,7 @@ SOAK_TURNS = 50
 
 @contextlib.contextmanager
 def _store(kind: str, directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """A store of this kind: the URL of a database in it, and the settings that reach it."""
+    """Yield a store of this kind: the URL of a database in it, and the settings to open it."""
     if kind == "directory":
         yield f"file://{directory}/store/orders", {}
         return
@@ -42,7 +42,7 @@ def _write(daemon: Daemon, turn: int) -> None:
     ],
 )
 def test_all_daemons_end_with_0(kind: str, turns: int, tmp_path: Path) -> None:
-    """SIGTERM and SIGINT in turn; the writer makes the database that the others work on."""
+    """SIGTERM and SIGINT in turn; the writer makes the database that the others use."""
     with _store(kind, tmp_path) as (url, env):
         for turn in range(turns):
             number = (signal.SIGTERM, signal.SIGINT)[turn % 2]

@@ -1,4 +1,4 @@
-"""A database with segments whose WAL lives in a store of its own, with every process that reads or writes the WAL."""
+"""A database with segments and a separate WAL store, with every process that reads or writes the WAL."""
 
 import asyncio
 import json
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import slatedb.uniffi as wheel
 
-from tests.integration.daemons.running import ROOT, running
-from tests.interop.slatedb_writes import FirstBytes, open_folder
+from tests.integration.daemons.daemon_process import running
+from tests.interop.slatedb_databases import FirstBytes, open_folder
+from tests.paths import REPOSITORY
 from tests.processes.forks import run
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ async def read_with_the_wheel(main: Path, wal: Path) -> dict[str, str]:
 
 
 def command(*args: str, home: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
-    path = {"PYTHONPATH": f"{ROOT}/shared:{ROOT}/services", "PATH": "", "HOME": str(home)}
+    path = {"PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services", "PATH": "", "HOME": str(home)}
     return run("shale_cli", *args, env={**path, **env}, folder=home)
 
 
-def test_rows_of_the_writer_are_read_by_everybody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_daemons_read_the_rows_of_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("CLOUD_PROVIDER", "LOCAL_PATH"):  # what ``open_folder`` sets is taken back
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)

@@ -1,4 +1,7 @@
-"""Workers as processes of their own, beside a coordinator that does not execute (docs/operations.md 10 to 12)."""
+"""Workers as separate processes, beside a coordinator that executes no job.
+
+Source: docs/reference/health.md and docs/concepts/shutdown.md and docs/reference/exit-codes.md.
+"""
 
 import asyncio
 import json
@@ -6,8 +9,10 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 import shale
-from tests.integration.daemons.running import ENDED_S, Daemon, running
+from tests.integration.daemons.daemon_process import ENDED_S, Daemon, running
 
 WORKER = "shale_compactor.worker"
 QUICK = (
@@ -62,7 +67,7 @@ def test_two_workers_execute_what_the_coordinator_schedules(tmp_path: Path) -> N
 
 
 def test_a_stopped_worker_gives_its_job_back_at_once(tmp_path: Path) -> None:
-    """With the claim of a stopped worker, the next one would have to wait for the heartbeat timeout."""
+    """Otherwise the next worker would have to wait for the heartbeat timeout."""
     url = f"file://{tmp_path}/store/orders"
     write(url)
     go = tmp_path / "go"
@@ -117,8 +122,9 @@ def settings(*lines: str) -> str:
     return "\n".join(["[compactor_options.worker]", *lines, ""])
 
 
+@pytest.mark.fault("F4.23")
 def test_a_worker_waits_for_a_coordinator_and_stops_with_the_database(tmp_path: Path) -> None:
-    """F4.23 with processes; and a worker must not go on below a database that is being destroyed."""
+    """A worker must also not continue on a database that is being destroyed."""
     url = f"file://{tmp_path}/store/orders"
     write(url)
     with running(WORKER, "--url", url, *QUICK, log=tmp_path / "worker") as worker:

@@ -1,9 +1,9 @@
-"""The answers of the collector's admin port are those that it describes."""
+"""The responses of the collector's admin port match its description."""
 
 import pytest
 
-from tests.integration.daemons.describing import ask_as_described
-from tests.integration.daemons.running import Daemon
+from tests.integration.daemons.daemon_process import Daemon
+from tests.integration.daemons.openapi_requests import ask_as_described
 from tests.integration.gc.test_process import gc, write
 
 CALLS = ["gcStatus", "startGc", "planGc", "createCheckpoint", "listCheckpoints", "refreshCheckpoint", "getLogLevel"]

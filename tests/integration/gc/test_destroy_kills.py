@@ -1,4 +1,4 @@
-"""SIGKILL of a real ``shale db destroy`` at chosen requests: the next run completes, and nobody else is touched.
+"""SIGKILL of a real ``shale db destroy`` at chosen requests: the next run completes; other databases stay.
 
 Around the database lie a parent that it is a clone of, a sibling whose name begins alike, and names that a careless
 reading would take for its own.
@@ -16,11 +16,11 @@ import pytest
 
 import shale
 from shale.admin.admin import Admin
-from shale.store.cloud import CloudStore
+from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
-from tests.integration.daemons.running import ROOT
-from tests.integration.gc.killing_gate import Choose, Gate, Kill, Seen, gate_to
+from tests.integration.gc.killing_proxy import Choose, Gate, Kill, Seen, gate_to
 from tests.integration.store.servers import s3_server
+from tests.paths import PYTHONPATH
 
 BUCKET = "shale-destroy-kills"
 CREDENTIALS = {"AWS_ALLOW_HTTP": "true", "AWS_ACCESS_KEY_ID": "t", "AWS_SECRET_ACCESS_KEY": "t", "AWS_REGION": "r"}
@@ -41,8 +41,8 @@ Objects = dict[str, bytes]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A bucket with a clone ``db``, its parent ``p``, a sibling ``db2``, and other people's objects."""
+class Bucket:
+    """A bucket with a clone ``db``, its parent ``p``, a sibling ``db2``, and unrelated objects."""
 
     gate: Gate
     folder: Path
@@ -64,10 +64,9 @@ class Place:
         await store.aclose()
 
     def destroy(self, choose: Choose = lambda _: None) -> int:
-        """Run the command; its exit code, negative if it was killed."""
+        """Run the command; return its exit code, negative if it was killed."""
         command = [sys.executable, "-m", "shale_cli", "db", "destroy", "--yes", "-u", f"s3://{BUCKET}/db"]
-        path = os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services")))
-        environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT": self.gate.url, "PYTHONPATH": path}
+        environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT": self.gate.url, "PYTHONPATH": PYTHONPATH}
         with (self.folder / "log").open("wb") as log:
             process = subprocess.Popen(command, env=environment, cwd=self.folder, stdout=log, stderr=log)
             self.gate.watch(process, choose)
@@ -77,7 +76,7 @@ class Place:
         return (self.folder / "log").read_text()
 
     async def check_others(self) -> Objects:
-        """Returns what is left of the database."""
+        """Check the objects outside the database, and return those of the database."""
         now = await self.objects()
         for key, data in self.before.items():
             if not key.startswith(("db/", "p/manifest/")):
@@ -137,9 +136,9 @@ async def make(url: str) -> Objects:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def bucket(tmp_path: Path) -> Iterator[Bucket]:
     with s3_server(BUCKET) as url, gate_to(url) as gate:
-        yield Place(gate, tmp_path, asyncio.run(make(url)))
+        yield Bucket(gate, tmp_path, asyncio.run(make(url)))
 
 
 def putting(key: str, side: Kill) -> Choose:
@@ -147,12 +146,12 @@ def putting(key: str, side: Kill) -> Choose:
 
 
 def deleting(key: str, side: Kill) -> Choose:
-    """Keys stand in the body of a request to delete many."""
+    """Return the keys in the body of a request that deletes many objects."""
     return lambda seen: side if seen.method == "POST" and key.encode() in seen.body else None
 
 
-def test_killed_again_and_again_it_completes(place: Place) -> None:
-    """One database, killed behind its seal, behind the marker, among deletions, and before the last one."""
+def test_killed_again_and_again_it_completes(bucket: Bucket) -> None:
+    """Kill the run after its seal, after the marker, among deletions, and before the last one."""
     moments = (
         putting("/db/manifest/", Kill.AFTER),
         putting("/db/.deleting", Kill.AFTER),
@@ -160,34 +159,34 @@ def test_killed_again_and_again_it_completes(place: Place) -> None:
         deleting("db/.deleting", Kill.BEFORE),
     )
     for number, choose in enumerate(moments):
-        assert place.destroy(choose) == -9, f"{number}: {place.log()}"
-        left = asyncio.run(place.check_others())
+        assert bucket.destroy(choose) == -9, f"{number}: {bucket.log()}"
+        left = asyncio.run(bucket.check_others())
         assert left, "something is left to do"
         if "db/.deleting" not in left:
-            assert left.keys() >= {key for key in place.before if key.startswith("db/")}, "nothing goes unmarked"
+            assert left.keys() >= {key for key in bucket.before if key.startswith("db/")}, "nothing goes unmarked"
     assert left.keys() == {"db/.deleting"}
-    assert place.destroy() == 0, place.log()
-    asyncio.run(place.check_end())
+    assert bucket.destroy() == 0, bucket.log()
+    asyncio.run(bucket.check_end())
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("side", Kill)
-def test_a_kill_at_every_request(place: Place, side: Kill) -> None:
+def test_a_kill_at_every_request(bucket: Bucket, side: Kill) -> None:
     number = killed = 0
     while True:
-        asyncio.run(place.restore())
+        asyncio.run(bucket.restore())
 
         def choose(seen: Seen, wanted: int = number) -> Kill | None:
             return side if seen.number == wanted else None
 
-        code = place.destroy(choose)
-        asyncio.run(place.check_others())
-        if place.gate.killed_at is None:
-            assert code == 0, place.log()
+        code = bucket.destroy(choose)
+        asyncio.run(bucket.check_others())
+        if bucket.gate.killed_at is None:
+            assert code == 0, bucket.log()
             break
         killed += 1
-        assert place.destroy() == 0, f"{place.gate.killed_at}: {place.log()}"
-        asyncio.run(place.check_end())
+        assert bucket.destroy() == 0, f"{bucket.gate.killed_at}: {bucket.log()}"
+        asyncio.run(bucket.check_end())
         number += 1
     assert killed > 20

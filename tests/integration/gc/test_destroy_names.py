@@ -1,4 +1,4 @@
-"""Destroying a database on real stores: whatever the objects are called, nothing outside its path is touched."""
+"""Destroying a database on real stores touches no object outside its path, for any object names."""
 
 import random
 import urllib.parse
@@ -12,12 +12,12 @@ import shale
 from shale.admin.admin import Admin
 from shale.env import Env
 from shale.errors import InvalidDeletion
-from shale.store.cloud import CloudStore
-from shale.store.local import LocalStore
+from shale.store.cloud_store.adapter import CloudStore
+from shale.store.local_store.adapter import LocalStore
 from shale.store.memory import MemoryStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
-from tests.integration.store.servers import s3_server
+from tests.integration.store.servers import empty_s3_store, s3_server
 
 pytestmark = pytest.mark.anyio
 
@@ -66,13 +66,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     elif request.param == "local":
         yield LocalStore(tmp_path / "store")
     else:
-        url = request.getfixturevalue("endpoint")
-        config = {"endpoint": url, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
-        cloud = CloudStore(f"s3://{BUCKET}", StoreOptions(config=config))
-        for meta in await cloud.list(""):
-            await cloud.delete(meta.key)
-        yield cloud
-        await cloud.aclose()
+        async with empty_s3_store(request.getfixturevalue("endpoint"), BUCKET) as cloud:
+            yield cloud
 
 
 async def listed(store: ObjectStore) -> list[str]:
@@ -95,7 +90,7 @@ async def test_only_what_is_below_the_path_goes(store: ObjectStore) -> None:
     assert await listed(store) == sorted(OUTSIDE)
 
 
-async def test_names_that_nobody_would_choose(store: ObjectStore) -> None:
+async def test_unusual_database_names(store: ObjectStore) -> None:
     chance = random.Random(7)
     letters = ["%", "%2F", ".", "ä", " ", "+", "~", "'", "(", "=", "db", "&", "@", ":", ","]
     names = {"".join(chance.choices(letters, k=chance.randint(1, 6))) for _ in range(40)}
@@ -111,7 +106,7 @@ async def test_names_that_nobody_would_choose(store: ObjectStore) -> None:
 
 
 async def test_placeholders_of_folders_on_s3(endpoint: str) -> None:
-    """Consoles make empty objects for folders; obstore reads their names without the slash."""
+    """Consoles create empty objects for folders; obstore returns their names without the slash."""
     config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
     store = CloudStore(f"s3://{BUCKET}", StoreOptions(config=config))
     for key in ("folders/", "folders/db/", "folders/db/wal/", "folders/db2/"):
@@ -128,7 +123,7 @@ async def test_placeholders_of_folders_on_s3(endpoint: str) -> None:
 
 
 def put_raw(endpoint: str, key: str) -> None:
-    """An empty object under exactly this name."""
+    """Put an empty object under exactly this name."""
     url = f"{endpoint}/{BUCKET}/{urllib.parse.quote(key)}"
     with urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT")):
         pass

@@ -1,4 +1,4 @@
-"""A database of any size is collected in bounded memory: the listings are made up as they are read.
+"""A database of any size is collected in bounded memory: the listings are generated as they are read.
 
 The store stands for one with 100,000 manifests and 1,000,000 SSTs.  What it holds itself does not grow, so what is
 measured is the collector.
@@ -21,8 +21,8 @@ from shale.errors import ShaleError
 from shale.format.compactions import encode_compactions
 from shale.format.manifest import encode_manifest
 from shale.format.names import compactions_key, manifest_key, sst_key
-from shale.garbage.collector import Collector
-from shale.garbage.options import GcOptions, Task, TaskOptions
+from shale.gc.collector import Collector
+from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.store.port import LIST_PAGE, ObjectMeta
 from shale.types import (
@@ -83,7 +83,7 @@ class VastStore(MemoryStore):
 
 
 def resident_peak_bytes() -> int:
-    """The most that this process ever had in memory; tracing every allocation would take ten times as long."""
+    """Return the peak memory of this process; tracing every allocation would take ten times as long."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -92,7 +92,7 @@ def sst_id(number: int) -> Ulid:
 
 
 def tree(first: int, size: Size) -> Tree:
-    """A run of every so manieth SST, beginning with ``first``."""
+    """Return a run of every n-th SST, beginning with ``first``."""
     info = SstInfo(first_entry=b"a", last_entry=b"z", index_offset=10, index_len=10)
     views = tuple(SstView.identity(Sst(id=sst_id(number), info=info)) for number in range(first, size.ssts, USED_EVERY))
     newest = SstView.identity(Sst(id=sst_id(size.ssts - 1), info=info))
@@ -100,7 +100,7 @@ def tree(first: int, size: Size) -> Tree:
 
 
 async def vast(size: Size) -> VastStore:
-    """The newest manifest, and some that checkpoints keep; each of them uses other SSTs."""
+    """Return the newest manifest, and some that checkpoints pin; each of them references different SSTs."""
     store = VastStore(size)
     pinned = [ManifestId(number * size.manifests // 10) for number in range(1, 9)]
     checkpoints = tuple(Checkpoint(id=UUID(int=number + 1), manifest_id=id_) for number, id_ in enumerate(pinned))
@@ -121,7 +121,7 @@ async def vast(size: Size) -> VastStore:
     ],
 )
 def test_memory_is_bounded(size: Size) -> None:
-    async def story() -> tuple[VastStore, Collector, int]:
+    async def scenario() -> tuple[VastStore, Collector, int]:
         store = await vast(size)
         task = TaskOptions(min_age_s=0)
         env = Env.system()
@@ -132,7 +132,7 @@ def test_memory_is_bounded(size: Size) -> None:
         return store, collector, resident_peak_bytes() - before
 
     started = time.monotonic()
-    store, collector, peak = anyio.run(story)
+    store, collector, peak = anyio.run(scenario)
     kept = sum(len(range(first, size.ssts, USED_EVERY)) for first in range(9))
     print(f"peak {peak / 2**20:.1f} MiB, {time.monotonic() - started:.1f} s, {store.requests} requests to delete")
     done = {task: state.progress for task, state in collector.states.items()}

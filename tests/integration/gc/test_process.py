@@ -1,4 +1,4 @@
-"""The collector as a process: start, collect, dry run, reload, stop, and a database that is not there or goes away."""
+"""The collector as a process: start, collect, dry run, reload, stop, and a missing or deleted database."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import shale
-from tests.integration.daemons.running import ENDED_S, REQUEST_S, Daemon, metric, running
+from tests.integration.daemons.daemon_process import ENDED_S, REQUEST_S, Daemon, metric, running
 
 QUICK = tuple(
     text
@@ -41,7 +41,7 @@ def write(folder: Path, rounds: int = 4) -> None:
 
 
 def make_older(folder: Path) -> None:
-    """Let every manifest be older than any ``min_age``."""
+    """Make every manifest older than any ``min_age``."""
     for path in (folder / "store").rglob("*.manifest"):
         os.utime(path, (0, 0))
 
@@ -92,7 +92,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_one_pass_and_the_end(tmp_path: Path) -> None:
-    """As a job that something else starts at its times; without a database there is nothing to do."""
+    """Another program may start such a job at fixed times; a missing database is no error."""
     write(tmp_path)
     make_older(tmp_path)
     with gc(tmp_path, "--once") as daemon:
@@ -118,7 +118,7 @@ def test_it_ends_when_the_database_is_gone(tmp_path: Path) -> None:
         wait_until(lambda: len(manifests(tmp_path)) == 1, daemon)
         shutil.rmtree(tmp_path / "store" / "db" / "manifest")
         assert daemon.process.wait(ENDED_S) == 0
-        assert daemon.lines("gc.database.gone")
+        assert daemon.lines("gc.database.removed")
 
 
 def test_a_broken_manifest_ends_passes_and_not_the_process(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def manifests_at(folder: Path, path: str) -> int:
 
 
 def test_several_databases_of_one_store(tmp_path: Path) -> None:
-    """Each is counted under its own label, a new one is found, and one that is gone ends its own loop only."""
+    """Each has its own label, a new one is found, and a deleted one ends only its own loop."""
     for path in ("tenants/a", "tenants/b", "apart"):
         write_at(tmp_path, path)
     several = ("--set", "databases=apart", "--set", "databases_below=tenants")
@@ -184,8 +184,8 @@ def test_several_databases_of_one_store(tmp_path: Path) -> None:
         paths = ("tenants/a", "tenants/b", "apart")
         wait_until(lambda: all(manifests_at(tmp_path, path) == 1 for path in paths), daemon)
         shutil.rmtree(tmp_path / "store" / "tenants" / "a" / "manifest")
-        wait_until(lambda: bool(daemon.lines("gc.database.gone")), daemon)
-        assert daemon.lines("gc.database.gone")[0]["db"] == "tenants/a"
+        wait_until(lambda: bool(daemon.lines("gc.database.removed")), daemon)
+        assert daemon.lines("gc.database.removed")[0]["db"] == "tenants/a"
         write_at(tmp_path, "tenants/b")
         wait_until(lambda: manifests_at(tmp_path, "tenants/b") == 1, daemon)
         told = json.loads(daemon.get("/v1/admin/gc", port=port)[1])["databases"]
@@ -221,7 +221,7 @@ def test_passes_are_started_and_planned_over_http(tmp_path: Path) -> None:
 
 
 def test_each_database_may_have_a_wal_store_of_its_own(tmp_path: Path) -> None:
-    """Passes find it, plans name what is in it, and a database of which nothing is there yet is waited for."""
+    """Passes and plans use it, and a database that does not exist yet is waited for."""
     stores = {path: f"file://{tmp_path}/wal-{path}" for path in ("a", "b")}
 
     async def make(path: str) -> None:
@@ -258,7 +258,7 @@ def test_each_database_may_have_a_wal_store_of_its_own(tmp_path: Path) -> None:
 
 
 def databases(daemon: Daemon, port: int) -> dict[str, Any]:
-    """By path, as the admin port tells."""
+    """Return the databases by path, from the admin port."""
     return {each["database"]: each for each in json.loads(daemon.get("/v1/admin/gc", port=port)[1])["databases"]}
 
 

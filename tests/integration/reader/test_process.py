@@ -1,4 +1,4 @@
-"""The reader as a process, beside a writer: what it serves, how old that is, and what it leaves behind."""
+"""The reader as a process, beside a writer: its rows, their age, and its remains after the end."""
 
 import contextlib
 import json
@@ -11,8 +11,8 @@ import pytest
 import redis
 
 import shale
-from tests.integration.daemons.running import ENDED_S, Daemon, metric, running
-from tests.integration.writer.test_api import Client, kv, problem, writer
+from tests.integration.daemons.daemon_process import ENDED_S, Daemon, metric, running
+from tests.integration.writer.writer_process import Client, kv, problem, writer
 
 WAIT_S = 120.0
 
@@ -119,12 +119,12 @@ def test_a_reader_that_follows_without_a_checkpoint_writes_nothing(tmp_path: Pat
     ("setting", "code", "words"),
     [
         pytest.param("checkpoint_lifetime=100ms", 78, "checkpoint_lifetime", id="a lease shorter than two polls"),
-        pytest.param("merge_operator=nobody", 78, "nobody", id="an operator that is none"),
+        pytest.param("merge_operator=nosuch", 78, "nosuch", id="an operator that is none"),
         pytest.param("manifest_pol_interval=1s", 78, "manifest_poll_interval", id="misspelt"),
         pytest.param("store.start_timeout=100ms", 69, "orders", id="no database"),
     ],
 )
-def test_what_keeps_a_reader_from_starting(tmp_path: Path, setting: str, code: int, words: str) -> None:
+def test_invalid_settings_stop_the_start_of_a_reader(tmp_path: Path, setting: str, code: int, words: str) -> None:
     (tmp_path / "store").mkdir()
     args = ("--url", f"file://{tmp_path}/store/orders", "--port", "0", "--set", setting)
     with running("shale_reader", *args, log=tmp_path / "log") as daemon:

@@ -13,8 +13,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.integration.daemons.running import metric
-from tests.integration.writer.test_api import Client, writer
+from tests.integration.daemons.daemon_process import metric
+from tests.integration.writer.writer_process import Client, writer
 
 RESP = ("--set", "resp.enabled=true", "--set", "resp.port=0")
 NEEDS_TOOLS = pytest.mark.skipif(shutil.which("redis-cli") is None, reason="redis-tools are not installed")
@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def hasty(port: int, **options: Any) -> "redis.Redis":
-    """A client that does not try again what has failed."""
+    """Return a client without retries."""
     return redis.Redis(port=port, retry=Retry(NoBackoff(), 0), **options)
 
 
@@ -110,7 +110,7 @@ def test_scanning(client: "redis.Redis") -> None:
 
 
 def lock_released(client: "redis.Redis", name: str, token: str) -> bool:
-    """Give a lock back that is still one's own, without a script, as docs/resp.md shows."""
+    """Release an unexpired lock without a script, as docs/reference/resp.md shows."""
     with client.pipeline() as pipe:
         pipe.watch(name)
         if pipe.get(name) != token.encode():
@@ -139,7 +139,7 @@ def test_what_is_not_there_says_so(client: "redis.Redis") -> None:
         client.execute_command("SELECT", 1)
 
 
-def test_what_is_told(client: "redis.Redis") -> None:
+def test_info_and_client_commands_describe_the_server(client: "redis.Redis") -> None:
     assert client.info("server")["server_name"] == "shale"
     assert client.client_list()[0]["id"] == str(client.client_id()) or client.connection_pool.max_connections > 1
     assert "get" in client.command()

@@ -1,4 +1,4 @@
-"""Connections over the loopback: order, memory, silence, endings."""
+"""Connections over the loopback: order, memory, timeouts, ends."""
 
 import asyncio
 import contextlib
@@ -13,13 +13,13 @@ import shale
 from shale.env import Env
 from shale.resp.backend import Backend
 from shale.resp.options import RespOptions
-from shale.resp.server import serving_resp
-from shale.service.http_server import open_socket
+from shale.resp.server import serve_resp
+from shale.service.http.server import open_socket
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
-from tests.unit.resp.house import RespFailure, decode_one
+from tests.unit.resp.harness import RespFailure, decode_one
 
-Story = Callable[["Port"], Awaitable[None]]
+Scenario = Callable[["Port"], Awaitable[None]]
 
 
 def encoded(*words: str | bytes) -> bytes:
@@ -52,7 +52,7 @@ class Line:
         return await self.answer()
 
     async def rest(self) -> bytes:
-        """Everything until the end of the connection."""
+        """Read until the end of the connection."""
         data, self._data = self._data, b""
         try:
             return data + await self.reader.read()
@@ -61,7 +61,7 @@ class Line:
 
 
 class StallingStore(MemoryStore):
-    """Takes no objects while its gate is closed."""
+    """A store that takes no objects while its gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Port:
         return line
 
     async def hang_up(self) -> None:
-        """Close every line that was opened."""
+        """Close every connection that was opened."""
         for line in self.lines:
             line.writer.close()
             with contextlib.suppress(ConnectionError):
@@ -113,7 +113,7 @@ async def port(
             l0_sst_size_bytes=1 << 20,
             max_unflushed_bytes=2 << 20,
         ) as db,
-        serving_resp(
+        serve_resp(
             db,
             listener,
             Env.system(),
@@ -126,11 +126,11 @@ async def port(
         yield Port(db, backend, number, metrics, store)
 
 
-def serve(story: Story, **options: Any) -> None:
+def serve(scenario: Scenario, **options: Any) -> None:
     async def run() -> None:
         async with asyncio.timeout(60):
             async with port(**options) as served:
-                await story(served)
+                await scenario(served)
             await served.hang_up()
 
     asyncio.run(run())
@@ -142,7 +142,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def test_a_pipeline_is_answered_in_order() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         words = [("SET", f"k{number}", str(number)) for number in range(1000)]
         words += [("GET", f"k{number}") for number in range(1000)]
@@ -150,34 +150,34 @@ def test_a_pipeline_is_answered_in_order() -> None:
         assert [await line.answer() for _ in range(1000)] == ["OK"] * 1000
         assert [await line.answer() for _ in range(1000)] == [str(number).encode() for number in range(1000)]
 
-    serve(story)
+    serve(scenario)
 
 
 def test_what_was_sent_before_the_end_is_answered() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         line.writer.write(b"SET a 1\r\nget a\r\n" + encoded("GET", "a"))
         line.writer.write_eof()
         assert await line.rest() == b"+OK\r\n$1\r\n1\r\n$1\r\n1\r\n"
 
-    serve(story)
+    serve(scenario)
 
 
-def test_nonsense_is_answered_once_behind_what_came_before() -> None:
-    async def story(served: Port) -> None:
+def test_invalid_input_is_answered_once_after_earlier_responses() -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         line.writer.write(encoded("PING") + b"*1\r\n:1\r\n" + encoded("SET", "a", "1"))
         assert await line.rest() == b"+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n"
         assert await served.db.get(b"a") is None
         assert served.backend.protocol_errors == 1
 
-    serve(story)
+    serve(scenario)
 
 
 def test_a_password_and_a_large_command_in_one_breath() -> None:
-    """The limits of strangers count up to the password and not behind it."""
+    """The limits for unauthenticated clients apply up to the password and not after it."""
 
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         line.writer.write(encoded("AUTH", "secret") + encoded("SET", "a", b"x" * 100_000) + encoded("GET", "a"))
         assert [await line.answer() for _ in range(3)] == ["OK", "OK", b"x" * 100_000]
@@ -185,11 +185,11 @@ def test_a_password_and_a_large_command_in_one_breath() -> None:
         stranger.writer.write(encoded("SET", "a", b"x" * 100_000))
         assert (await stranger.rest()).startswith(b"-ERR Protocol error: invalid bulk length")
 
-    serve(story, token="secret")
+    serve(scenario, token="secret")
 
 
 def test_a_client_that_goes_on_sending_is_told_why_it_is_refused() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         line.writer.write(encoded("SET", "a", b"x" * 3_000_000) + encoded("SET", "a", b"y") * 10)
         assert (await line.rest()) == b"-ERR Protocol error: invalid bulk length\r\n"
@@ -201,11 +201,11 @@ def test_a_client_that_goes_on_sending_is_told_why_it_is_refused() -> None:
         await stubborn.rest()
         await until(lambda: not served.backend.connections)
 
-    serve(story, max_value_bytes=1 << 20, max_command_bytes=2 << 20, request_timeout_s=0.2)
+    serve(scenario, max_value_bytes=1 << 20, max_command_bytes=2 << 20, request_timeout_s=0.2)
 
 
 def test_too_many_clients() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         lines = [await served.connect() for _ in range(2)]
         assert [await line.say("PING") for line in lines] == ["PONG", "PONG"]
         assert await (await served.connect()).rest() == b"-ERR max number of clients reached\r\n"
@@ -214,11 +214,11 @@ def test_too_many_clients() -> None:
         assert await (await served.connect()).say("PING") == "PONG"
         assert (served.backend.connections_accepted, served.backend.connections_refused) == (3, 1)
 
-    serve(story, max_connections=2)
+    serve(scenario, max_connections=2)
 
 
 def test_a_client_that_takes_no_answers_costs_no_memory_and_is_cut_off() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         await served.db.put(b"big", b"x" * 200_000)
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -240,30 +240,30 @@ def test_a_client_that_takes_no_answers_costs_no_memory_and_is_cut_off() -> None
         assert served.backend.bytes_written < 20 << 20
         assert served.backend.calls["get"] < 100
 
-    serve(story, request_timeout_s=0.5)
+    serve(scenario, request_timeout_s=0.5)
 
 
 def test_a_command_that_does_not_end_is_cut_off_and_a_quiet_client_is_not() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         quiet, slow = await served.connect(), await served.connect()
         assert await quiet.say("PING") == "PONG"
         slow.writer.write(encoded("SET", "a", "12345")[:-4])
         assert await slow.rest() == b""
         assert await quiet.say("PING") == "PONG"
 
-    serve(story, request_timeout_s=0.2)
+    serve(scenario, request_timeout_s=0.2)
 
 
 @pytest.mark.parametrize("options", [{"idle_timeout_s": 0.2}, {"token": "secret", "request_timeout_s": 0.2}])
 def test_silence_that_is_not_wanted_ends_the_connection(options: dict[str, Any]) -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         assert await (await served.connect()).rest() == b""
 
-    serve(story, **options)
+    serve(scenario, **options)
 
 
 def test_a_client_without_the_password_does_not_stay_by_talking() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         stranger, friend = await served.connect(), await served.connect()
         assert await friend.say("AUTH", "secret") == "OK"
         with contextlib.suppress(EOFError, ConnectionError):
@@ -272,11 +272,11 @@ def test_a_client_without_the_password_does_not_stay_by_talking() -> None:
         assert await stranger.rest() == b""
         assert await friend.say("PING") == "PONG"
 
-    serve(story, token="secret", request_timeout_s=0.2)
+    serve(scenario, token="secret", request_timeout_s=0.2)
 
 
 def test_large_commands_of_all_clients_together_have_a_bound() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         lines = [await served.connect() for _ in range(4)]
         part = encoded("SET", "a", b"x" * 900_000)[:-10]
         for line in lines[:2]:
@@ -290,27 +290,27 @@ def test_large_commands_of_all_clients_together_have_a_bound() -> None:
         lines[1].writer.close()
         await until(lambda: not served.backend.inflight_bytes)
 
-    serve(story, max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
+    serve(scenario, max_value_bytes=1 << 20, max_command_bytes=2 << 20, max_inflight_bytes=2 << 20)
 
 
 def test_a_durable_port_answers_when_it_is() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         line.writer.write(b"".join(encoded("SET", f"k{number}", "v") for number in range(100)))
         assert [await line.answer() for _ in range(100)] == ["OK"] * 100
-        assert served.db.durable_seq == served.db.last_seq == 100
+        assert served.db.status.durable_seq == served.db.status.last_seq == 100
         await line.say("MULTI")
         await line.say("SET", "a", "1")
         assert await line.say("EXEC") == ["OK"]
-        assert served.db.durable_seq == 101
+        assert served.db.status.durable_seq == 101
 
-    serve(story, durability="durable")
+    serve(scenario, durability="durable")
 
 
 def test_a_write_that_finds_no_room_is_given_up_and_the_rest_is_answered() -> None:
-    """The store does not answer, so memory stays full."""
+    """The store does not respond, so memory stays full."""
 
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         served.store.gate = anyio.Event()
         assert await line.say("SET", "full", b"x" * (3 << 20)) == "OK"
@@ -323,7 +323,7 @@ def test_a_write_that_finds_no_room_is_given_up_and_the_rest_is_answered() -> No
         await served.db.flush()
         assert await line.say("SET", "a", "2") == "OK"
 
-    serve(story, request_timeout_s=0.2)
+    serve(scenario, request_timeout_s=0.2)
 
 
 def test_a_stop_ends_idle_connections_and_answers_what_runs() -> None:
@@ -335,7 +335,7 @@ def test_a_stop_ends_idle_connections_and_answers_what_runs() -> None:
                 await inside.say("MULTI")
                 await inside.say("SET", "never", "1")
                 busy.writer.write(encoded("SET", "a", "1"))
-                await until(lambda: served.db.last_seq)
+                await until(lambda: served.db.status.last_seq)
             assert await idle.rest() == b""
             assert await inside.rest() == b""
             assert await busy.rest() == b"+OK\r\n"
@@ -347,7 +347,7 @@ def test_a_stop_ends_idle_connections_and_answers_what_runs() -> None:
 
 
 def test_a_stop_does_not_wait_for_ever() -> None:
-    """One client is in the middle of a command, another one waits for a flush that does not come."""
+    """One client is in the middle of a command, another one waits for a flush that does not complete."""
 
     async def run() -> None:
         async with asyncio.timeout(30):
@@ -355,7 +355,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
                 lines = [await served.connect() for _ in range(2)]
                 lines[0].writer.write(encoded("SET", "a", "1")[:-3])
                 lines[1].writer.write(encoded("SET", "a", "1"))
-                await until(lambda: served.db.last_seq)
+                await until(lambda: served.db.status.last_seq)
             assert [await line.rest() for line in lines] == [b"", b""]
             await served.hang_up()
 
@@ -363,7 +363,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
 
 
 def test_what_is_counted() -> None:
-    async def story(served: Port) -> None:
+    async def scenario(served: Port) -> None:
         line = await served.connect()
         await line.say("SET", "a", "1")
         await line.say("GET")
@@ -381,4 +381,4 @@ def test_what_is_counted() -> None:
         assert samples["shale_resp_connections_total", "accepted"] == 1
         assert samples["shale_resp_connections_open", ""] == 1
 
-    serve(story)
+    serve(scenario)

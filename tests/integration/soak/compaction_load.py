@@ -1,4 +1,4 @@
-"""A database with much to compact, written by Shale, and read again row by row through both libraries.
+"""A database that needs many compactions, written by Shale and checked row by row with both libraries.
 
 Every row has a number, from which its key and its value follow, so that each row can be checked without a model in
 memory.  Keys come in no order, so that all L0s overlap, and some rows are written twice.
@@ -13,7 +13,7 @@ from typing import Any
 from slatedb import uniffi as slate
 
 import shale
-from tests.interop.slatedb_writes import EVERYTHING, Shape, open_folder, opened
+from tests.interop.slatedb_databases import EVERYTHING, Shape, open_folder, opened
 
 VALUE_BYTES = 4000
 ROW_BYTES = VALUE_BYTES + 16
@@ -36,13 +36,13 @@ _KEY_STEP = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many rows, in so many L0s."""
+    """The number of rows and of L0s."""
 
     rows: int
     l0s: int = 32
 
     def versions(self, flush: int) -> Iterator[tuple[int, bool]]:
-        """What one L0 holds: rows of its own, and some of the L0 before in a second version; the last only those."""
+        """Yield the rows of one L0 as (number, is rewritten): new rows, and second versions of older ones."""
         share = -(-self.rows // (self.l0s - 1))
         yield from ((number, False) for number in range(flush * share, min(self.rows, (flush + 1) * share)))
         before = range(max(0, flush - 1) * share, min(self.rows, flush * share))
@@ -50,29 +50,29 @@ class Load:
 
 
 def key_of(number: int) -> bytes:
-    """A key of 16 bytes."""
+    """Return a key of 16 bytes."""
     return b"%016x" % (number * _KEY_STEP & (1 << 64) - 1)
 
 
 def check(key: bytes, value: bytes) -> None:
-    """Whether this is a row in its last version."""
+    """Return whether this is a row in its last version."""
     number = int(value[1:10])
     assert key == key_of(number)
     assert value == value_of(number, is_rewritten(number))
 
 
 def is_rewritten(number: int) -> bool:
-    """Whether a row has a second version."""
+    """Return whether a row has a second version."""
     return number % REWRITTEN_EACH == 0
 
 
 def value_of(number: int, is_second: bool) -> bytes:
-    """A value that names its row and its version."""
+    """Return a value that names its row and its version."""
     return (b"%c%09d" % (b"ab"[is_second], number)) * (VALUE_BYTES // 10)
 
 
 def rust_store(url: str, environment: dict[str, str]) -> Any:
-    """The object store behind ``url`` for SlateDB."""
+    """Open the object store at ``url`` for SlateDB."""
     if url.startswith("file://"):
         folder = Path(url.removeprefix("file://"))
         folder.mkdir(exist_ok=True)
@@ -84,7 +84,7 @@ def rust_store(url: str, environment: dict[str, str]) -> Any:
 
 
 async def write(url: str, load: Load) -> None:
-    """Make the database; what it holds is in L0s only, and nothing has been compacted."""
+    """Create the database; all rows are in L0s and nothing has been compacted."""
     settings: dict[str, Any] = {"wal_enabled": False, "l0_max_ssts": 1000, "l0_max_ssts_per_key": 1000}
     async with shale.Db.open(url, l0_sst_size_bytes=1 << 30, max_unflushed_bytes=2 << 30, **settings) as db:
         for number in range(load.l0s):
@@ -97,7 +97,7 @@ async def write(url: str, load: Load) -> None:
 
 
 async def check_with_slatedb(store: Any, root: str, load: Load) -> None:
-    """Each row once, in its last version, through SlateDB."""
+    """Check with SlateDB that each row exists once, in its last version."""
     async with opened(store, root, Shape({"garbage_collector_options": None})) as db:
         count, previous = 0, b""
         iterator = await db.scan_with_options(EVERYTHING, _FAR_AHEAD)
@@ -110,7 +110,7 @@ async def check_with_slatedb(store: Any, root: str, load: Load) -> None:
 
 
 async def check_with_shale(url: str, load: Load) -> None:
-    """Each row once, in its last version, through our reader."""
+    """Check with Shale's reader that each row exists once, in its last version."""
     count, previous = 0, b""
     async with shale.DbReader.open(url) as reader:
         async for rows in reader.scan().batches(10_000):

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import anyio
 
-from shale.service.spark_section import SparkSettings
+from shale.service.config.spark_section import SparkSettings
 from shale.types import Sst
 from shale_compactor.execution.executor import Executor
-from shale_compactor.executors import ChosenExecutor
+from shale_compactor.execution.routing import RoutingExecutor
 from shale_spark.session import spark_session
-from tests.integration.spark.jobs import OPTIONS, ROOT, Place
+from tests.integration.spark.compaction.jobs import OPTIONS, ROOT, Place
 
 SETTINGS = SparkSettings(master="local[2]", conf=(("spark.driver.memory", "512m"),))
 
 
 async def main(folder: Path) -> None:
-    """Kill Java once the first SST is there; the rows are what they always are, and nothing is merged twice."""
+    """Kill Java once the first SST exists; the rows are unchanged, and nothing is merged twice."""
     spark = spark_session(SETTINGS, app_name="lost")
     assert spark._jvm is not None
     java = [spark._jvm.java.lang.ProcessHandle.current().pid()]
@@ -35,7 +35,7 @@ async def main(folder: Path) -> None:
         if java:
             os.kill(java.pop(), signal.SIGKILL)
 
-    chosen = ChosenExecutor(
+    chosen = RoutingExecutor(
         Executor(place.store, ROOT, place.env, OPTIONS),
         place.executor(),
         place.env,

@@ -6,8 +6,8 @@ python -m tests.integration.soak.lost_session
 import os
 import signal
 
-from shale.service.spark_section import SparkSettings
-from shale_spark.compaction.sessions import Sessions
+from shale.service.config.spark_section import SparkSettings
+from shale_spark.compaction.session_provider import SessionProvider
 from shale_spark.session import spark_session
 from shale_spark.tasks import TaskInfo, run_tasks
 
@@ -15,13 +15,13 @@ SETTINGS = SparkSettings(master="local[1]", conf=(("spark.driver.memory", "512m"
 
 
 def work(plan: bytes, _info: TaskInfo) -> bytes:
-    """Any task."""
+    """Run a trivial task."""
     return plan + b"!"
 
 
 def main() -> None:
     """Lose a session that was killed, and one that was stopped."""
-    sessions = Sessions(lambda: spark_session(SETTINGS, app_name="lost"), SETTINGS)
+    sessions = SessionProvider(lambda: spark_session(SETTINGS, app_name="lost"), SETTINGS)
     first = sessions.get()
     assert run_tasks(first, [b"1"], work) == [b"1!"]
     assert sessions.get() is first

@@ -1,4 +1,4 @@
-"""A compaction filter that keeps every row and takes its time, so that a small job lasts long enough to be killed."""
+"""A slow compaction filter that keeps every row, so that a test can kill a small job."""
 
 import time
 
@@ -6,22 +6,22 @@ from shale.compaction.filters import FilterContext, RowBatch
 
 
 class Slowly:
-    """Sixteen megabytes a second; for processes that tests start."""
+    """A filter of sixteen megabytes a second; for processes that tests start."""
 
     BYTES_PER_SECOND = 16 << 20
 
     def __init__(self, context: FilterContext) -> None:
-        """Nothing depends on the job."""
+        """Ignore the job."""
 
     def filter(self, batch: RowBatch) -> None:
-        """Keep all rows, a little later."""
+        """Keep all rows after a pause."""
         time.sleep(batch.rows.size_bytes / self.BYTES_PER_SECOND)
 
     def finish(self) -> None:
-        """Nothing is held back."""
+        """Return no rows: none are buffered."""
 
 
 class Crawling(Slowly):
-    """Two megabytes a second."""
+    """A filter of two megabytes a second."""
 
     BYTES_PER_SECOND = 2 << 20

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyspark
 
-from shale_spark.java import require_java
+from shale_spark.prerequisites import require_java
+from tests.paths import PYTHONPATH
 
 SPARK_HOME = Path(pyspark.__file__).parent
-ROOT = Path(__file__).parents[3]
 START_S = 90.0
 
 
@@ -36,13 +36,13 @@ class Cluster:
             self.kill(name)
 
     def start_worker(self, name: str, host: str = "127.0.0.1") -> None:
-        """One core; returns once the master knows it."""
+        """Start a worker with one core; return once the master knows it."""
         where = ["--host", host, "--webui-port", "0", "--cores", "1", "--memory", "700m"]
         where += ["--work-dir", str(self._folder / f"{name}-work"), self.url]
         self._start(name, "worker.Worker", where, r"Successfully registered with master")
 
     def kill(self, name: str) -> None:
-        """SIGKILL of a worker and of all executors that it has started."""
+        """Kill a worker and all its executors with SIGKILL."""
         process = self._processes.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -55,7 +55,7 @@ class Cluster:
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services"))),
+            "PYTHONPATH": PYTHONPATH,
         }
         with log.open("wb") as output:
             self._processes[name] = subprocess.Popen(
@@ -74,7 +74,7 @@ class Cluster:
 
 
 def free_port() -> int:
-    """A port of the loopback address that nobody has at the moment."""
+    """Return a free port of the loopback address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

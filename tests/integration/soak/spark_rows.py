@@ -1,9 +1,9 @@
-"""Rows that executors generate and that tell whether they are the right ones.
+"""Rows that executors generate and whose values can be checked.
 
     python -m tests.integration.soak.spark_rows MASTER FOLDER ROWS
 
 Layers of rows lie over each other: the lowest is a sorted run with every number as a key, the others are L0s with some
-of them again.  A value is its key over and over, behind one byte that names the layer.  The last layer comes through
+of them again.  A value is one byte that names the layer, then its key repeated.  The last layer comes through
 the bulk load, the others are written by tasks directly, so that no gigabytes are sorted which are in order already.
 """
 
@@ -17,7 +17,7 @@ import anyio
 import msgpack
 import numpy as np
 
-from shale.engine.where import Where
+from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.kernels.rows import Rows
 from shale.protocol.manifest_store import ManifestStore
@@ -29,8 +29,8 @@ from shale.sst.source import RunSource
 from shale.store.connect import connect
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, RunId, Seq, SortedRun, Sst, SstView, Tree
-from shale_compactor.execution.output import RunWriter
-from shale_spark.compaction.frames import Report, decode, encode
+from shale_compactor.execution.run_writer import OutputOptions, RunWriter
+from shale_spark.compaction.messages import TaskReport, decode, encode
 from shale_spark.tasks import TaskInfo, run_async, run_tasks
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ _CHUNK = 20_000
 
 
 def layer_of(numbers: np.ndarray) -> np.ndarray:
-    """The layer whose row is the newest for each number."""
+    """Return the layer with the newest row for each number."""
     step = numbers % STEP
     newest = np.where((step >= 1) & (step < LAYERS), step, 0)
     return np.where(numbers % LOADED_STEP == 0, LOADED, newest)
 
 
 def keys_of(numbers: np.ndarray) -> np.ndarray:
-    """Keys by bytes, shape (n, 16): ``key-`` and twelve digits."""
+    """Return keys as bytes, shape (n, 16): ``key-`` and twelve digits."""
     digits = numbers[:, None] // 10 ** np.arange(11, -1, -1) % 10 + ord("0")
     prefix = np.broadcast_to(np.frombuffer(b"key-", np.uint8), (len(numbers), 4))
     return np.concatenate([prefix, digits.astype(np.uint8)], axis=1)
 
 
 def values_of(numbers: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """Values by bytes, shape (n, 1024)."""
+    """Return values as bytes, shape (n, 1024)."""
     values = np.tile(keys_of(numbers), (1, VALUE_BYTES // KEY_BYTES))
     values[:, 0] = layers
     return values
@@ -91,7 +91,7 @@ def _chunks(layer: int, start: int, end: int) -> Iterator[Rows]:
 
 
 def write_part(plan: bytes, _info: TaskInfo) -> bytes:
-    """A task: the SSTs of a part of a layer."""
+    """Write the SSTs of a part of a layer, as a task."""
     return run_async(partial(_write_part, *msgpack.unpackb(plan)))
 
 
@@ -104,26 +104,24 @@ async def _write_part(folder: str, layer: int, start: int, end: int, env: Env) -
             ROOT,
             env,
             tasks,
-            options=SstOptions(),
-            max_sst_size_bytes=SST_BYTES,
-            not_before_ms=0,
+            options=OutputOptions(sst=SstOptions(), max_sst_size_bytes=SST_BYTES, not_before_ms=0),
             on_sst=written.append,
         )
         for rows in _chunks(layer, start, end):
             await writer.add(rows)
         await writer.close()
     await store.aclose()
-    return encode(Report(0, tuple(written)))
+    return encode(TaskReport(0, tuple(written)))
 
 
 def generate(spark: "SparkSession", folder: Path, rows: int) -> None:
-    """A database of all layers."""
+    """Generate a database of all layers."""
     edges = np.linspace(0, rows, PARTS + 1).astype(int).tolist()
     plans = [(str(folder), layer, edges[i], edges[i + 1]) for layer in range(LAYERS) for i in range(PARTS)]
     reports = [decode(answer[4:]) for answer in run_tasks(spark, [msgpack.packb(plan) for plan in plans], write_part)]
     layers: list[list[SstView]] = [[] for _ in range(LAYERS)]
     for plan, report in zip(plans, reports, strict=True):
-        assert isinstance(report, Report)
+        assert isinstance(report, TaskReport)
         layers[plan[1]] += map(SstView.identity, report.ssts)
     l0 = [view for layer in reversed(layers[1:]) for view in layer]
     run = SortedRun(id=RunId(1), ssts=tuple(layers[0]))
@@ -145,10 +143,10 @@ async def _create(folder: Path, manifest: Manifest) -> None:
 
 
 def _load_last_layer(spark: "SparkSession", folder: Path, rows: int) -> None:
-    from shale_spark.load.command import load
+    from shale_spark.load.bulk_load import load
 
     frame = spark.range(0, rows, LOADED_STEP, PARTS).mapInArrow(_loaded_rows, "key binary, value binary")
-    load(frame, Where(f"file://{folder}", ROOT), mode="append", fence=True)
+    load(frame, DatabaseLocation(f"file://{folder}", ROOT), mode="append", fence=True)
 
 
 def _loaded_rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -166,7 +164,7 @@ def _loaded_rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatc
 
 
 async def check(folder: Path, rows: int) -> None:
-    """Every number is there once, with the value of the newest layer, in one sorted run."""
+    """Check that every number exists once, with the value of the newest layer, in one sorted run."""
     env = Env.system()
     store = connect(f"file://{folder}", env)
     manifest = (await ManifestStore(store, ROOT, env, Metrics()).read_latest()).value

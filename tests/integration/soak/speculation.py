@@ -1,4 +1,4 @@
-"""A compaction of two ranges on a cluster, the first attempt at one of them being slow: what came of it, as JSON.
+"""A compaction of two ranges on a cluster with a slow first attempt at one of them; prints the outcome as JSON.
 
 Arguments: the master, and a folder for the database.
 """
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from shale.compaction.filters import FilterContext, RowBatch
 from shale_spark.session import spark_session
-from tests.integration.spark.jobs import Place
+from tests.integration.spark.compaction.jobs import Place
 
 CONF = {
     "spark.driver.memory": "512m",
@@ -33,12 +33,12 @@ PAUSE_S = 3.0
 
 
 def attempts(job_id: str) -> list[Path]:
-    """A file for each attempt at the first range."""
+    """Return a file for each attempt at the first range."""
     return sorted(Path(tempfile.gettempdir()).glob(f"shale-{job_id}-attempt-*"))
 
 
 class SlowAtFirst:
-    """The first attempt at the range with the smallest keys takes its time."""
+    """A filter that delays the first attempt at the range with the smallest keys."""
 
     def __init__(self, context: FilterContext) -> None:
         self._is_slow = False
@@ -53,11 +53,11 @@ class SlowAtFirst:
             time.sleep(PAUSE_S)
 
     def finish(self) -> None:
-        """Nothing is held back."""
+        """Return no rows: none are buffered."""
 
 
 async def main(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Run the job and look at everything that is there afterwards."""
+    """Run the job and check the resulting objects."""
     place = Place(folder, spark)
     job = await place.job()
     progress = place.progress()

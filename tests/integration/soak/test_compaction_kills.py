@@ -21,7 +21,8 @@ from shale.compaction.specs import size_estimate_bytes
 from shale.env import Env
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionStatus
-from tests.integration.daemons.running import Daemon
+from tests.integration.daemons.daemon_process import Daemon
+from tests.integration.soak.compaction_history import Trail, Watch, check_progress_only_grows, read_trail
 from tests.integration.soak.compaction_load import (
     ROW_BYTES,
     Load,
@@ -30,7 +31,6 @@ from tests.integration.soak.compaction_load import (
     rust_store,
     write,
 )
-from tests.integration.soak.compaction_trail import Trail, Watch, check_progress_only_grows, read_trail
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.servers import s3_server
 
@@ -58,7 +58,7 @@ FRUGAL = {"cpu_threads": "1", "compactor_options.worker.memory_bytes": "16MiB"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much there is to do, and how often a process dies meanwhile.
+    """The amount of work, and how often a process is killed.
 
     A run that holds everything has ``outputs`` SSTs: with a worker go the one or two that it is writing.
 
@@ -94,7 +94,7 @@ SHORT = Plan(
 
 @dataclass
 class Losses:
-    """What kills have cost: bytes that were merged and not yet published."""
+    """The cost of kills: bytes that were merged and not published."""
 
     kills: int = 0
     bytes: float = 0.0
@@ -130,11 +130,11 @@ class Stack:
         daemon.process.wait()
 
     def all_ready(self) -> bool:
-        """Whether all processes have started."""
+        """Return whether all processes have started."""
         return all(daemon.lines("daemon.ready") for daemon in self.daemons.values())
 
     def ratios(self, role: str) -> dict[str, float]:
-        """How far a worker is with its jobs; empty while it is starting."""
+        """Return the progress of a worker's jobs; empty while it is starting."""
         daemon = self.daemons[role]
         ready = daemon.lines("daemon.ready")
         if role == COORDINATOR or not ready:
@@ -159,7 +159,7 @@ class Stack:
 
 
 async def kill_until_settled(stack: Stack, watch: Watch, plan: Plan) -> Losses:
-    """Kill one after the other, at moments drawn by chance after the last victim is back, until all is compacted.
+    """Kill one process after the other, at random times after the last restart, until all is compacted.
 
     Every third victim is the coordinator, the others are workers in the middle of a job.
     """
@@ -182,7 +182,7 @@ async def kill_until_settled(stack: Stack, watch: Watch, plan: Plan) -> Losses:
 
 
 async def kill(stack: Stack, role: str, watch: Watch, losses: Losses) -> None:
-    """Kill, and note what the process had merged of its jobs beyond what it had published."""
+    """Kill a process, and record its merged but unpublished bytes."""
     ratios = stack.ratios(role)
     stack.kill(role)
     now = await watch.now()
@@ -199,7 +199,7 @@ def published_bytes(entry: Compaction) -> int:
 
 
 def survive(url: str, folder: Path, environment: dict[str, str], plan: Plan) -> str:
-    """The whole story on one store; returns a line of figures."""
+    """Run the whole test on one store; return a line of figures."""
     load = Load(rows=plan.total_bytes // ROW_BYTES, l0s=plan.l0s)
     rust = rust_store(url, environment)
     stack = Stack(f"{url}/{ROOT}", folder, environment, plan)

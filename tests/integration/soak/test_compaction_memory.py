@@ -1,4 +1,4 @@
-"""What a job holds in memory does not depend on its size: 64 MB and 8 MB for each source."""
+"""The memory of a job does not depend on its size: 64 MB and 8 MB for each source."""
 
 import asyncio
 import random
@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from shale import CompactionFilter, Decisions, FilterContext, RowBatch
-from shale.compaction.filters import NamedFilter
+from shale.compaction.filters import NamedCompactionFilter
 from shale.env import Env, InlineCpu, SystemClock
 from shale.format.names import sst_key
-from shale.kernels.choice import load_kernels
 from shale.kernels.rows import Rows
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 from shale.types import FLAG_MERGE, Manifest, RunId, Seq, Sst, SstView, TieredSpec, Tree
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import Job, plan_job
@@ -56,7 +55,7 @@ class Load:
     transforms: Transforms = NO_TRANSFORMS
 
 
-FILTERS = Transforms(filters=(NamedFilter("every-second", EverySecond),))
+FILTERS = Transforms(filters=(NamedCompactionFilter("every-second", EverySecond),))
 LOADS = {
     "filters": Load(4, 300_000, transforms=FILTERS),
     "single operands": Load(4, 300_000, flags=FLAG_MERGE, transforms=Transforms(operator=newest)),
@@ -97,7 +96,6 @@ async def job_over(store: LocalStore, load: Load) -> Job:
 @pytest.mark.parametrize("name", LOADS)
 def test_memory_is_bounded(tmp_path: Path, name: str) -> None:
     load = LOADS[name]
-    load_kernels()
 
     async def peak_bytes() -> int:
         store = LocalStore(str(tmp_path), fsync=False)

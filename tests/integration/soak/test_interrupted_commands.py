@@ -1,4 +1,4 @@
-"""A command that is interrupted gives back what it holds, so that the next one needs no force."""
+"""An interrupted command releases its resources, so that the next one needs no force."""
 
 import json
 import os
@@ -13,10 +13,10 @@ import pytest
 
 import shale
 from shale.service.exit_codes import ExitCode
-from tests.integration.spark.flaky_codec import BEGUN
+from tests.integration.spark.load.flaky_codec import BEGUN
+from tests.paths import PYTHONPATH
 
-ROOT = Path(__file__).parents[3]
-CODEC = "tests.integration.spark.flaky_codec:FlakyCodec"
+CODEC = "tests.integration.spark.load.flaky_codec:FlakyCodec"
 PYTHON_LOAD = """
 import sys
 from shale_spark.load import load
@@ -30,11 +30,10 @@ pytestmark = pytest.mark.soak
 
 
 def started(folder: Path, *command: str, **env: str) -> "subprocess.Popen[bytes]":
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services")))
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, *command],
-            env={**os.environ, "PYTHONPATH": path, **env},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, **env},
             cwd=folder,
             stdout=log,
             stderr=log,
@@ -43,7 +42,7 @@ def started(folder: Path, *command: str, **env: str) -> "subprocess.Popen[bytes]
 
 
 def interrupted(folder: Path, *command: str) -> int:
-    """The exit code after Ctrl-C in the middle of a task's rows."""
+    """Return the exit code after Ctrl-C in the middle of a task's rows."""
     begun = folder / "begun"
     process = started(folder, *command, **{BEGUN: str(begun)})
     try:
@@ -60,7 +59,7 @@ def interrupted(folder: Path, *command: str) -> int:
 
 @pytest.fixture
 def source(tmp_path: Path) -> str:
-    """Rows to append to a database whose last writer has closed it."""
+    """Return rows to append to a database whose last writer has closed it."""
     lines = [json.dumps({"key": f"k{number:06}", "value": "dg=="}) for number in range(20_000)]
     (tmp_path / "rows.json").write_text("\n".join(lines))
 

@@ -12,14 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from pathlib import Path
 
-import msgpack
 import pytest
 
 import shale
-from tests.integration.daemons.running import Daemon
+from tests.integration.soak.stack import SETTINGS, Stack
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.servers import s3_server
 
@@ -28,40 +26,11 @@ ROUNDS = 3
 SOAK_ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "50"))
 CLIENTS = 3
 ROWS_PER_BATCH = 50
-MIN_AGE = "3s"
-STALENESS = "1s"
-
-SETTINGS = {
-    "shale_writer": {
-        "flush_interval": "10ms",
-        "l0_sst_size_bytes": "200KiB",
-        "wal_stall_limit": STALENESS,
-        "probe_max_staleness": STALENESS,
-    },
-    "shale_compactor": {
-        "compactor_options.poll_interval": "100ms",
-        "compactor_options.commit_compacted_interval": "50ms",
-        "compactor_options.checkpoint_lifetime": "2s",
-        "compactor_options.worker_heartbeat_timeout": "2s",
-        "compactor_options.worker.heartbeat_interval": "500ms",
-        "compactor_options.worker.compactions_poll_interval": "100ms",
-        "compactor_options.worker.max_sst_size": "100KiB",
-        "probe_max_staleness": STALENESS,
-    },
-    "shale_gc": {
-        "probe_max_staleness": STALENESS,
-        **{
-            f"garbage_collector_options.{task}_options.{name}": value
-            for task in ("manifest", "wal", "compacted", "compactions")
-            for name, value in (("interval", "500ms"), ("min_age", MIN_AGE))
-        },
-    },
-}
 
 
 @dataclass
 class Model:
-    """What may be in the database; a key belongs to one client, so its writes are ordered."""
+    """The possible contents of the database; a key belongs to one client, so its writes are ordered."""
 
     acknowledged: dict[bytes, bytes] = field(default_factory=dict)
     unknown: dict[bytes, set[bytes]] = field(default_factory=dict)
@@ -76,65 +45,12 @@ class Model:
             self.unknown[key] = set()
 
     def allows(self, key: bytes, value: bytes | None) -> bool:
-        """Whether a reader may see this: the newest acknowledged value, or one sent after it without an answer."""
+        """Return whether a reader may see this value: the newest acknowledged one, or a later unconfirmed one."""
         return value == self.acknowledged.get(key) or value in self.unknown.get(key, ())
 
 
-class Stack:
-    """The three daemons; one of each role at a time."""
-
-    def __init__(self, url: str, logs: Path, environment: dict[str, str]) -> None:
-        self._url = url
-        self._logs = logs
-        self._environment = environment
-        self._daemons: dict[str, Daemon] = {}
-
-    def start(self, role: str) -> None:
-        options = ["--url", self._url, "--set", "ready.grace=5s"]
-        if role == "shale_writer":
-            options += ["--port", "0"]
-        if role == "shale_compactor":
-            options += ["--take-over"]
-        for name, value in SETTINGS[role].items():
-            options += ["--set", f"{name}={value}"]
-        number = len(list(self._logs.glob(f"{role}.*")))
-        self._daemons[role] = Daemon(role, *options, log=self._logs / f"{role}.{number}", env=self._environment)
-
-    def wait_until_ready(self, role: str) -> None:
-        self._daemons[role].wait_for("daemon.ready")
-
-    def kill(self, role: str) -> None:
-        process = self._daemons[role].process
-        assert process.poll() is None, f"{role} ended by itself with {process.returncode}: {self._daemons[role].log}"
-        process.kill()
-        process.wait()
-
-    def stop_all(self) -> dict[str, int]:
-        return {role: daemon.stop() for role, daemon in self._daemons.items()}
-
-    def kill_all(self) -> None:
-        for daemon in self._daemons.values():
-            daemon.process.kill()
-            daemon.process.wait()
-
-    def try_write(self, rows: list[tuple[bytes, bytes]]) -> bool:
-        """One durable batch; false without an answer that it is durable."""
-        writer = self._daemons["shale_writer"]
-        try:
-            status, _, _ = writer.request(
-                "POST",
-                "/v1/batch",
-                port=writer.port("port"),
-                body=msgpack.packb({"ops": [("put", key, value) for key, value in rows]}),
-                headers={"content-type": "application/msgpack"},
-            )
-        except (OSError, AssertionError, HTTPException):
-            return False
-        return status == 200
-
-
 def write_until(stop: threading.Event, stack: Stack, model: Model, client: int) -> None:
-    """One client: batch after batch over its own keys, until it is told to stop."""
+    """Run one client: write batches over its own keys until it is stopped."""
     rng = random.Random(client)
     number = 0
     while not stop.is_set():
@@ -189,7 +105,7 @@ async def compare(url: str, models: list[Model], environment: dict[str, str]) ->
     for model in models:
         wrong = [key for key in model.unknown if not model.allows(key, seen.pop(key, None))]
         assert not wrong, f"{len(wrong)} of {len(model.unknown)} keys, the first is {wrong[0]!r}"
-    assert not seen, "rows that nobody wrote"
+    assert not seen, "rows that were never written"
     assert sum(len(model.acknowledged) for model in models) > 1_000, "the load was too small to prove anything"
 
 

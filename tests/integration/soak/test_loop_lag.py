@@ -1,4 +1,4 @@
-"""How long a heavy merge keeps the event loop waiting, while every request for a state file takes two seconds.
+"""The delay of the event loop during a heavy merge, while every request for a state file takes two seconds.
 
 A line says what was measured, by the metric that operators see and by a finer clock beside it.  Both count what else
 the machine is doing.  What is asserted is the CPU time of the longest step of any task, which is our own doing alone.
@@ -17,7 +17,6 @@ from prometheus_client.samples import Sample
 
 from shale.env import Env
 from shale.format.names import sst_key
-from shale.kernels.choice import load_kernels
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.service.health import Health
@@ -25,12 +24,12 @@ from shale.service.heartbeat import measure_event_loop
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
 from shale.store.connect import connect
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 from shale.telemetry.metrics import Metrics
 from shale.types import CompactionStatus, Manifest, Seq, Sst, SstView, Tree
+from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
-from shale_compactor.process import Compactor, CompactorOptions
 from shale_compactor.worker.options import WorkerOptions
 from tests.bench.rows import bench_rows
 
@@ -75,7 +74,7 @@ class SlowState:
 
 
 async def write(directory: Path) -> int:
-    """L0s whose keys interleave; returns their bytes."""
+    """Write L0s whose keys interleave; return their bytes."""
     env = Env.system()
     store = connect(f"file://{directory}", env)
     owner = np.random.default_rng(7).integers(0, SOURCES, SOURCES * ROWS_EACH)
@@ -95,7 +94,7 @@ async def write(directory: Path) -> int:
 
 
 async def compact(directory: Path, metrics: Metrics) -> list[float]:
-    """Compact everything; returns how late the ticks of a fine clock came while the job ran."""
+    """Compact everything; return the delays of a fine clock while the job ran."""
     env = Env.system()
     store = connect(SlowState(LocalStore(directory)), env, metrics, component="compactor")
     options = CompactorOptions(
@@ -136,7 +135,7 @@ def samples(metrics: Metrics, name: str) -> list[Sample]:
 
 
 def timed_steps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """CPU seconds of every step of the event loop from now on."""
+    """Record the CPU seconds of every step of the event loop from now on."""
     seconds: list[float] = []
     run = asyncio.Handle._run  # type: ignore[attr-defined]
 
@@ -150,7 +149,6 @@ def timed_steps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_heavy_merge_leaves_the_event_loop_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_kernels()
     size = asyncio.run(write(tmp_path))
     steps_s = timed_steps(monkeypatch)
     metrics = Metrics()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.store.servers import s3_server
+from tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[3]
 RUNS = 3
 SOAK_RUNS = 200
 
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 
 def s3_environment(url: str) -> dict[str, str]:
-    """How the cloud's own tools are told about a server."""
+    """Return the environment that configures cloud tools for a server."""
     return {
         "AWS_ENDPOINT": url,
         "AWS_ALLOW_HTTP": "true",
@@ -44,7 +44,7 @@ def s3_environment(url: str) -> dict[str, str]:
 def run_program(url: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PROGRAM, url],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "shared"), **environment},
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "shared"), **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -60,7 +60,7 @@ def assert_runs_end_well(runs: int, url_of_run, environment: dict[str, str]) -> 
 
 @pytest.mark.parametrize("runs", [RUNS, pytest.param(SOAK_RUNS, marks=pytest.mark.soak)])
 def test_on_a_directory(runs: int, tmp_path: Path) -> None:
-    """Twenty runs share one database, so they also replay what the last one left."""
+    """Twenty runs share one database, so each also replays the WAL of the one before."""
     assert_runs_end_well(runs, lambda number: f"file://{tmp_path}/db{number // 20}", {})
 
 

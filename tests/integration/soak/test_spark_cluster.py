@@ -1,4 +1,4 @@
-"""A compaction on a cluster whose worker is killed, and then the driver: it finishes, and little is done twice.
+"""A compaction on a cluster whose worker and then driver are killed: it finishes, and repeats little work.
 
 ``SHALE_SOAK_SPARK_BYTES`` says how much is compacted; on the disk it is three times as much at the most.
 """
@@ -22,7 +22,7 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionStatus, RunId, Ulid
-from tests.integration.daemons.running import Daemon, metric
+from tests.integration.daemons.daemon_process import Daemon, metric
 from tests.integration.soak import spark_rows
 from tests.integration.soak.spark_cluster import Cluster
 
@@ -31,7 +31,7 @@ SHARES = 1 + (spark_rows.LAYERS - 1) / spark_rows.STEP + 1 / spark_rows.LOADED_S
 ROWS = int(BYTES / SHARES / spark_rows.ROW_BYTES)
 REPEATED_MAX = 0.1
 SLOW = {"compactor_options.worker.compaction_filters": '["tests.integration.soak.slow_filter:Slowly"]'}
-"""Sixteen megabytes a second for each task: less than some gigabytes would be done before anybody is killed."""
+"""Sixteen megabytes a second for each task: less than some gigabytes would be done before a kill."""
 SLOW_BELOW = 3 << 30
 LIMIT_S = 1800.0
 ROOT = spark_rows.ROOT
@@ -56,8 +56,8 @@ PROPERTIES = {
 
 
 @dataclass
-class House:
-    """The database, and who works on it."""
+class Harness:
+    """The database and the processes on it."""
 
     folder: Path
     logs: Path
@@ -79,15 +79,15 @@ class House:
         )
 
     def ssts(self) -> dict[str, int]:
-        """Objects by name, and what they take."""
+        """Return objects by name, with their sizes."""
         found = (self.folder / ROOT / "compacted").glob("*.sst")
         return {path.stem: path.stat().st_size for path in found}
 
 
-async def submitted(house: House) -> Ulid:
-    """One job over everything."""
+async def submitted(harness: Harness) -> Ulid:
+    """Submit one job over all sources."""
     env = Env.system()
-    store = connect(f"file://{house.folder}", env)
+    store = connect(f"file://{harness.folder}", env)
     tree = (await ManifestStore(store, ROOT, env).read_latest()).value.tree
     request = Sources(l0_view_ids=tuple(view.id for view in tree.l0), sorted_runs=(RunId(1),), destination=RunId(1))
     deadline = time.monotonic() + 60
@@ -99,50 +99,50 @@ async def submitted(house: House) -> Ulid:
     return info.id
 
 
-async def stored(house: House, job: Ulid) -> Compaction:
+async def stored(harness: Harness, job: Ulid) -> Compaction:
     env = Env.system()
-    store = connect(f"file://{house.folder}", env)
+    store = connect(f"file://{harness.folder}", env)
     entry = (await CompactionsStore(store, ROOT, env).read_latest()).value.get(job)
     await store.aclose()
     assert entry is not None
     return entry
 
 
-async def named_ssts(house: House) -> set[str]:
-    """What the manifest names."""
+async def named_ssts(harness: Harness) -> set[str]:
+    """Return the SSTs that the manifest names."""
     env = Env.system()
-    store = connect(f"file://{house.folder}", env)
+    store = connect(f"file://{harness.folder}", env)
     manifest = (await ManifestStore(store, ROOT, env).read_latest()).value
     await store.aclose()
     return {str(sst_id) for sst_id in manifest.ssts()}
 
 
 def input_bytes(driver: Daemon) -> int:
-    """What tasks have read so far, by their reports."""
+    """Return the bytes that tasks have read so far, from their reports."""
     _, text = driver.get("/metrics", port=driver.port("admin_port"))
     return int(metric(text, "slatedb_compaction_input_bytes_total"))
 
 
 def share(entry: Compaction) -> float:
-    """How much of the input has been written, by what is published."""
+    """Return the share of the input that is merged, from the published progress."""
     done = [sst for sub in (entry.ctx.subcompactions if entry.ctx else ()) for sst in sub.output_ssts]
     return sum(sst.estimated_size_bytes for sst in done) / (ROWS * spark_rows.ROW_BYTES)
 
 
-def until(house: House, job: Ulid, is_so: Callable[[Compaction], bool]) -> Compaction:
+def until(harness: Harness, job: Ulid, is_so: Callable[[Compaction], bool]) -> Compaction:
     deadline = time.monotonic() + LIMIT_S
     while True:
-        entry = asyncio.run(stored(house, job))
+        entry = asyncio.run(stored(harness, job))
         if is_so(entry):
             return entry
         assert time.monotonic() < deadline, entry.status
-        assert not entry.status.is_finished, "before anybody was killed"
+        assert not entry.status.is_finished, "before a kill"
         time.sleep(0.1)
 
 
 @pytest.mark.soak
 def test_a_killed_worker_and_a_killed_driver_cost_little(tmp_path: Path) -> None:
-    """Each row once, and less than a tenth of the input read twice."""
+    """Each row exists once, and less than a tenth of the input is read twice."""
     # The driver's working directory and logs are apart from the database.
     folder, logs = tmp_path / "store", tmp_path / "logs"
     folder.mkdir()
@@ -155,31 +155,31 @@ def test_a_killed_worker_and_a_killed_driver_cost_little(tmp_path: Path) -> None
 
 def _run(folder: Path, logs: Path) -> None:
     with Cluster(logs) as cluster:
-        house = House(folder, logs, cluster.url)
+        harness = Harness(folder, logs, cluster.url)
         cluster.start_worker("first")
         cluster.start_worker("second")
         started = time.monotonic()
         subprocess.run(
             [sys.executable, "-m", "tests.integration.soak.spark_rows", cluster.url, str(folder), str(ROWS)], check=True
         )
-        print(f"{ROWS} rows, {sum(house.ssts().values()) >> 20} MiB in {time.monotonic() - started:.0f} s")
-        inputs = house.ssts()
-        coordinator = house.start("shale_compactor", {"embedded_worker": "false"})
-        driver = house.start_driver()
+        print(f"{ROWS} rows, {sum(harness.ssts().values()) >> 20} MiB in {time.monotonic() - started:.0f} s")
+        inputs = harness.ssts()
+        coordinator = harness.start("shale_compactor", {"embedded_worker": "false"})
+        driver = harness.start_driver()
         try:
-            job = asyncio.run(submitted(house))
-            until(house, job, lambda entry: share(entry) > 0.15)
+            job = asyncio.run(submitted(harness))
+            until(harness, job, lambda entry: share(entry) > 0.15)
             cluster.kill("first")
             killed = time.monotonic()
-            until(house, job, lambda entry: share(entry) > 0.35)
+            until(harness, job, lambda entry: share(entry) > 0.35)
             read = input_bytes(driver)
             driver.process.kill()
             driver.process.wait()
-            kept = share(asyncio.run(stored(house, job)))
+            kept = share(asyncio.run(stored(harness, job)))
             print(f"worker and driver were killed; {kept:.0%} is kept")
             cluster.start_worker("third")
-            driver = house.start_driver()
-            until(house, job, lambda entry: entry.status is CompactionStatus.COMPLETED)
+            driver = harness.start_driver()
+            until(harness, job, lambda entry: entry.status is CompactionStatus.COMPLETED)
             print(f"completed {time.monotonic() - killed:.0f} s after the first kill")
             read += input_bytes(driver)
             assert driver.stop() == 0
@@ -190,7 +190,7 @@ def _run(folder: Path, logs: Path) -> None:
                     daemon.process.wait()
     asyncio.run(spark_rows.check(folder, ROWS))
     repeated = read / sum(inputs.values()) - 1
-    orphans = [name for name in house.ssts() if name not in inputs and name not in asyncio.run(named_ssts(house))]
+    orphans = [name for name in harness.ssts() if name not in inputs and name not in asyncio.run(named_ssts(harness))]
     print(
         f"{read >> 20} MiB of {sum(inputs.values()) >> 20} MiB were read, {repeated:.1%} twice; {len(orphans)} orphans"
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.soak.spark_cluster import ROOT, Cluster
+from tests.integration.soak.spark_cluster import Cluster
+from tests.paths import PYTHONPATH
 
 LIMIT_S = 240.0
 ORPHANS_MAX = 2
@@ -20,13 +21,12 @@ def test_a_copy_of_a_slow_task_takes_its_range_over(tmp_path: Path) -> None:
     """Workers have hosts of their own: Spark starts no copy on the host of the original."""
     folder = tmp_path / "store"
     folder.mkdir()
-    code = os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services")))
     with Cluster(tmp_path) as cluster:
         cluster.start_worker("first")
         cluster.start_worker("second", host="127.0.0.2")
         found = subprocess.run(
             [sys.executable, "-m", "tests.integration.soak.speculation", cluster.url, str(folder)],
-            env={**os.environ, "PYTHONPATH": code},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
             stdout=subprocess.PIPE,
             timeout=LIMIT_S,
             check=True,

@@ -13,7 +13,7 @@ import shale
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
-from tests.integration.daemons.running import Daemon, running
+from tests.integration.daemons.daemon_process import Daemon, running
 
 ROWS = int(os.environ.get("SHALE_SOAK_ROWS", "10_000_000"))
 BATCH = 10_000
@@ -24,7 +24,7 @@ SETTLE_S = 300
 
 
 def key_of(number: int) -> bytes:
-    """Keys in no order, each once: multiplication by an odd number is a permutation."""
+    """Return keys in no order, each once: multiplication by an odd number is a permutation."""
     return b"%016x" % (number * 0x9E3779B97F4A7C15 & (1 << 64) - 1)
 
 
@@ -33,7 +33,7 @@ def value_of(number: int) -> bytes:
 
 
 def peak_bytes(daemon: Daemon) -> int:
-    """The most memory that the process ever held."""
+    """Return the peak memory of the process."""
     lines = Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
@@ -52,7 +52,7 @@ def write_batch(writer: Daemon, port: int, start: int) -> None:
 
 
 async def settled(folder: Path) -> None:
-    """Wait until nothing is left that the scheduler would compact."""
+    """Wait until the scheduler has nothing to compact."""
     manifests = ManifestStore(open_store(f"file://{folder}"), "db", Env.system())
     async with asyncio.timeout(SETTLE_S):
         while True:

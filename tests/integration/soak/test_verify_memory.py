@@ -1,4 +1,4 @@
-"""What a check of a terabyte holds in memory: 16,000 SSTs of 64 MiB in the manifest, and ten checkpoints of it.
+"""The memory of a verification of a terabyte: 16,000 SSTs of 64 MiB in the manifest, and ten checkpoints of it.
 
 The SSTs are small here, and so are their indexes; how many large ones are read at once follows from their size
 (tests/unit/admin/verify/test_healthy.py).
@@ -10,7 +10,7 @@ import tracemalloc
 import anyio
 import pytest
 
-from shale.admin.verify.whole import Checked, VerifyOptions, verify_database
+from shale.admin.verify.database import VerifyOptions, VerifyTarget, verify_database
 from shale.env import Env, InlineCpu, SystemClock
 from shale.format.names import sst_key
 from shale.kernels.rows import rows_from_entries
@@ -50,7 +50,7 @@ def test_a_terabyte() -> None:
         env = Env(SystemClock(), random.Random(1), InlineCpu())
         store = await terabyte(env)
         tracemalloc.start()
-        checked = Checked(store=store, wal_store=None, root="db", env=env)
+        checked = VerifyTarget(store=store, wal_store=None, root="db", env=env)
         report = await verify_database(checked, VerifyOptions())
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shale.errors import InvalidRequestError
-from shale_spark.java import JavaHome, require_java
+from shale_spark.prerequisites import JavaHome, require_java
 from shale_spark.session import spark_session
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ CONF = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A Java process for every test process would be too much for the machine.
+    """A Java process for every test process would overload the machine.
 
     Later than here, when all tests are collected, is too late: pytest-xdist has looked for groups by then.
     """
@@ -30,7 +30,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def java() -> JavaHome:
-    """Where Java is; what needs it is skipped where there is none."""
+    """Return the path of Java; skip the test without one."""
     try:
         return require_java()
     except InvalidRequestError as error:

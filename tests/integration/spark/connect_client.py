@@ -1,4 +1,4 @@
-"""A program that works over Spark Connect: arguments are the server and a folder; says what it saw as JSON."""
+"""A program that uses Spark Connect: arguments are the server and a folder; prints its results as JSON."""
 
 import asyncio
 import json
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shale
-from shale_spark.changes.command import changes
+from shale_spark.changes.dataframe import changes
 from shale_spark.export import export
 from shale_spark.load import load
 from shale_spark.scrub import scrub
 from shale_spark.session import spark_session
-from shale_spark.source.options import where_of
+from shale_spark.source.options import parse_where
 
 COUNT = 2000
 
 
 def main(server: str, folder: Path) -> Iterator[tuple[str, object]]:
-    """What was done, and what came of it."""
+    """Print the operations and their results."""
     spark = spark_session(master=server)
-    url, where = f"file://{folder}/db", where_of({"url": f"file://{folder}/db"})
+    url, where = f"file://{folder}/db", parse_where({"url": f"file://{folder}/db"})
     rows = spark.range(COUNT).selectExpr("concat('k', lpad(id, 5, '0')) as key", "concat('{\"n\":', id, '}') as value")
     yield "loaded", load(rows, url, key="key").rows
     yield "appended", load(rows, url, key="key", mode="append").seq

@@ -1,4 +1,4 @@
-"""Clones, parts and unions on real Spark: what is borrowed is found where it is, until a compaction rewrites it."""
+"""Clones, parts and unions on real Spark: borrowed SSTs are read from their owner until a compaction rewrites them."""
 
 import asyncio
 from dataclasses import replace
@@ -10,40 +10,40 @@ from pyspark.sql import SparkSession
 
 import shale
 from shale.admin.clones import source
+from shale.compaction.policies.size_tiered import SizeTiered
 from shale.compaction.requests import Sources
-from shale.compaction.size_tiered import SizeTiered
 from shale.compaction.status import CompactionInfo
-from shale.engine.where import Where, resolve
+from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import connect, open_store
 from shale.types import CompactionStatus, KeyRange, Manifest, Tree
-from shale_compactor.process import Compactor, CompactorOptions
-from shale_spark.compaction.command import Working, compact
+from shale_compactor.compactor import Compactor, CompactorOptions
+from shale_spark.compaction.worker import SparkWorkerOptions, compact
 from shale_spark.export import export
 from shale_spark.load import load
 from shale_spark.scrub import scrub
-from tests.integration.spark.test_load import contents, numbered
-from tests.interop.compaction_house import FAST, WORKS, executor_options
+from tests.integration.spark.load.load_rows import contents, numbered
+from tests.interop.compaction.harness import FAST, WORKS, executor_options
 from tests.unit.clones.lineage import CUT, PATHS, Rows, clone, fill, rows_of, written
 
 COUNT = 1000
 
 
 def read(spark: SparkSession, url: str, **options: str) -> Rows:
-    """What one query gives, which checks that no key comes twice."""
+    """Return the rows of one query, and check that no key is returned twice."""
     found = spark.read.format("shale").options(**options).load(url).select("key", "value").collect()
     rows = {bytes(row["key"]): bytes(row["value"]) for row in found}
     assert len(rows) == len(found)
     return rows
 
 
-def compacted(spark: SparkSession, where: Where, tree: Tree) -> tuple[CompactionInfo, ...]:
-    """A whole tree merged on Spark, with a coordinator of ours that proposes and executes nothing itself."""
+def compacted(spark: SparkSession, where: DatabaseLocation, tree: Tree) -> tuple[CompactionInfo, ...]:
+    """Merge a whole tree on Spark, with a coordinator that proposes and executes nothing itself."""
     request = Sources(
         l0_view_ids=tuple(view.id for view in tree.l0), sorted_runs=tuple(run.id for run in tree.compacted)
     )
-    working = Working(options=executor_options(), worker=WORKS)
+    worker_options = SparkWorkerOptions(options=executor_options(), worker=WORKS)
 
     async def main() -> tuple[CompactionInfo, ...]:
         env = Env.system()
@@ -54,7 +54,9 @@ def compacted(spark: SparkSession, where: Where, tree: Tree) -> tuple[Compaction
         await coordinator.start()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(coordinator.run)
-            ended = await anyio.to_thread.run_sync(partial(compact, spark, where, request, working=working))
+            ended = await anyio.to_thread.run_sync(
+                partial(compact, spark, where, request, worker_options=worker_options)
+            )
             tasks.cancel_scope.cancel()
         await store.aclose()
         return ended
@@ -70,7 +72,7 @@ def newest(store: str, path: str) -> Manifest:
 
 
 def test_a_clone_is_read_compacted_checked_and_exported(spark: SparkSession, tmp_path: Path) -> None:
-    """Its parent is a load, and goes on for itself; the clone has rows in SSTs of its own and in its log."""
+    """Its parent is a load and continues to be written; the clone has its own SSTs and WAL."""
     store = f"file://{tmp_path}/store"
     parent, url = f"{store}/parent", f"{store}/clone"
     df = numbered(spark, COUNT).select("key", "value")
@@ -116,7 +118,7 @@ def test_a_clone_is_read_compacted_checked_and_exported(spark: SparkSession, tmp
 
 
 def test_a_clone_of_a_part_of_a_clone(spark: SparkSession, tmp_path: Path) -> None:
-    """Where a borrowed SST is looked for in the wrong database, there is one that cannot be read."""
+    """An unreadable object with the same id is at every wrong path of a borrowed SST."""
     lineage = asyncio.run(written(f"file://{tmp_path}"))
     for path in PATHS:
         url = lineage.place(path)
@@ -128,11 +130,11 @@ def test_a_clone_of_a_part_of_a_clone(spark: SparkSession, tmp_path: Path) -> No
 
 
 def test_a_union_of_parts(spark: SparkSession, tmp_path: Path) -> None:
-    """Cut in two, written apart, joined, and compacted: every row once, wherever it lies."""
+    """Split in two, written separately, joined, and compacted: every row exists once."""
     store = f"file://{tmp_path}"
     whole, left, right = rows_of("whole", 0, 100), rows_of("left", 30, 40), rows_of("right", 60, 70)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await fill(store, "whole", whole)
         await clone(store, "left", source("whole", end=CUT))
         await clone(store, "right", source("whole", start=CUT))
@@ -140,7 +142,7 @@ def test_a_union_of_parts(spark: SparkSession, tmp_path: Path) -> None:
         await fill(store, "right", right)
         await clone(store, "union", source("left", end=CUT), source("right", start=CUT))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     url, model = f"{store}/union", whole | left | right
     borrowed = set(newest(store, "union").ssts())
     for _ in range(2):

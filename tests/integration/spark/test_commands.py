@@ -1,4 +1,4 @@
-"""``shale spark …`` as a user types it, on the session of the tests."""
+"""``shale spark …`` as a user types it, in the session of the tests."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import shale as shale_library
 from shale.service.exit_codes import ExitCode
 from shale_cli.__main__ import main
-from shale_spark.cli import running
+from shale_spark.cli import command
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("spark")]
 
@@ -22,8 +22,8 @@ Shale = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def shale(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Shale:
-    """Runs a command in this process; its end is no end of the process."""
-    monkeypatch.setattr(running, "leave", sys.exit)
+    """Return a function that runs a command in this process without ending the process."""
+    monkeypatch.setattr(command, "exit_process", sys.exit)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         capfd.readouterr()
@@ -117,7 +117,7 @@ def test_what_spark_says_is_one_line(shale: Shale, url: str) -> None:
     assert len(err.splitlines()) == 1, err
 
 
-def test_patience_ends(shale: Shale, url: str, spark: SparkSession) -> None:
+def test_a_timeout_ends_the_command(shale: Shale, url: str, spark: SparkSession) -> None:
     code, _, err = shale("check", "--timeout", "1ms", "-u", url)
     assert code == ExitCode.TEMPFAIL, err
     assert "not done after 0.001 s" in err

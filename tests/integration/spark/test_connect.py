@@ -1,4 +1,4 @@
-"""Everything over Spark Connect, from a program that has no Java."""
+"""All operations over Spark Connect, from a program without Java."""
 
 import json
 import os
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from shale_spark.java import JavaHome
-from tests.integration.soak.spark_cluster import ROOT, SPARK_HOME, free_port
+from shale_spark.prerequisites import JavaHome
+from tests.integration.soak.spark_cluster import SPARK_HOME, free_port
 from tests.integration.spark.connect_client import COUNT
+from tests.paths import PYTHONPATH
 
 START_S = 90.0
 CLIENT_S = 240.0
-CODE = os.pathsep.join(map(str, (ROOT, ROOT / "shared", ROOT / "services")))
 
 
 @contextmanager
 def connect_server(folder: Path, java: JavaHome) -> Iterator[str]:
-    """The URL of a server with two cores, which ends with the context."""
+    """Yield the URL of a server with two cores, which ends with the context."""
     port = free_port()
     properties = {
         "spark.driver.memory": "512m",
@@ -42,7 +42,7 @@ def connect_server(folder: Path, java: JavaHome) -> Iterator[str]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": CODE,
+        "PYTHONPATH": PYTHONPATH,
     }
     log = folder / "server.log"
     with log.open("wb") as output:
@@ -67,7 +67,7 @@ def test_a_program_without_java_does_everything(tmp_path: Path, java: JavaHome) 
     with connect_server(tmp_path, java) as url:
         found = subprocess.run(
             [sys.executable, "-m", "tests.integration.spark.connect_client", url, str(tmp_path)],
-            env={**os.environ, "PYTHONPATH": CODE, "JAVA_HOME": "/nonexistent"},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, "JAVA_HOME": "/nonexistent"},
             stdout=subprocess.PIPE,
             timeout=CLIENT_S,
             check=True,
@@ -78,7 +78,7 @@ def test_a_program_without_java_does_everything(tmp_path: Path, java: JavaHome) 
         "read": [COUNT, sum(range(COUNT))],
         "pushed down": 1,
         "exported": COUNT,
-        "refused": f"{tmp_path}/out: something is there already: choose mode overwrite or append",
+        "refused": f"{tmp_path}/out: the target exists: choose mode overwrite or append",
         "scrubbed": [True, 2 * COUNT],
         "built": COUNT,
         "followed": 10,

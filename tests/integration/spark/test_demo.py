@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.paths import REPOSITORY
 
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("java")
 def test_every_count_of_the_demo_matches(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/shared:{ROOT}/services"}
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services"}
     command = [sys.executable, "-m", "shale_spark.demo", str(tmp_path / "demo")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900, env=environment)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,4 +1,4 @@
-"""An encrypted database on Spark: executors find the keys by the name of their file, and nothing works without."""
+"""An encrypted database on Spark: executors read the keys from the named file; without it all operations fail."""
 
 import asyncio
 from pathlib import Path
@@ -8,14 +8,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import shale
-from shale.engine.where import Where, resolve
-from shale_spark.load.command import load
+from shale.engine.location import DatabaseLocation, resolve
+from shale_spark.load.bulk_load import load
 from shale_spark.scrub import scrub
 
-SECRET = b"nobody else may read this"
+SECRET = b"only the owner reads this"
 
 
-def place(url: str, keys: Path) -> Where:
+def place(url: str, keys: Path) -> DatabaseLocation:
     return resolve(url, block_transformer=shale.AesGcm.from_file(keys))
 
 

@@ -1,8 +1,7 @@
-"""``format("shale")`` in a real session: columns, ranges, filters, snapshots, formats, and what errors say."""
+"""``format("shale")`` in a real session: columns, ranges, filters, snapshots, formats and errors."""
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -15,10 +14,11 @@ from shale.env import Env
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
-from shale_spark.failures import translated
-from shale_spark.source.frame import snapshot
-from shale_spark.source.options import ReadOptions, where_of
+from shale_spark.errors import shale_error_of
+from shale_spark.source.options import SparkReadOptions, parse_where
 from shale_spark.source.snapshot import OWN_NAME
+from shale_spark.source.snapshot_frame import snapshot
+from tests.integration.spark.checkpoint_names import checkpoint_names
 
 COUNT = 2000
 FLUSHED = 1500
@@ -34,7 +34,7 @@ def value(number: int) -> bytes:
 
 
 async def write(url: str) -> None:
-    """Rows in several L0s, deleted ones among them, and a quarter of them only in the WAL."""
+    """Write rows in several L0s, deleted ones among them, and a quarter of them only in the WAL."""
     async with shale.Db.open(url, l0_sst_size_bytes="32KiB", flush_interval=0) as db:
         for number in range(COUNT):
             await db.put(key(number), value(number))
@@ -48,7 +48,7 @@ async def write(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database that was written and closed."""
+    """Return the URL of a database that was written and closed."""
     found = f"file://{tmp_path_factory.mktemp('read')}/db"
     asyncio.run(write(found))
     return found
@@ -56,7 +56,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def reader(spark: SparkSession, url: str) -> DataFrameReader:
-    """A reader of it, with small tasks."""
+    """Return a DataFrame reader with small tasks."""
     return spark.read.format("shale").option("url", url).option("partition_bytes", "64KiB")
 
 
@@ -64,7 +64,7 @@ EXPECTED = {key(number): value(number) for number in range(COUNT) if number not 
 
 
 def rows(frame: DataFrame) -> dict[bytes, bytes]:
-    """What one job gives, which checks that no key comes twice."""
+    """Return the rows of one job, and check that no key is returned twice."""
     found = frame.collect()
     assert len({row["key"] for row in found}) == len(found)
     return {bytes(row["key"]): bytes(row["value"]) for row in found}
@@ -79,7 +79,7 @@ def between(low: int, high: int) -> list[bytes]:
 
 
 def test_every_row_in_many_tasks(reader: DataFrameReader) -> None:
-    """Also those that are only in the WAL; sequence numbers and times come with them."""
+    """Also rows that are only in the WAL; sequence numbers and times are columns."""
     found = reader.load().withColumn("task", sql.spark_partition_id()).collect()
     assert {bytes(row["key"]): bytes(row["value"]) for row in found} == EXPECTED
     assert len(found) == len(EXPECTED)
@@ -91,13 +91,13 @@ def test_every_row_in_many_tasks(reader: DataFrameReader) -> None:
 
 
 def test_ranges_and_keys_are_options(reader: DataFrameReader) -> None:
-    """Ranges are scanned; single keys are looked up, and absent ones are absent."""
+    """Ranges are scanned; single keys are looked up, and absent ones are not returned."""
     bare = reader.schema("key binary")
     assert keys(bare.option("keys", "user:00001,user:00002,user:00010,absent").load()) == [key(1), key(2)]
 
 
 def test_filters_are_right_however_a_frame_is_used(reader: DataFrameReader) -> None:
-    """Spark 4.1 to 4.3 read with the filters of another query of the same DataFrame, if a source takes filters."""
+    """Spark 4.1 to 4.3 read with the filters of another query of the same DataFrame if a source accepts filters."""
     frame = reader.schema("key binary").load()
     low, high = (sql.col("key") < key(50)), (sql.col("key") >= key(1900))
     assert keys(frame.filter(low)) == between(0, 50)
@@ -106,7 +106,7 @@ def test_filters_are_right_however_a_frame_is_used(reader: DataFrameReader) -> N
 
 
 def test_pushdown_reads_only_what_filters_ask_for(reader: DataFrameReader) -> None:
-    """One query for one DataFrame; what is pushed is not applied again."""
+    """One query per DataFrame; Spark does not apply pushed filters again."""
     pushing = reader.option("pushdown", "true")
     part = pushing.load().filter((sql.col("key") >= key(100)) & (sql.col("key") < key(200)) & (sql.length("value") > 0))
     assert "Filter" in plan_of(part)
@@ -119,19 +119,19 @@ def test_pushdown_reads_only_what_filters_ask_for(reader: DataFrameReader) -> No
 
 
 def test_spark_still_mixes_up_the_filters_of_one_frame(reader: DataFrameReader) -> None:
-    """Why ``pushdown`` is off by default: once this fails, it need not be any more (docs/spark_read.md)."""
+    """The reason for ``pushdown`` being off by default: once this fails, it may be on (docs/how-to/spark-read.md)."""
     frame = reader.option("pushdown", "true").schema("key binary").load()
     assert keys(frame.filter(sql.col("key") == key(7))) == [key(7)]
     assert keys(frame) == [key(7)]
 
 
 def plan_of(frame: DataFrame) -> str:
-    """Spark's physical plan as text."""
+    """Return Spark's physical plan as text."""
     return str(frame._jdf.queryExecution().executedPlan().toString())  # type: ignore[attr-defined]
 
 
 def test_values_become_columns(reader: DataFrameReader) -> None:
-    """By the schema that was asked for."""
+    """By the requested schema."""
     frame = reader.option("value_format", "json").schema("n bigint, even boolean, key string").load()
     found = [row.asDict() for row in frame.collect()]
     assert sorted(found, key=lambda row: row["n"]) == [
@@ -142,7 +142,7 @@ def test_values_become_columns(reader: DataFrameReader) -> None:
 
 
 def test_bad_values_are_named_or_kept(reader: DataFrameReader, spark: SparkSession, tmp_path: Path) -> None:
-    """The key is in the error's one line; permissive keeps the bytes."""
+    """The key is in the error's one line; permissive mode keeps the bytes."""
     place = f"file://{tmp_path}/db"
 
     async def one_bad() -> None:
@@ -154,7 +154,7 @@ def test_bad_values_are_named_or_kept(reader: DataFrameReader, spark: SparkSessi
     base = spark.read.format("shale").option("url", place).option("value_format", "json")
     with pytest.raises(PySparkException) as caught:
         base.schema("n bigint").load().collect()
-    assert str(translated(caught.value)).startswith("the value of key b'bad' is not json of this schema")
+    assert str(shale_error_of(caught.value)).startswith("the value of key b'bad' is not json of this schema")
     assert "the value of key b'bad'" in str(caught.value).splitlines()[1]
     found = base.option("mode", "permissive").schema("key binary, n bigint, _corrupt_record binary").load().collect()
     assert sorted((bytes(row[0]), row[1], row[2] and bytes(row[2])) for row in found) == [
@@ -164,7 +164,7 @@ def test_bad_values_are_named_or_kept(reader: DataFrameReader, spark: SparkSessi
 
 
 def test_a_frame_shows_one_state(spark: SparkSession, tmp_path: Path) -> None:
-    """Planned once, and read twice while the database goes on."""
+    """It is planned once, and read twice while the database changes."""
     place = f"file://{tmp_path}/db"
 
     async def put(*keys: bytes) -> None:
@@ -173,13 +173,13 @@ def test_a_frame_shows_one_state(spark: SparkSession, tmp_path: Path) -> None:
                 await db.put(each, b"")
 
     asyncio.run(put(b"a", b"b"))
-    options = ReadOptions(where=where_of({"url": place}))
+    options = SparkReadOptions(where=parse_where({"url": place}))
     with snapshot(spark, options) as frame:
         assert len(keys(frame)) == 2
         asyncio.run(put(b"c"))
         assert len(keys(frame)) == 2
-        assert names(place) == [OWN_NAME]
-    assert names(place) == []
+        assert checkpoint_names(place) == [OWN_NAME]
+    assert checkpoint_names(place) == []
     assert len(keys(spark.read.format("shale").load(place))) == 3
 
 
@@ -187,7 +187,7 @@ def test_a_checkpoint_is_read_as_it_was(spark: SparkSession, tmp_path: Path) -> 
     """By its id."""
     place = f"file://{tmp_path}/db"
 
-    async def story() -> str:
+    async def scenario() -> str:
         async with shale.Db.open(place) as db:
             await db.put(b"a", b"")
         stored = await ManifestStore(open_store(f"file://{tmp_path}"), "db", Env.system()).load()
@@ -196,7 +196,7 @@ def test_a_checkpoint_is_read_as_it_was(spark: SparkSession, tmp_path: Path) -> 
             await db.put(b"b", b"")
         return str(checkpoint.id)
 
-    checkpoint = asyncio.run(story())
+    checkpoint = asyncio.run(scenario())
     frame = spark.read.format("shale").option("url", place).option("checkpoint", checkpoint).load()
     assert [bytes(row.key) for row in frame.collect()] == [b"a"]
 
@@ -214,16 +214,5 @@ def test_what_is_wrong_is_said_in_one_line(
     """When a frame is loaded, and when a query is planned."""
     with pytest.raises(PySparkException) as caught:
         spark.read.format("shale").option("url", url).options(**options).load().collect()
-    assert message in str(translated(caught.value))
+    assert message in str(shale_error_of(caught.value))
     assert "Traceback" not in str(caught.value)
-
-
-def names(place: str) -> list[Any]:
-    """The names of all checkpoints."""
-    folder, _, root = place.removeprefix("file://").rpartition("/")
-
-    async def read() -> list[Any]:
-        stored = await ManifestStore(open_store(f"file://{folder}"), root, Env.system()).load()
-        return [each.name for each in stored.value.checkpoints]
-
-    return asyncio.run(read())

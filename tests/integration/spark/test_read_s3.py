@@ -1,21 +1,21 @@
-"""Tasks of a read reach an S3 server as the options say; no session is needed to see that."""
+"""Tasks of a read open an S3 server with the given options; no session is needed."""
 
 import asyncio
 
 import shale
 from shale.kernels.rows import concat_rows, entries_from_rows
 from shale.store.options import StoreOptions
-from shale_spark.source.batches import wanted_keys
-from shale_spark.source.options import ReadOptions, options_of, where_of
-from shale_spark.source.plan import ReadPlan
-from shale_spark.source.planning import plan_read
-from shale_spark.source.reading import read_rows
+from shale_spark.source.filters import requested_keys
+from shale_spark.source.options import SparkReadOptions, parse_where, where_options
+from shale_spark.source.plan_reader import read_rows
+from shale_spark.source.planner import plan_read
+from shale_spark.source.read_plan import ReadPlan
 from shale_spark.tasks import run_async
 from tests.integration.store.servers import s3_server
 
 
 def test_a_read_over_s3() -> None:
-    """Planned in one event loop, carried out in others, as in Spark's workers."""
+    """It is planned in one event loop and executed in others, as in Spark's workers."""
     with s3_server("lake") as endpoint:
         config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
 
@@ -29,9 +29,9 @@ def test_a_read_over_s3() -> None:
 
         asyncio.run(write())
         given = {"url": "s3://lake/orders", "partition_bytes": "16KiB"}
-        options = ReadOptions.parse(given | {f"store.{name}": value for name, value in config.items()})
-        assert where_of(options_of(options.where)) == options.where
-        planned = run_async(lambda env: plan_read(options, wanted_keys(options), env))
+        options = SparkReadOptions.parse(given | {f"store.{name}": value for name, value in config.items()})
+        assert parse_where(where_options(options.where)) == options.where
+        planned = run_async(lambda env: plan_read(options, requested_keys(options), env))
         assert len(planned.plans) > 2
         chunks = [rows for plan in planned.plans for rows in read_rows(ReadPlan.decode(plan.encode()))]
         found = [(entry.key, entry.value) for entry in entries_from_rows(concat_rows(chunks))]

@@ -1,4 +1,4 @@
-"""Scrub on executors: nothing is found in sound databases, ours and SlateDB's, and every damage is."""
+"""Scrub on executors: undamaged databases of both libraries have no findings, and every damage is found."""
 
 import shutil
 from pathlib import Path
@@ -12,8 +12,8 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import open_store
 from shale.types import Manifest
 from shale_spark.scrub import scrub
-from tests.integration.spark.following import write
-from tests.interop.files import FIXTURES
+from tests.golden_files import FIXTURES
+from tests.integration.spark.changes.harness import write
 
 
 def manifest_of(folder: Path) -> Manifest:

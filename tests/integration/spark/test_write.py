@@ -7,9 +7,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from shale.errors import InvalidRequestError
-from shale_spark.failures import translated
-from tests.integration.daemons.running import running
-from tests.integration.spark.test_load import contents, expected, numbered, rows_of
+from shale_spark.errors import shale_error_of
+from tests.integration.daemons.daemon_process import running
+from tests.integration.spark.load.load_rows import contents, expected, numbered, rows_of
 
 
 def test_rows_go_through_a_writer(spark: SparkSession, tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_rows_go_through_a_writer(spark: SparkSession, tmp_path: Path) -> None:
         write = write.option("endpoint", f"http://127.0.0.1:{daemon.port('port')}")
         with pytest.raises(PySparkException) as refused:
             write.option("token", "wrong").save()
-        assert "a bearer token is required" in str(translated(refused.value))
+        assert "a bearer token is required" in str(shale_error_of(refused.value))
         assert "Traceback" not in str(refused.value)
         write.option("token", "secret").option("ttl", "1h").save()
         daemon.stop()
@@ -43,7 +43,7 @@ def test_rows_out_of_order_build_nothing(spark: SparkSession, tmp_path: Path) ->
     write = numbered(spark, 1000).write.format("shale").mode("append").option("mode", "build")
     with pytest.raises(PySparkException) as refused:
         write.save(f"file://{tmp_path}/db")
-    error = translated(refused.value)
+    error = shale_error_of(refused.value)
     assert isinstance(error, InvalidRequestError)
     assert "the rows are not sorted by key" in str(error)
     assert "Traceback" not in str(refused.value)
@@ -74,7 +74,7 @@ def test_partitions_that_overlap_build_nothing(spark: SparkSession, tmp_path: Pa
     ordered = numbered(spark, 1000).sortWithinPartitions("key")
     with pytest.raises(PySparkException) as refused:
         ordered.write.format("shale").mode("append").option("mode", "build").save(f"file://{tmp_path}/db")
-    assert "meet at key" in str(translated(refused.value))
+    assert "meet at key" in str(shale_error_of(refused.value))
     assert "Traceback" not in str(refused.value)
     assert not (tmp_path / "db" / "manifest").exists()
 
@@ -82,7 +82,7 @@ def test_partitions_that_overlap_build_nothing(spark: SparkSession, tmp_path: Pa
 def test_what_cannot_be_is_said_at_once(spark: SparkSession) -> None:
     with pytest.raises(PySparkException) as refused:
         numbered(spark, 1).write.format("shale").mode("append").option("batches", "3").save()
-    error = translated(refused.value)
+    error = shale_error_of(refused.value)
     assert isinstance(error, InvalidRequestError)
     assert "batches: no such option" in str(error)
 
@@ -92,4 +92,4 @@ def test_rows_are_not_replaced_as_a_whole(spark: SparkSession, tmp_path: Path) -
     write = numbered(spark, 1).write.format("shale").mode("overwrite").option("mode", "build")
     with pytest.raises(PySparkException) as refused:
         write.save(f"file://{tmp_path}/db")
-    assert "rows of a database are not replaced as a whole" in str(translated(refused.value))
+    assert "rows of a database are not replaced as a whole" in str(shale_error_of(refused.value))

@@ -4,17 +4,17 @@ import os
 from pathlib import Path
 
 from tests.integration.sst.disk_reader import MAX_BYTES
+from tests.paths import REPOSITORY
 from tests.processes.forks import Fork
 
-ROOT = Path(__file__).parents[3]
 READS = 600
 
 
 class Reader:
-    """One process, which tells how far it is."""
+    """One process, which reports its progress."""
 
     def __init__(self, directory: Path, seed: int, *, limit: int = 0) -> None:
-        path = os.pathsep.join([str(ROOT), str(ROOT / "shared")])
+        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "shared")])
         said, says = os.pipe()
         self._said = os.fdopen(said)
         with os.fdopen(says, "w") as out, Path(os.devnull).open("rb") as null:
@@ -22,12 +22,12 @@ class Reader:
                 "tests.integration.sst.disk_reader",
                 *(str(directory), str(seed), str(limit)),
                 env={**os.environ, "PYTHONPATH": path},
-                folder=ROOT,
+                folder=REPOSITORY,
                 stdio=(null, out, 2),
             )
 
     def until(self, reads: int) -> tuple[int, int, int]:
-        """Reads, hits and errors once there were so many reads; the process must not have stopped before."""
+        """Return reads, hits and errors after the given number of reads; the process must still run."""
         for line in self._said:
             done, hits, errors = map(int, line.split())
             if done >= reads:
@@ -68,7 +68,7 @@ def test_processes_that_are_killed(tmp_path: Path) -> None:
 
 
 def test_writes_that_the_system_refuses(tmp_path: Path) -> None:
-    """No file may grow beyond 20 KB, so no part can be written; nobody who reads hears of it."""
+    """No file may grow beyond 20 KB, so no part can be written; reads do not fail."""
     reader = Reader(tmp_path, 1, limit=20_000)
     try:
         _, hits, errors = reader.until(READS)

@@ -1,4 +1,4 @@
-"""What every adapter must do: one suite, run on each of them by ``test_adapters.py``.
+"""The contract of every adapter: one suite, run on each of them by ``test_adapters.py``.
 
 A test gets ``store``, a fresh and empty store, and leaves whatever it likes in it.
 """
@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from shale.errors import AlreadyExists, ConflictError, CorruptionError, NotFoundError, Precondition
-from shale.store.port import CREATE, UNCHANGED, Got, ObjectMeta, ObjectStore, Update
+from shale.store.port import CREATE, NOT_MODIFIED, GetResult, ObjectMeta, ObjectStore, Update
 
 
-async def get(store: ObjectStore, key: str) -> Got:
+async def get(store: ObjectStore, key: str) -> GetResult:
     got = await store.get(key)
     assert got is not None, key
     return got
@@ -54,7 +54,7 @@ class StoreConformance:
         data[:] = b"xxxxxxxxxxx"
         assert await read(store, "db/a") == b"hello world"
 
-    async def test_what_is_absent(self, store: ObjectStore) -> None:
+    async def test_absent_objects_return_none_or_raise_not_found(self, store: ObjectStore) -> None:
         assert await store.get("db/none") is None
         assert await store.get_if_changed("db/none", "etag") is None
         assert await store.get_range("db/none", 0, 10) is None
@@ -119,10 +119,10 @@ class StoreConformance:
     async def test_a_conditional_get_sees_only_news(self, store: ObjectStore) -> None:
         etag = await store.put("db/a", b"1")
         assert etag
-        assert await store.get_if_changed("db/a", etag) is UNCHANGED
+        assert await store.get_if_changed("db/a", etag) is NOT_MODIFIED
         await store.put("db/a", b"2")
         got = await store.get_if_changed("db/a", etag)
-        assert isinstance(got, Got)
+        assert isinstance(got, GetResult)
         assert bytes(got.data) == b"2"
 
     async def test_ranges(self, store: ObjectStore) -> None:

@@ -9,11 +9,16 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
-from tests.processes.forks import ROOT, Fork
+from shale.store.cloud_store.adapter import CloudStore
+from shale.store.options import StoreOptions
+from tests.paths import REPOSITORY
+from tests.processes.forks import Fork
 
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The published key of the emulator's only account: not a secret."""
@@ -26,7 +31,7 @@ def s3_server(bucket: str, *options: str) -> Iterator[str]:
     with os.fdopen(said) as lines:
         with os.fdopen(says, "w") as out, Path(os.devnull).open("rb") as null:
             arguments = ("0", "--bucket", bucket, *options)
-            child = Fork("shale.testing.s3_server", *arguments, env=os.environ, folder=ROOT, stdio=(null, out, 2))
+            child = Fork("shale.testing.s3_server", *arguments, env=os.environ, folder=REPOSITORY, stdio=(null, out, 2))
         try:
             url = lines.readline().strip()
             assert url.startswith("http://"), "the server did not start"
@@ -34,6 +39,37 @@ def s3_server(bucket: str, *options: str) -> Iterator[str]:
         finally:
             child.terminate()
             child.wait(10)
+
+
+@asynccontextmanager
+async def empty_s3_store(endpoint: str, bucket: str) -> AsyncIterator[CloudStore]:
+    """Connect to a bucket and delete what earlier tests left in it; closes the store at the end."""
+    config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
+    async with emptied(CloudStore(f"s3://{bucket}", StoreOptions(config=config))) as store:
+        yield store
+
+
+@asynccontextmanager
+async def emptied(store: CloudStore) -> AsyncIterator[CloudStore]:
+    """Delete all objects of a store; closes it at the end."""
+    for meta in await store.list(""):
+        await store.delete(meta.key)
+    yield store
+    await store.aclose()
+
+
+@contextmanager
+def http_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serve HTTP on a free port in a thread; yields the URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager
@@ -53,14 +89,14 @@ def azurite(container: str) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def nobody_listening() -> Iterator[int]:
-    """A port at which connections are refused: it is taken, and nobody listens."""
+    """Return a port that refuses connections: it is bound, and no socket listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """Return a port on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

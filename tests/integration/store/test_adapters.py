@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from shale.env import Env
-from shale.store.cloud import CloudStore
+from shale.store.cloud_store.adapter import CloudStore
 from shale.store.connect import connect
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 from shale.store.memory import MemoryStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.preflight import check_store
 from shale.store.retry import RetryingStore
 from tests.integration.store.conformance import StoreConformance
-from tests.integration.store.servers import azurite, s3_server
+from tests.integration.store.servers import azurite, emptied, empty_s3_store, s3_server
 
 pytestmark = pytest.mark.anyio
 
@@ -53,25 +53,17 @@ class TestLocal(StoreConformance):
 class TestS3(StoreConformance):
     @pytest.fixture
     async def store(self, endpoint: str) -> AsyncIterator[ObjectStore]:
-        config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
-        store = CloudStore("s3://shale-test", StoreOptions(config=config))
-        for meta in await store.list(""):
-            await store.delete(meta.key)
-        yield store
-        await store.aclose()
+        async with empty_s3_store(endpoint, "shale-test") as store:
+            yield store
 
 
 class TestS3Retrying(TestS3):
-    """The whole stack, as the engine uses it."""
+    """All layers, as the engine uses them."""
 
     @pytest.fixture
     async def store(self, endpoint: str) -> AsyncIterator[ObjectStore]:
-        config = {"endpoint": endpoint, "access_key_id": "t", "secret_access_key": "t", "region": "us-east-1"}
-        adapter = CloudStore("s3://shale-test", StoreOptions(config=config))
-        for meta in await adapter.list(""):
-            await adapter.delete(meta.key)
-        yield RetryingStore(adapter, Env.system())
-        await adapter.aclose()
+        async with empty_s3_store(endpoint, "shale-test") as adapter:
+            yield RetryingStore(adapter, Env.system())
 
     async def test_attributes_survive_where_there_are_any(self, store: ObjectStore) -> None:
         pytest.skip("a conditional put adds its own attribute here")
@@ -84,11 +76,8 @@ class TestS3Retrying(TestS3):
 class TestAzure(StoreConformance):
     @pytest.fixture
     async def store(self, azure_config: dict[str, str]) -> AsyncIterator[ObjectStore]:
-        store = CloudStore("az://shale-test", StoreOptions(config=azure_config))
-        for meta in await store.list(""):
-            await store.delete(meta.key)
-        yield store
-        await store.aclose()
+        async with emptied(CloudStore("az://shale-test", StoreOptions(config=azure_config))) as store:
+            yield store
 
 
 async def test_doctor_is_content_with_every_store_here(endpoint: str, tmp_path: Path) -> None:

@@ -1,19 +1,18 @@
-"""What goes wrong with a bucket is told in one line that names the URL."""
+"""An error of a bucket is one line that names the URL."""
 
 import socket
 from collections.abc import Awaitable, Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from shale.errors import AccessDenied, InvalidRequestError, NotFoundError, ShaleError, UnavailableError
-from shale.store.cloud import CloudStore
-from shale.store.failures import NotSupported, RequestFailed
+from shale.store.adapter_errors import NotSupported, RequestFailed
+from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
 from shale.store.port import CREATE, OVERWRITE, PutMode, Update
 from shale.telemetry.error_types import ErrorType
-from tests.integration.store.servers import nobody_listening, s3_server
+from tests.integration.store.servers import http_server, nobody_listening, s3_server
 
 pytestmark = pytest.mark.anyio
 
@@ -50,14 +49,14 @@ async def failure(store: CloudStore, op: str) -> ShaleError:
 
 
 @pytest.mark.parametrize("op", OPS)
-async def test_nobody_listens(op: str) -> None:
+async def test_a_refused_connection(op: str) -> None:
     with nobody_listening() as port:
         error = await failure(bucket(f"http://127.0.0.1:{port}"), op)
     assert isinstance(error, UnavailableError)
     assert "Connection refused" in str(error)
 
 
-async def test_nobody_answers() -> None:
+async def test_a_store_that_does_not_answer() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
@@ -79,7 +78,7 @@ def status() -> list[int]:
 
 @pytest.fixture
 def moody_server(status: list[int]) -> Iterator[str]:
-    """Answers everything with the status that the test put into the list."""
+    """Run a server that answers with the status codes of a list."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -91,15 +90,10 @@ def moody_server(status: list[int]) -> Iterator[str]:
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - the server's names
 
         def log_message(self, *_: object) -> None:
-            """Silence."""
+            """Write no log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_server(Handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize("op", OPS)

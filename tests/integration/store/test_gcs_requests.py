@@ -1,16 +1,16 @@
-"""What we send to Google Cloud Storage, whose emulators do not speak the API that obstore uses."""
+"""Requests to Google Cloud Storage, whose emulators do not support the API that obstore uses."""
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from shale.errors import InvalidRequestError
-from shale.store.cloud import CloudStore
+from shale.store.cloud_store.adapter import CloudStore
 from shale.store.options import StoreOptions
 from shale.store.port import CREATE, Update
+from tests.integration.store.servers import http_server
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ def seen() -> list[dict[str, str]]:
 
 @pytest.fixture
 def store(seen: list[dict[str, str]]) -> Iterator[CloudStore]:
-    """A bucket that agrees to everything and has generation 1234."""
+    """Return a bucket that accepts every request and has generation 1234."""
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -43,19 +43,14 @@ def store(seen: list[dict[str, str]]) -> Iterator[CloudStore]:
         do_GET = do_PUT = do_HEAD = answer  # noqa: N815 - the server's names
 
         def log_message(self, *_: object) -> None:
-            """Silence."""
+            """Write no log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    account = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
-    yield CloudStore(
-        "gs://bucket", StoreOptions(config={"service_account_key": json.dumps(account)}, client={"allow_http": "true"})
-    )
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    account = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    with http_server(Handler) as url:
+        key = json.dumps({"gcs_base_url": url, **account})
+        yield CloudStore(
+            "gs://bucket", StoreOptions(config={"service_account_key": key}, client={"allow_http": "true"})
+        )
 
 
 async def test_conditions_are_generations(store: CloudStore, seen: list[dict[str, str]]) -> None:

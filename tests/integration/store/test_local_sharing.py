@@ -1,4 +1,4 @@
-"""Several processes in one directory, trouble with the directory, and the files themselves."""
+"""Several processes in one directory, errors of the directory, and the files themselves."""
 
 import asyncio
 import os
@@ -15,20 +15,22 @@ import obstore
 import obstore.store
 import pytest
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, InvalidRequestError, ShaleError
-from shale.store import files as file_calls
 from shale.store.connect import connect
-from shale.store.local import LocalStore
-from shale.store.port import CREATE, Buffer, Update
+from shale.store.local_store import files as file_calls
+from shale.store.local_store.adapter import LocalStore
+from shale.store.port import CREATE, Update
 from shale.store.preflight import require_safe_store
+from tests.paths import REPOSITORY
 
 pytestmark = pytest.mark.anyio
 
 RACER = """
 import asyncio, sys
 from shale.errors import ConflictError
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 from shale.store.port import CREATE, Update
 
 async def main(folder):
@@ -56,7 +58,7 @@ asyncio.run(main(sys.argv[1]))
 
 WRITER = """
 import asyncio, itertools, sys
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 from shale.store.port import CREATE, OVERWRITE
 
 async def main(folder, start):
@@ -81,8 +83,8 @@ def anyio_backend() -> str:
 
 
 def race(folder: Path) -> list[int]:
-    """Run three processes on one directory; returns how many creates each of them won."""
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "shared")}
+    """Run three processes on one directory; return how many creates each of them won."""
+    environment = {"PYTHONPATH": str(REPOSITORY / "shared")}
     command = [sys.executable, "-c", RACER, str(folder)]
     children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) for _ in range(3)]
     return [int(child.communicate(timeout=60)[0]) for child in children]
@@ -103,8 +105,8 @@ async def test_processes_race_and_every_update_counts(tmp_path: Path) -> None:
 
 
 def run_and_kill(folder: Path, start: int, after_s: float) -> None:
-    """Let a process write for a while, then SIGKILL it in the middle of whatever it does."""
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "shared")}
+    """Let a process write for a while, then kill it with SIGKILL."""
+    environment = {"PYTHONPATH": str(REPOSITORY / "shared")}
     command = [sys.executable, "-c", WRITER, str(folder), str(start)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -151,7 +153,7 @@ async def test_the_etag_is_slatedbs(tmp_path: Path) -> None:
 
 
 async def test_rusts_local_store_sees_the_same(tmp_path: Path) -> None:
-    """SlateDB's local store is the one that obstore carries."""
+    """obstore uses the same local store as SlateDB."""
     ours, theirs = LocalStore(tmp_path), obstore.store.LocalStore(tmp_path)
     etag = await ours.put("db/wal/1.sst", b"1", mode=CREATE)
     (tmp_path / "db/wal/2.sst#1").write_bytes(b"half")
@@ -215,19 +217,19 @@ async def test_an_unwritable_directory_is_named(tmp_path: Path) -> None:
 def test_an_upload_that_asyncio_cancels_never_writes_into_another_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread goes on after its task has ended; its descriptor must not have become somebody else's."""
+    """The thread continues after its task has ended; its descriptor must not have been reused."""
     write_all, write_begun, sync_begun = file_calls.write_all, threading.Event(), threading.Event()
 
-    def slow(fd: int, buffers: Sequence[Buffer]) -> None:
+    def slow(fd: int, buffers: Sequence[BytesLike]) -> None:
         if buffers[0] == b"stray":
             write_begun.set()
             sync_begun.wait(10)
         write_all(fd, buffers)
 
-    async def parts() -> AsyncIterator[Buffer]:
+    async def parts() -> AsyncIterator[BytesLike]:
         yield b"stray"
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = LocalStore(tmp_path / "store", fsync=False)
         upload = asyncio.ensure_future(store.put_stream("db/a", parts()))
         assert await anyio.to_thread.run_sync(write_begun.wait, 10)
@@ -241,4 +243,4 @@ def test_an_upload_that_asyncio_cancels_never_writes_into_another_object(
         assert bytes(got.data) == b"good"
 
     monkeypatch.setattr(file_calls, "write_all", slow)
-    asyncio.run(story())
+    asyncio.run(scenario())

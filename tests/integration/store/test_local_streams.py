@@ -1,4 +1,4 @@
-"""Streamed objects of a directory: what is written past the page cache is what everybody reads."""
+"""Streamed objects of a directory: readers see what is written past the page cache."""
 
 import asyncio
 import errno
@@ -22,12 +22,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shale.core.bytes_like import BytesLike
 from shale.errors import ShaleError
 from shale.kernels.columns import empty_bytes_at
-from shale.store import files, upload
-from shale.store.local import LocalStore
-from shale.store.port import Buffer
-from shale.store.upload import STAGING_BYTES
+from shale.store.local_store import files, upload
+from shale.store.local_store.adapter import LocalStore
+from shale.store.local_store.upload import STAGING_BYTES
+from tests.paths import REPOSITORY
 
 pytestmark = [
     pytest.mark.anyio,
@@ -43,7 +44,7 @@ SIZES = st.one_of(
 
 STREAMER = """
 import asyncio, itertools, sys
-from shale.store.local import LocalStore
+from shale.store.local_store.adapter import LocalStore
 
 async def main(folder, start):
     store = LocalStore(folder)
@@ -63,19 +64,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def stream(parts: Sequence[Buffer]) -> AsyncIterator[Buffer]:
+async def stream(parts: Sequence[BytesLike]) -> AsyncIterator[BytesLike]:
     for part in parts:
         yield part
 
 
-def three_and_a_half() -> list[Buffer]:
-    """Parts of 3.5 staging buffers, none of which ends where a buffer does."""
+def three_and_a_half() -> list[BytesLike]:
+    """Return parts of 3.5 staging buffers, none of which ends at a buffer's end."""
     size = 7 * STAGING_BYTES // 16
     return [NOISE[number * 4000 : number * 4000 + size] for number in range(8)]
 
 
 class Disk:
-    """The operating system's calls, which count writes past the page cache, and fail or stop short when told to."""
+    """The operating system's calls with a counter of direct writes; they fail or stop short on request."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.direct_writes = 0
@@ -119,9 +120,9 @@ def fail(number: int) -> NoReturn:
     raise OSError(number, os.strerror(number))
 
 
-def in_place(sizes: Sequence[int]) -> list[Buffer]:
-    """Parts that lie in memory as they will lie in the file."""
-    parts: list[Buffer] = []
+def in_place(sizes: Sequence[int]) -> list[BytesLike]:
+    """Return parts that have the layout of the file in memory."""
+    parts: list[BytesLike] = []
     offset = 0
     for size in sizes:
         part = empty_bytes_at(size, offset)
@@ -136,7 +137,7 @@ def in_place(sizes: Sequence[int]) -> list[Buffer]:
 def test_an_object_is_its_parts(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], shift: int, lies_in_place: bool
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = LocalStore(tmp_path_factory.mktemp("store"))
         parts = in_place(sizes) if lies_in_place else [NOISE[shift : shift + size] for size in sizes]
         await store.put_stream("db/a", stream(parts))
@@ -149,13 +150,13 @@ def test_an_object_is_its_parts(
         assert bytes(piece) == whole[len(whole) // 3 :]
         await store.delete("db/a")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def test_a_part_may_be_used_again_once_the_next_one_is_asked_for(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
 
-    async def parts() -> AsyncIterator[Buffer]:
+    async def parts() -> AsyncIterator[BytesLike]:
         for number in range(5):
             room[:] = bytes([number]) * len(room)
             yield room
@@ -236,12 +237,12 @@ async def test_a_full_disk_leaves_nothing(tmp_path: Path, disk: Disk) -> None:
 def test_an_upload_that_asyncio_cancels_keeps_its_memory_until_its_thread_ends(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread goes on after its task has ended: into its own, removed file, from memory that is still there."""
+    """The thread continues after its task has ended: it writes to its own, removed file, from live memory."""
     begun, may_go, ended = threading.Event(), threading.Event(), threading.Event()
     uploads: list[weakref.ref[upload.DirectUpload]] = []
     append = upload.DirectUpload.append
 
-    def watched(self: upload.DirectUpload, part: Buffer) -> None:
+    def watched(self: upload.DirectUpload, part: BytesLike) -> None:
         uploads.append(weakref.ref(self))
         try:
             append(self, part)
@@ -253,7 +254,7 @@ def test_an_upload_that_asyncio_cancels_keeps_its_memory_until_its_thread_ends(
         may_go.wait(10)
         return size
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = LocalStore(tmp_path)
         task = asyncio.ensure_future(store.put_stream("db/a", stream([NOISE])))
         assert await anyio.to_thread.run_sync(begun.wait, 10)
@@ -270,13 +271,13 @@ def test_an_upload_that_asyncio_cancels_keeps_its_memory_until_its_thread_ends(
 
     disk.on_write = wait
     monkeypatch.setattr(upload.DirectUpload, "append", watched)
-    asyncio.run(story())
+    asyncio.run(scenario())
     gc.collect()
     assert uploads[0]() is None
 
 
 def test_a_killed_process_leaves_whole_objects_only(tmp_path: Path) -> None:
-    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "shared")}
+    environment = {"PYTHONPATH": str(REPOSITORY / "shared")}
     for round_ in range(4):
         command = [sys.executable, "-c", STREAMER, str(tmp_path), str(round_ * 1000)]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:

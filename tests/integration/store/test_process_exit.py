@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.store.servers import s3_server
+from tests.paths import REPOSITORY
 
 RUNS = 8
 """An abort in four of ten runs would be missed once in sixty times."""
@@ -29,7 +30,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def run(url: str, endpoint: str) -> subprocess.CompletedProcess[bytes]:
-    shared = Path(__file__).parents[3] / "shared"
+    shared = REPOSITORY / "shared"
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, url, endpoint],
         env={"PYTHONPATH": str(shared)},

@@ -1,4 +1,4 @@
-"""The network interface of the writer, as a process, over the directory store."""
+"""The HTTP interface of the writer, as a process, on the directory store."""
 
 import base64
 import contextlib
@@ -10,63 +10,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_from_bytes
 
 import msgpack
 import pytest
 
-from tests.integration.daemons.running import Daemon, metric, running
-
-WRITER = "shale_writer"
-Answer = tuple[int, bytes, dict[str, str]]
+from tests.integration.daemons.daemon_process import metric
+from tests.integration.writer.writer_process import Client, kv, problem, writer
 
 
 def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-class Client:
-    """Talks to one writer."""
-
-    def __init__(self, daemon: Daemon) -> None:
-        self.daemon = daemon
-        self.port = daemon.port("port")
-        self.admin_port = daemon.port("admin_port")
-
-    def call(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.daemon.request(method, path, port=self.port, body=body, headers=sent)
-
-    def put(self, key: bytes, value: bytes, **headers: str) -> Answer:
-        return self.call("PUT", kv(key), value, **headers)
-
-    def get(self, key: bytes) -> Answer:
-        return self.call("GET", kv(key))
-
-    def post(self, path: str, fields: Any, *, packed: bool = False, **headers: str) -> Answer:
-        body = msgpack.packb(fields) if packed else json.dumps(fields).encode()
-        media_type = "application/msgpack" if packed else "application/json"
-        return self.call("POST", path, body, Content_Type=media_type, **headers)
-
-    def scan(self, **fields: Any) -> list[dict[str, Any]]:
-        status, body, headers = self.post("/v1/scan", fields)
-        assert status == 200, body
-        assert headers["content-type"] == "application/x-ndjson"
-        return [json.loads(line) for line in body.splitlines()]
-
-    def metrics(self) -> str:
-        return self.daemon.get("/metrics", port=self.admin_port)[1]
-
-
-def kv(key: bytes) -> str:
-    return "/v1/kv/" + quote_from_bytes(key, safe="")
-
-
-@contextlib.contextmanager
-def writer(directory: Path, *args: str, log: str = "log", env: dict[str, str] | None = None) -> Iterator[Client]:
-    url = f"file://{directory}/store/orders"
-    with running(WRITER, "--url", url, "--port", "0", *args, log=directory / log, env=env) as daemon:
-        yield Client(daemon)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +27,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     limits = ["--set", "http.max_body_bytes=1MiB", "--set", "http.max_batch_rows=5000"]
     with writer(tmp_path_factory.mktemp("writer"), *limits) as one:
         yield one
-
-
-def problem(answer: Answer, status: int) -> dict[str, Any]:
-    assert answer[0] == status, answer
-    assert answer[2]["content-type"] == "application/problem+json"
-    document: dict[str, Any] = json.loads(answer[1])
-    assert document["status"] == status
-    assert set(document) == {"type", "title", "status", "detail", "kind", "retryable"}
-    return document
 
 
 @pytest.mark.parametrize(
@@ -125,7 +69,7 @@ def test_a_lifetime_is_answered_as_a_time(client: Client) -> None:
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "-1"}, 400, id="negative lifetime"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "\xb2"}, 400, id="a digit that is no number"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "9" * 5000}, 400, id="endless lifetime"),
-        pytest.param("PUT", "/v1/kv/a?ttl=1h", {}, 400, id="a lifetime where nobody looks for it"),
+        pytest.param("PUT", "/v1/kv/a?ttl=1h", {}, 400, id="a lifetime in the wrong place"),
         pytest.param("PATCH", "/v1/kv/a", {}, 400, id="a merge where no operator is"),
         pytest.param("OPTIONS", "/v1/kv/a", {}, 405, id="wrong method"),
         pytest.param("PUT", "/v1/kv/a", {"X-Shale-TTL-Ms": "1", "X-Shale-Expire-At": "1"}, 400, id="two lifetimes"),
@@ -175,7 +119,7 @@ def test_a_batch_is_one_commit(client: Client, packed: bool) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        pytest.param([1], "not a table", id="not a table"),
+        pytest.param([1], "not an object", id="not an object"),
         pytest.param({"ops": []}, "empty", id="empty"),
         pytest.param({"ops": 3}, "a list of operations", id="no list"),
         pytest.param({"opps": []}, "opps: no such field", id="misspelt"),
@@ -269,7 +213,7 @@ def test_a_bad_scan_is_refused(client: Client, fields: dict[str, Any]) -> None:
     problem(client.post("/v1/scan", fields), 400)
 
 
-def test_clients_that_go_away_leave_nothing_behind(client: Client) -> None:
+def test_disconnected_clients_leave_no_requests_open(client: Client) -> None:
     client.post("/v1/batch", {"ops": [["put", b"gone/%04d" % turn, b"x" * 200] for turn in range(4000)]}, packed=True)
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", client.port)) as half:

@@ -1,4 +1,4 @@
-"""A writer that meets damaged or newer files: one line that names the object, exit code 65, nothing written."""
+"""A writer with damaged or newer files: one line that names the object, exit code 65, no write."""
 
 import json
 import shutil
@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import ENDED_S, running
-from tests.integration.writer.test_api import writer
+from tests.integration.daemons.daemon_process import ENDED_S, running
+from tests.integration.writer.writer_process import writer
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a killed writer has left."""
+    """Return the files of a killed writer."""
     directory = tmp_path_factory.mktemp("good")
     with writer(directory, log="first") as client:
         for row in range(20):

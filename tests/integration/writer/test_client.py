@@ -7,7 +7,7 @@ import pytest
 import shale
 from shale.client import Compare, CompareFailed, Ops, SyncClient
 from shale.errors import AccessDenied, UnavailableError
-from tests.integration.writer.test_api import writer
+from tests.integration.writer.writer_process import writer
 
 
 def test_the_blocking_client_does_what_the_other_does(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""The answers of a writer's two ports are those that it describes."""
+"""The responses of a writer's two ports match their description."""
 
 import pytest
 
-from tests.integration.daemons.describing import ask_as_described
-from tests.integration.writer.test_api import Client, writer
+from tests.integration.daemons.openapi_requests import ask_as_described
+from tests.integration.writer.writer_process import Client, writer
 
 _ROWS = ("get", "put", "merge", "delete", "batch", "txn", "getMany", "scan")
 CALLS = [*_ROWS, "openSnapshot", "renewSnapshot", "closeSnapshot"]

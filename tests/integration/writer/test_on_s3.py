@@ -1,4 +1,4 @@
-"""The writer on an S3 server: the same fence, told by another store."""
+"""The writer on an S3 server: the same fencing as on a directory."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemons.running import ENDED_S, running
+from tests.integration.daemons.daemon_process import ENDED_S, running
 from tests.integration.store.servers import s3_server
-from tests.integration.writer.test_api import Client
+from tests.integration.writer.writer_process import Client
 
 
 @pytest.fixture(scope="module")

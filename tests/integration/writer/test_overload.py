@@ -1,4 +1,4 @@
-"""Ten times as many clients as a writer has room for: quick refusals, memory inside its budgets, nothing lost.
+"""Ten times as many clients as a writer has capacity for: quick refusals, bounded memory, nothing lost.
 
 The writer is killed while it is overloaded; what it had acknowledged as durable is there afterwards.
 """
@@ -12,14 +12,14 @@ import anyio
 import pytest
 
 import shale
-from tests.integration.writer.test_api import Client, writer
+from tests.integration.writer.writer_process import Client, writer
 
 ROOM = 32
 CLIENTS = 10 * ROOM
 LOAD_S = 6.0
 VALUE = b"v" * 65_536
 REQUEST_TIMEOUT_S = 2.0
-SLOWEST_S = 100.0
+SLOWEST_S = 180.0
 """Far above the time limit of the server: this machine has other things to do."""
 PAUSE_S = 0.1
 """After a refusal: a tenth of what the server asks for."""
@@ -38,7 +38,7 @@ STALLED = {**LIMITS, "l0_max_ssts": 1, "l0_max_ssts_per_key": 1}
 
 @dataclass
 class Seen:
-    """What all clients together got; ``slowest_s`` of one answer."""
+    """The responses to all clients; ``slowest_s`` is the longest time of one response."""
 
     acknowledged: set[bytes] = field(default_factory=set)
     statuses: dict[int, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Seen:
 
 
 async def client(number: int, port: int, seen: Seen, end_s: float) -> None:
-    """Put one row after the other until the time is over, on one connection if the server keeps it."""
+    """Put one row after the other until the time is over, on one connection if the server keeps it open."""
     turn = 0
     while time.monotonic() < end_s:
         try:
@@ -98,7 +98,7 @@ async def load(port: int, seen: Seen, admin: Client) -> None:
 
 
 def warm_up(one: Client) -> None:
-    """Load the kernels, which are larger than all budgets of this test."""
+    """Load the kernels, whose memory exceeds all budgets of this test."""
     rows = [["put", b"warm-%05d" % number, b"v"] for number in range(4000)]
     deadline_s = time.monotonic() + 120
     while one.post("/v1/batch", {"ops": rows}, packed=True)[0] != 200:

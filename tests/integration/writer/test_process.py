@@ -1,16 +1,16 @@
-"""The writer as a process: what survives a kill, who is fenced, how it stops."""
+"""The writer as a process: rows that survive a kill, fencing, stops."""
 
 import http.client
 import threading
 import time
 from pathlib import Path
 
-from tests.integration.daemons.running import ENDED_S, running
-from tests.integration.writer.test_api import kv, writer
+from tests.integration.daemons.daemon_process import ENDED_S, running
+from tests.integration.writer.writer_process import kv, writer
 
 
 def test_rows_survive_a_kill(tmp_path: Path) -> None:
-    """Every acknowledged row is there after SIGKILL, and again after the next one."""
+    """Every acknowledged row exists after SIGKILL, and again after the next one."""
     written: dict[bytes, bytes] = {}
     for turn in range(3):
         with writer(tmp_path, log=f"log{turn}") as client:

@@ -1,4 +1,4 @@
-"""``admin.checkpoints`` and ``admin.states`` on a store in memory (docs/protocol.md 9, 13.1)."""
+"""``admin.checkpoints`` and ``admin.states`` on a store in memory (docs/reference/protocol.md 9, 13.1)."""
 
 import random
 from contextlib import asynccontextmanager
@@ -22,11 +22,11 @@ from shale.errors import (
 from shale.format.names import destroyed_key
 from shale.protocol.manifest_store import ManifestStore
 from shale.service.exit_codes import ExitCode, command_exit_code
-from shale.service.problems import problem_of
+from shale.service.http.problems import problem_from
 from shale.store.memory import MemoryStore
 from shale.types import Manifest
+from tests.clocks import ManualClock
 from tests.unit.compactor.values import manifest, tree
-from tests.unit.protocol.conftest import HandClock
 
 pytestmark = pytest.mark.anyio
 FAR = 2**32
@@ -39,8 +39,8 @@ def anyio_backend():
 
 @asynccontextmanager
 async def admin_of(first=Manifest()):  # noqa: B008 - a frozen value
-    """An administrator of a database with one manifest (or none), its store and its clock."""
-    store, clock = MemoryStore(), HandClock(ms=100_900)
+    """Return an administrator of a database with one manifest (or none), its store and its clock."""
+    store, clock = MemoryStore(), ManualClock(ms=100_900)
     env = Env(clock, random.Random(3), InlineCpu())
     if first is not None:
         await ManifestStore(store, "db", env).create_new(first)
@@ -68,7 +68,7 @@ async def test_a_repeated_creation_changes_nothing_even_when_its_source_is_gone(
         assert (await admin.states.manifest()).id == 4
 
 
-async def test_an_expired_source_is_no_source_although_nobody_collected_it():
+async def test_an_expired_source_that_is_not_collected_yet_is_refused():
     async with admin_of() as (admin, _, clock):
         source = await admin.checkpoints.create("10s")
         clock.ms = source.expire_s * 1000 - 1
@@ -106,7 +106,7 @@ async def test_unknown_checkpoints():
             await admin.checkpoints.refresh(unknown, "1h")
         assert isinstance(caught.value, InvalidDbState)
         assert command_exit_code(caught.value) is ExitCode.NOT_FOUND
-        assert problem_of(caught.value).status == 404
+        assert problem_from(caught.value).status == 404
         with pytest.raises(CheckpointMissing):
             await admin.checkpoints.create(source=unknown)
         with pytest.raises(CheckpointMissing):
@@ -128,7 +128,7 @@ async def test_a_name_stands_for_the_one_that_has_it():
         copy = await admin.checkpoints.create(source="nightly", name="copy")
         assert copy.manifest_id == nightly.manifest_id
         assert (await admin.checkpoints.refresh("copy", "1h")).id == copy.id
-        assert (await admin.checkpoints.kept_alone("nightly")).checkpoint == nightly
+        assert (await admin.checkpoints.exclusive_ssts("nightly")).checkpoint == nightly
         twin = await admin.checkpoints.create(name="nightly")
         for call in (admin.checkpoints.get, admin.checkpoints.delete, admin.checkpoints.refresh):
             with pytest.raises(AmbiguousCheckpoint, match=f"{nightly.id}, {twin.id}") as caught:
@@ -221,12 +221,12 @@ async def test_what_a_checkpoint_alone_keeps_leaves_out_what_others_keep_or_own(
     async with admin_of(first) as (admin, store, clock):
         made = await admin.checkpoints.create()
         same = await admin.checkpoints.create("10s")
-        assert (await admin.checkpoints.kept_alone(made.id)).ssts == ()
+        assert (await admin.checkpoints.exclusive_ssts(made.id)).ssts == ()
         stored = await ManifestStore(store, "db", Env.system()).load()
         newest = replace(first.tree, l0=first.tree.l0[:1])
         await stored.apply(lambda current: replace(current.value, tree=newest))
-        assert (await admin.checkpoints.kept_alone(made.id)).ssts == ()  # the other one keeps it too
+        assert (await admin.checkpoints.exclusive_ssts(made.id)).ssts == ()  # the other one keeps it too
         clock.ms = same.expire_s * 1000
-        kept = await admin.checkpoints.kept_alone(made.id)
+        kept = await admin.checkpoints.exclusive_ssts(made.id)
         assert [sst.id for sst in kept.ssts] == [first.tree.l0[1].sst.id]
         assert kept.size_bytes == first.tree.l0[1].sst.estimated_size_bytes > 0

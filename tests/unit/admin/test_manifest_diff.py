@@ -1,4 +1,4 @@
-"""What ``manifest diff`` says of the steps that processes make."""
+"""The output of ``manifest diff`` for the changes that processes make."""
 
 from dataclasses import replace
 from uuid import UUID

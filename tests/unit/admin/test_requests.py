@@ -1,4 +1,4 @@
-"""Requests: their JSON, what they resolve to, and what is refused before anything is stored."""
+"""Requests: their JSON, their resolved sources, and rejections before a write."""
 
 from typing import Any
 
@@ -83,12 +83,12 @@ def test_older_and_shorter_forms_are_read(value, request_):
         ({"Spec": {"sources": [], "destination": -1}}, r"Spec\.destination"),
     ],
 )
-def test_what_is_no_request_names_the_field(value, message):
+def test_an_invalid_request_names_the_field(value, message):
     with pytest.raises(InvalidRequestError, match=message):
         parse_request(value)
 
 
-def test_what_is_no_request_at_all_is_named():
+def test_a_body_that_is_no_request_is_refused():
     nonsense: Any = "Full"
     with pytest.raises(InvalidRequestError, match=r"'Full' is no request: Full\(\), "):
         resolve(nonsense, STATE, compactions())
@@ -187,7 +187,7 @@ def test_a_second_l0_job_of_a_tree_is_refused_while_one_waits():
     assert str(ulid(50)) in message
 
 
-def test_what_has_ended_is_in_nobodys_way():
+def test_an_ended_compaction_conflicts_with_no_other():
     done = entry(50, spec(runs=(2, 1), to=1), S.COMPLETED)
     (planned,) = plan_submission(STATE, compactions(done), Spec(spec(runs=(2, 1), to=1)), lambda _: ulid(60))
     assert (planned.id, planned.status) == (ulid(60), S.SUBMITTED)

@@ -1,10 +1,10 @@
-"""What is told of a compaction: progress from what was published, times and attempts from old versions."""
+"""The status of a compaction: progress from published SSTs, times and attempts from older versions."""
 
 import pytest
 
 from shale.admin.retained import VERSIONS_BYTES_MAX, from_both_ends
-from shale.compaction.history import Snapshot, life_of
-from shale.compaction.outcome import CANCELLED, UNEXPLAINED, outcome, why_failed
+from shale.compaction.history import CompactionsVersion, lifecycle_of
+from shale.compaction.outcome import CANCELLED, UNEXPLAINED, failure_reason, outcome
 from shale.compaction.progress import progress_of
 from shale.compaction.status import Phase, compaction_info, phase_of
 from shale.protocol.versioned import VersionMeta
@@ -30,7 +30,7 @@ INPUTS = (
 
 
 def context(*ranges):
-    """Ranges as (start, end, outputs)."""
+    """Return a context of ranges (start, end, outputs)."""
     subs = tuple(
         Subcompaction(range=KeyRange.half_open(start, end), output_ssts=tuple(outputs))
         for start, end, outputs in ranges
@@ -44,9 +44,9 @@ def running(*ranges, worker="w", beat_ms=0):
 
 
 def versions(*entries, ms=1000, first_id=1):
-    """One version per second; ``None``: the entry is not there."""
+    """Return one version per second; ``None``: the entry is absent."""
     return tuple(
-        Snapshot.of(first_id + index, ms * (index + 1), compactions(*([] if each is None else [each])))
+        CompactionsVersion.of(first_id + index, ms * (index + 1), compactions(*([] if each is None else [each])))
         for index, each in enumerate(entries)
     )
 
@@ -104,31 +104,31 @@ def test_a_life_from_submission_to_the_end():
         entry(9, WHAT, S.COMPACTED),
         entry(9, WHAT, S.COMPLETED),
     )
-    life = life_of(ulid(9), seen)
+    life = lifecycle_of(ulid(9), seen)
     assert (life.started_ms, life.finished_ms, life.attempts) == (3000, 6000, 1)
     assert life.before_end.entry.status is S.COMPACTED
     assert life.vanished_in is None
 
 
-def test_what_was_collected_is_not_made_up():
+def test_collected_versions_leave_times_and_progress_unknown():
     seen = versions(running(), entry(9, WHAT, S.COMPLETED), first_id=40)
-    life = life_of(ulid(9), seen)
+    life = lifecycle_of(ulid(9), seen)
     assert (life.started_ms, life.finished_ms, life.attempts) == (None, 2000, 1)
-    late = life_of(ulid(9), versions(entry(9, WHAT, S.COMPLETED), first_id=40))
+    late = lifecycle_of(ulid(9), versions(entry(9, WHAT, S.COMPLETED), first_id=40))
     assert (late.started_ms, late.finished_ms, late.attempts) == (None, None, 0)
-    assert life_of(ulid(8), seen).last is None
+    assert lifecycle_of(ulid(8), seen).last is None
 
 
 def test_every_claim_is_an_attempt():
     waiting = entry(9, WHAT, S.SCHEDULED)
-    reclaimed = life_of(ulid(9), versions(waiting, running(worker="a"), running(worker="a", beat_ms=5), waiting))
+    reclaimed = lifecycle_of(ulid(9), versions(waiting, running(worker="a"), running(worker="a", beat_ms=5), waiting))
     assert reclaimed.attempts == 1
     again = versions(waiting, running(worker="a"), waiting, running(worker="a"), running(worker="b"))
-    assert life_of(ulid(9), again).attempts == 3
+    assert lifecycle_of(ulid(9), again).attempts == 3
 
 
 def info(mine, seen, now_ms, error=None):
-    return compaction_info(mine, inputs=INPUTS, life=life_of(mine.id, seen), now_ms=now_ms, error=error)
+    return compaction_info(mine, inputs=INPUTS, life=lifecycle_of(mine.id, seen), now_ms=now_ms, error=error)
 
 
 def test_the_end_is_estimated_from_what_was_gained():
@@ -156,35 +156,38 @@ STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14,), (8,)))
         ),
         pytest.param(entry(9, spec(runs=(3, 2), to=2), S.RUNNING), (), "cancelled", id="nothing is wrong with it"),
         pytest.param(entry(9, spec(runs=(3, 2), to=2)), (), "cancelled", id="cancelled before it was scheduled"),
-        pytest.param(entry(9, spec(runs=(3, 2), to=2), S.COMPACTED), (), UNEXPLAINED, id="nobody can know"),
+        pytest.param(entry(9, spec(runs=(3, 2), to=2), S.COMPACTED), (), UNEXPLAINED, id="the outcome is unknown"),
     ],
 )
 def test_why_it_failed(before, others, told):
     ended = entry(9, before.spec, S.FAILED)
-    seen = (Snapshot.of(1, 1000, compactions(before)), Snapshot.of(2, 2000, compactions(ended, *others)))
-    assert why_failed(life_of(ulid(9), seen), STATE).startswith(told)
-    assert why_failed(life_of(ulid(9), seen), None) == UNEXPLAINED
-    assert why_failed(life_of(ulid(9), seen[1:]), STATE) == UNEXPLAINED
+    seen = (
+        CompactionsVersion.of(1, 1000, compactions(before)),
+        CompactionsVersion.of(2, 2000, compactions(ended, *others)),
+    )
+    assert failure_reason(lifecycle_of(ulid(9), seen), STATE).startswith(told)
+    assert failure_reason(lifecycle_of(ulid(9), seen), None) == UNEXPLAINED
+    assert failure_reason(lifecycle_of(ulid(9), seen[1:]), STATE) == UNEXPLAINED
 
 
 def test_a_cancelled_one_is_not_blamed_on_what_had_ended_before_it():
     finished_before = entry(8, spec(runs=(3, 2), to=2), S.COMPLETED)
     started, ended = (entry(9, spec(runs=(2,), to=2), status) for status in (S.RUNNING, S.FAILED))
     seen = tuple(
-        Snapshot.of(index + 1, 1000 * index, compactions(finished_before, each))
+        CompactionsVersion.of(index + 1, 1000 * index, compactions(finished_before, each))
         for index, each in enumerate((started, ended))
     )
-    assert why_failed(life_of(ulid(9), seen), STATE) == CANCELLED
+    assert failure_reason(lifecycle_of(ulid(9), seen), STATE) == CANCELLED
 
 
 def ended_status(mine, *manifests, gap=0):
-    gone = Snapshot.of(2 + gap, 3000, compactions())
-    ended = outcome(life_of(mine.id, (Snapshot.of(1, 1000, compactions(mine)), gone)), manifests)
+    gone = CompactionsVersion.of(2 + gap, 3000, compactions())
+    ended = outcome(lifecycle_of(mine.id, (CompactionsVersion.of(1, 1000, compactions(mine)), gone)), manifests)
     return None if ended is None else ended.status
 
 
 def test_how_a_vanished_one_ended():
-    """Several that end in one write leave one finished entry; the others are told by the manifest."""
+    """Several entries that end in one write leave one finished entry; the manifest shows the outcome of the others."""
     result = manifest(Tree(compacted=(SortedRun(id=RunId(1), ssts=(view(30),)),)))
     before = manifest(tree((), (2, 1)))
     compacted = entry(9, WHAT, S.COMPACTED, output_ssts=(sst(30),))
@@ -203,7 +206,7 @@ def test_a_vanished_trivial_move_is_recognised_by_its_views():
     before = manifest(tree((), (2, 1)))
     moved = Tree(compacted=(SortedRun(id=RunId(1), ssts=(view(1001), view(1002))),))
     assert ended_status(entry(9, WHAT), before, manifest(moved)) is S.COMPLETED
-    assert ended_status(entry(9, WHAT), manifest(moved)) is S.FAILED, "without its inputs nobody can tell"
+    assert ended_status(entry(9, WHAT), manifest(moved)) is S.FAILED, "without its inputs the outcome is unknown"
 
 
 def test_of_very_many_versions_the_first_and_the_last_are_read():
@@ -218,6 +221,6 @@ def test_of_very_many_versions_the_first_and_the_last_are_read():
 
 def test_a_snapshot_keeps_no_progress_but_its_size():
     half = running((None, None, [sst(20, 50), sst(21, 30)]))
-    (kept,) = (snapshot := Snapshot.of(1, 1000, compactions(half))).compactions.entries
+    (kept,) = (snapshot := CompactionsVersion.of(1, 1000, compactions(half))).compactions.entries
     assert (kept.ctx, kept.worker, kept.status) == (None, half.worker, S.RUNNING)
     assert snapshot.output_bytes == {half.id: 80}

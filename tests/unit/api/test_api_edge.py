@@ -1,4 +1,4 @@
-"""What a client gets when the server is at fault."""
+"""Responses to a client when the server fails."""
 
 import asyncio
 import random
@@ -6,18 +6,18 @@ import random
 import httpx
 
 from shale.api.app import Api, Route
-from shale.api.call import Answer, Call
+from shale.api.messages import Request, Response
 from shale.api.settings import HttpSection
 from shale.env import Env, InlineCpu, SystemClock
 from shale.telemetry.metrics import Metrics
 
 
-async def broken(call: Call) -> Answer:
+async def broken(call: Request) -> Response:
     raise RuntimeError("a bug")
 
 
-async def fine(call: Call) -> Answer:
-    return Answer(200, b"fine")
+async def fine(call: Request) -> Response:
+    return Response(200, b"fine")
 
 
 async def ask(metrics: Metrics) -> tuple[httpx.Response, httpx.Response]:

@@ -1,4 +1,4 @@
-"""What a client might do by mistake or on purpose: it is refused in words, and costs the others nothing."""
+"""Invalid and hostile requests: each is refused with a message and does not affect other clients."""
 
 import base64
 from contextlib import contextmanager
@@ -9,21 +9,23 @@ import msgpack
 import pytest
 
 import shale
-from shale.api.call import Call
-from shale.api.repeats import Accepted, Repeats
-from shale.api.scan_token import _check
+from shale.api.idempotency import CommittedWrite, IdempotencyCache
+from shale.api.messages import Request
+from shale.api.scan.token import _check
 from shale.api.settings import HttpSection
-from shale.api.snapshots import Snapshots
-from shale.engine.read_view import ReadView
+from shale.api.snapshot_leases import SnapshotLeases
+from shale.engine.read import lookup
+from shale.engine.read.lookup import lookup_many
 from shale.env import Env
-from shale.service.problems import Problem, busy
-from tests.unit.api.port import b64, open_port
+from shale.service.http.problems import Problem, busy
+from tests.unit.api.harness import b64, open_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from shale.api.moments import Moment
-    from shale.engine.read_point import Durability
+    from shale.api.snapshot_leases import SnapshotHandle
+    from shale.engine.read.read_point import Durability
+    from shale.engine.read.super_version import SuperVersion
 
 pytestmark = pytest.mark.anyio
 
@@ -64,10 +66,10 @@ async def test_a_percent_sign_that_is_not_encoded_is_no_key(path: str) -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await cast("Any", port.client._transport).app(scope, receive, send)
+        await port.app(scope, receive, send)
         assert sent[0]["status"] == 400
         assert b"%25" in sent[1]["body"]
-        assert port.db.last_seq == 0
+        assert port.db.status.last_seq == 0
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,7 @@ async def test_a_token_with_a_good_checksum_may_hold_anything(fields: object) ->
     plain = cast("bytes", msgpack.packb(fields))
     async with open_port() as port:
         answer = await port.post("/v1/scan", {"resume": base64.urlsafe_b64encode(plain + _check(plain)).decode()})
-        assert (answer.status_code, answer.json()["detail"]) == (400, "resume: not a token of a scan")
+        assert (answer.status_code, answer.json()["detail"]) == (400, "resume: not a scan token")
 
 
 async def test_snapshots_that_are_asked_for_at_once_are_counted_too() -> None:
@@ -98,13 +100,13 @@ async def test_snapshots_that_are_asked_for_at_once_are_counted_too() -> None:
         seq = 1
 
         async def close(self) -> None:
-            """Nothing is held."""
+            """Do nothing: no resource is open."""
 
-    async def take(_: "Durability") -> "Moment":
+    async def take(_: "Durability") -> "SnapshotHandle":
         await go.wait()
         return cast("Any", Still())
 
-    snapshots = Snapshots(take, Env.system(), HttpSection(max_snapshots=3))
+    snapshots = SnapshotLeases(take, Env.system(), HttpSection(max_snapshots=3))
     refused: list[int] = []
 
     async def ask() -> None:
@@ -121,8 +123,8 @@ async def test_snapshots_that_are_asked_for_at_once_are_counted_too() -> None:
     assert (len(snapshots), refused) == (3, [429] * 7)
 
 
-async def test_who_repeats_a_write_that_does_not_end_waits_no_longer_than_for_one() -> None:
-    """Each of them would try it again after the one before has given up."""
+async def test_repetitions_of_a_stalled_write_time_out_together() -> None:
+    """Otherwise each waiting repetition would try again after the one before has given up."""
     waits: list[str] = []
 
     @contextmanager
@@ -133,12 +135,12 @@ async def test_who_repeats_a_write_that_does_not_end_waits_no_longer_than_for_on
         if scope.cancelled_caught:
             raise busy(what)
 
-    repeats = Repeats(8, in_time)
-    call = Call({"type": "http", "method": "PUT", "raw_path": b"/v1/kv/k", "headers": []}, cast("Any", None))
+    repeats = IdempotencyCache(8, in_time)
+    call = Request({"type": "http", "method": "PUT", "raw_path": b"/v1/kv/k", "headers": []}, cast("Any", None))
     tries = 0
     problems: list[str] = []
 
-    async def commit() -> Accepted:
+    async def commit() -> CommittedWrite:
         nonlocal tries
         tries += 1
         with in_time("accept the write"):
@@ -162,7 +164,7 @@ async def test_who_repeats_a_write_that_does_not_end_waits_no_longer_than_for_on
 async def test_a_compressed_body_is_not_stored_as_it_is() -> None:
     async with open_port() as port:
         answer = await port.client.put("/v1/kv/a", content=b"x", headers={"Content-Encoding": "gzip"})
-        assert (answer.status_code, port.db.last_seq) == (415, 0)
+        assert (answer.status_code, port.db.status.last_seq) == (415, 0)
         plain = {"Content-Encoding": "identity"}
         assert (await port.client.put("/v1/kv/a", content=b"x", headers=plain)).status_code == 204
 
@@ -184,17 +186,18 @@ async def test_many_large_values_are_not_read_to_the_end() -> None:
             batch.put(key, bytes(32 << 10))
         await port.db.write(batch)
         read: list[int] = []
-        view = type(port.db._read_point("memory").view)
+
+        def counted(view: "SuperVersion", keys: "Sequence[bytes]", *at: Any, **options: Any) -> Any:
+            read.append(len(keys))
+            return lookup_many(view, keys, *at, **options)
+
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(view, "_try_values", lambda self, keys, *at: read.append(len(keys)) or TRY(self, keys, *at))
+            patch.setattr(lookup, "lookup_many", counted)
             answer = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys]})
             assert (answer.status_code, read) == (413, [128])
             assert "fewer keys" in answer.json()["detail"]
         few = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys[:50]]})
         assert (few.status_code, len(few.json()["values"])) == (200, 50)
-        with pytest.raises(shale.errors.ValuesTooLarge):
+        with pytest.raises(shale.errors.ResponseTooLarge):
             await port.db.get_many(keys, max_bytes=399 << 15)
         assert await port.db.get_many(keys, max_bytes=400 << 15) == [bytes(32 << 10)] * 400
-
-
-TRY = ReadView._try_values

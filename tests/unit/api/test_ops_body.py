@@ -1,4 +1,4 @@
-"""Bulk loads take a shorter way through the body of a batch, which must lead to the same place."""
+"""The fast parser of bulk loads gives the same operations as the general one."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from shale.api.ops_body import decode_batch
 from shale.errors import InvalidRequestError
-from shale.service.problems import Problem
+from shale.service.http.problems import Problem
 
 
 def decoded(ops: list[Any]) -> list[tuple[bytes, bytes]]:
@@ -29,6 +29,6 @@ def test_a_key_that_cannot_be_is_refused(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("op", [["put", "text", b"1"], ["put", b"k", 7], ["put", b"k"], [b"put", b"k", b"1"], 5, "put"])
-def test_what_is_no_put_is_named(op: Any) -> None:
+def test_an_operation_that_is_no_put_is_named(op: Any) -> None:
     with pytest.raises(Problem, match=r"ops\[1\]"):
         decoded([["put", b"a", b"1"], op])

@@ -1,9 +1,9 @@
-"""Snapshots of clients: one state for every call that reads, until the lease is over."""
+"""Snapshots of clients: all reads see one state until the lease expires."""
 
 import anyio
 import pytest
 
-from tests.unit.api.port import b64, open_port
+from tests.unit.api.harness import b64, open_port
 
 pytestmark = pytest.mark.anyio
 
@@ -46,14 +46,14 @@ async def test_a_lease_ends_unless_it_is_renewed() -> None:
         assert (await port.client.get(f"/v1/kv/a?snapshot={kept['id']}")).status_code == 200
 
 
-async def test_a_lease_that_nobody_asks_for_ends_by_itself() -> None:
-    """What it keeps from being dropped is let go, although no request comes."""
+async def test_a_lease_without_requests_expires() -> None:
+    """The state that it pins is released without a further request."""
     async with open_port() as port:
         await port.db.put(b"a", b"1")
         await port.post("/v1/snapshots", {"lifetime_ms": 20})
-        assert len(port.db._writer.active) == 1
+        assert port.db.status.open_snapshots == 1
         with anyio.fail_after(60):
-            while len(port.db._writer.active):  # noqa: ASYNC110 - the engine tells nobody
+            while port.db.status.open_snapshots:  # noqa: ASYNC110 - no event tells it
                 await anyio.sleep(0.01)
 
 
@@ -91,4 +91,4 @@ async def test_a_query_that_means_nothing_is_refused(query: str) -> None:
         assert (await port.client.get(f"/v1/kv/a{query}")).status_code == 400
         assert (await port.client.put(f"/v1/kv/a{query}", content=b"1")).status_code == 400
         assert (await port.post(f"/v1/scan{query}", {})).status_code == 400
-        assert port.db.last_seq == 0
+        assert port.db.status.last_seq == 0

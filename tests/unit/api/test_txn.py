@@ -1,10 +1,10 @@
-"""Writes that depend on what is there: all or nothing, and which expectation failed."""
+"""Conditional writes are atomic, and the response names the failed expectation."""
 
 import anyio
 import msgpack
 import pytest
 
-from tests.unit.api.port import b64, open_port
+from tests.unit.api.harness import b64, open_port
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,7 @@ async def test_a_named_transaction_is_committed_once() -> None:
         again = await port.post("/v1/txn", fields, Idempotency_Key="t1")
         assert first.json() == again.json()
         assert (await port.post("/v1/txn", fields)).status_code == 412
-        assert port.db.last_seq == 1
+        assert port.db.status.last_seq == 1
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ async def test_a_put_that_is_sent_again_under_its_name_is_one_commit() -> None:
         assert (await port.client.delete("/v1/kv/a", headers=headers)).status_code == 422
         longer = {**headers, "X-Shale-TTL-Ms": "5"}
         assert (await port.client.put("/v1/kv/a", content=b"1", headers=longer)).status_code == 422
-        assert port.db.last_seq == 1
+        assert port.db.status.last_seq == 1

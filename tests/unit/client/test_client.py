@@ -1,4 +1,4 @@
-"""The client against the real interface: values, errors, and what it does when answers are lost or scans are cut."""
+"""The client against the real interface: values, errors, lost responses and interrupted scans."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 import shale
-from shale.client import Client, Compare, CompareFailed, Ops, StateGone
+from shale.client import Client, Compare, CompareFailed, Ops, SnapshotExpired
 from shale.errors import InvalidRequestError, MergeOperatorMissing, UnavailableError
 from shale.types import Row
-from tests.unit.api.port import Port, open_port
+from tests.unit.api.harness import Port, open_port
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 
 class Wire(httpx.AsyncBaseTransport):
-    """Brings requests to a port; ``weather`` says what happens to the next ones, then all is well.
+    """A transport to a port; ``weather`` sets the faults of the next requests, after which all succeed.
 
     ``lost``: it arrives, its answer does not.  ``busy``: 503 in between.  A number: the answer is cut there.
     """
@@ -40,7 +40,7 @@ class Wire(httpx.AsyncBaseTransport):
         if weather == "busy":
             return httpx.Response(503, headers={"Retry-After": "0"}, content=b"{}")
         if weather == "refused":
-            raise httpx.ConnectError("nobody listens")
+            raise httpx.ConnectError("connection refused")
         answer = await self._port.client._transport.handle_async_request(request)
         if weather == "lost":
             await answer.aread()
@@ -56,7 +56,7 @@ class Wire(httpx.AsyncBaseTransport):
 
 
 class Watched(httpx.AsyncByteStream):
-    """An answer in pieces, which tells whether the client has let go of it."""
+    """A response in pieces that records whether the client has closed it."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = pieces
@@ -179,10 +179,10 @@ async def test_what_goes_on_for_too_long_is_an_error() -> None:
         with pytest.raises(UnavailableError):
             await client.put(b"a", b"1")
         wire.weather = ["refused"] * 3
-        with pytest.raises(UnavailableError, match="nobody listens"):
+        with pytest.raises(UnavailableError, match="connection refused"):
             await client.get(b"a")
         assert len(wire.sent) == 6
-        assert port.db.last_seq == 0
+        assert port.db.status.last_seq == 0
 
 
 async def fill(port: Port, count: int = 200) -> list[Row]:
@@ -193,7 +193,7 @@ async def fill(port: Port, count: int = 200) -> list[Row]:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("limit", [None, 150])
-async def test_a_scan_that_is_cut_goes_on_behind_its_last_row(reverse: bool, limit: int | None) -> None:
+async def test_a_cut_scan_resumes_after_its_last_row(reverse: bool, limit: int | None) -> None:
     async with connected() as (client, port, wire):
         rows = await fill(port)
         expected = (rows[::-1] if reverse else rows)[:limit]
@@ -214,7 +214,7 @@ async def test_a_cut_scan_does_not_mix_two_states() -> None:
             async for row in scan:
                 seen.append(row)
 
-        with pytest.raises(StateGone, match="snapshot"):
+        with pytest.raises(SnapshotExpired, match="snapshot"):
             await rest()
         assert seen == rows[: len(seen)]
 
@@ -250,9 +250,9 @@ async def test_snapshots() -> None:
             await snapshot.renew()
             assert snapshot.expires_ms > before
             port.clock.ahead_s += 6
-            with pytest.raises(StateGone):
+            with pytest.raises(SnapshotExpired):
                 await client.get(b"a", snapshot=snapshot)
-            with pytest.raises(StateGone):
+            with pytest.raises(SnapshotExpired):
                 await snapshot.renew()
 
 

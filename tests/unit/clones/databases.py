@@ -10,7 +10,7 @@ KEYS = [bytes([letter]) for letter in b"abcdefgh"]
 
 @st.composite
 def key_ranges(draw: st.DrawFn) -> KeyRange:
-    """Any range over the keys and between them, empty ones too."""
+    """Return any range over the keys and between them, also empty ones."""
     texts = st.sampled_from([*KEYS, b"", b"c\0", b"ee"])
     bounds = st.one_of(st.just(UNBOUNDED), texts.map(included), texts.map(excluded))
     return KeyRange(draw(bounds), draw(bounds))
@@ -18,7 +18,7 @@ def key_ranges(draw: st.DrawFn) -> KeyRange:
 
 @st.composite
 def databases(draw: st.DrawFn, keys: tuple[bytes, ...] = tuple(KEYS), first_ms: int = 1) -> tuple[Manifest, Contents]:
-    """A manifest of one tree, and the rows of its SSTs.  Seqs ascend from the oldest run to the newest L0."""
+    """Return a manifest of one tree and the rows of its SSTs.  Seqs ascend from the oldest run to the newest L0."""
     contents: dict[Ulid, dict[bytes, list[int]]] = {}
     seq, ms = 0, first_ms - 1
     runs: list[SortedRun] = []

@@ -1,4 +1,4 @@
-"""A clone of a clone, and objects that must not be taken for the SSTs that they borrow."""
+"""A clone of a clone, and other objects with the ids of the SSTs that they reference."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ CUT = b"key-50"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """``g``, its clone ``p``, and ``c``, a clone of a part of that; each has rows and SSTs of its own."""
+    """``g``, its clone ``p``, and ``c``, a clone of a range of ``p``; each has its own rows and SSTs."""
 
     url: str
     rows: Mapping[str, Rows]
 
     def place(self, path: str) -> str:
-        """The URL of one of them."""
+        """Return the URL of one of the databases."""
         return f"{self.url.rstrip('/')}/{path}"
 
 
 async def written(url: str) -> Lineage:
-    """Make them, and put false objects wherever a reader that resolves an id wrongly would look."""
+    """Create them, and put wrong objects at the paths that a reader with a wrong resolution of ids would use."""
     store = open_store(url)
     lineage = Lineage(url, {"g": rows_of("g", 0, 100), "p": {}, "c": {}})
     await fill(url, "g", lineage.rows["g"])
@@ -51,13 +51,13 @@ async def written(url: str) -> Lineage:
 
 
 def rows_of(name: str, first: int, end: int) -> Rows:
-    """Rows that tell who has written them, and that do not get smaller by compression."""
+    """Return incompressible rows that name their database."""
     rng = Random(name)
     return {b"key-%02d" % number: name.encode() + rng.randbytes(200) for number in range(first, end)}
 
 
 async def fill(url: str, path: str, rows: Rows) -> None:
-    """Two L0s."""
+    """Write two L0s."""
     items = [*rows.items()]
     async with shale.Db.open(path, store=url) as db:
         for half in (items[::2], items[1::2]):
@@ -68,18 +68,18 @@ async def fill(url: str, path: str, rows: Rows) -> None:
 
 
 async def clone(url: str, path: str, *sources: CloneSource) -> None:
-    """A clone in the same store."""
+    """Create a clone in the same store."""
     async with shale.Admin(path, store=url) as admin:
         await admin.clones.create(*sources)
 
 
 async def manifest_of(store: ObjectStore, path: str) -> Manifest:
-    """The newest manifest of a database."""
+    """Return the newest manifest of a database."""
     return (await ManifestStore(store, path, Env.system()).read_latest()).value
 
 
 async def _mislead(store: ObjectStore) -> None:
-    """Every SST has a namesake of the same size, which cannot be read, in both of the other databases."""
+    """Put an unreadable object with the id and size of every SST in both of the other databases."""
     manifest = await manifest_of(store, "c")
     paths = SstPaths.of("c", manifest)
     for sst_id, other in product(manifest.ssts(), PATHS):

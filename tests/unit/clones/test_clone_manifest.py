@@ -1,4 +1,4 @@
-"""The first manifest of a clone (docs/protocol.md 10.2, step 6)."""
+"""The first manifest of a clone (docs/reference/protocol.md 10.2, step 6)."""
 
 from dataclasses import replace
 

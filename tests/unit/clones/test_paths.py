@@ -1,4 +1,4 @@
-"""SSTs of ancestors are found where they are: by handles, through the disk cache, by ``warm`` and ``evict``."""
+"""SSTs of ancestors are found at their paths: by handles, the disk cache, ``warm`` and ``evict``."""
 
 import itertools
 from collections.abc import Awaitable, Callable
@@ -19,19 +19,20 @@ from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions
 from shale.store.connect import open_store
 from shale.types import Manifest
+from tests.clocks import FixedClock
 from tests.unit.clones.lineage import CUT, PATHS, Lineage, Rows, manifest_of, written
 
 _numbers = itertools.count()
 
 
-def with_lineage(story: Callable[[Lineage, Path], Awaitable[None]]) -> Callable[[Path], None]:
+def with_lineage(scenario: Callable[[Lineage, Path], Awaitable[None]]) -> Callable[[Path], None]:
     def test(tmp_path: Path) -> None:
         async def main() -> None:
-            await story(await written(f"memory://lineage{next(_numbers)}/"), tmp_path)
+            await scenario(await written(f"memory://lineage{next(_numbers)}/"), tmp_path)
 
         anyio.run(main)
 
-    test.__name__, test.__doc__ = story.__name__, story.__doc__
+    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
     return test
 
 
@@ -51,7 +52,7 @@ async def test_readers_and_writers(lineage: Lineage, folder: Path) -> None:
 
 @with_lineage
 async def test_one_disk_cache_for_all_of_them(lineage: Lineage, folder: Path) -> None:
-    """What one has read is there for the others, under one name; what has the same id elsewhere is another object."""
+    """Databases share cached parts of one object; an object with the same id in another database is a different one."""
     kept: set[Path] = set()
     for path in (*PATHS, *PATHS):
         async with shale.DbReader.open(
@@ -67,7 +68,7 @@ async def test_one_disk_cache_for_all_of_them(lineage: Lineage, folder: Path) ->
 
 
 def test_equal_ids_in_other_databases_and_stores(tmp_path: Path) -> None:
-    """Whatever else is equal, path, id, size and part: neither memory nor disk takes one for the other."""
+    """Memory and disk caches distinguish objects with equal path, id, size and part."""
 
     async def main() -> None:
         number = next(_numbers)
@@ -96,7 +97,7 @@ def disk_cache(folder: Path) -> DiskCacheOptions:
 
 
 def inline() -> Env:
-    """No threads, so that what is written behind is there, or never comes."""
+    """Run without threads, so that background writes are complete or never happen."""
     return Env(SystemClock(), Random(1), InlineCpu())
 
 
@@ -105,16 +106,9 @@ def parts_in(folder: Path) -> set[Path]:
 
 
 async def write_alike(place: str) -> None:
-    env = Env(StoppedClock(), Random(7), InlineCpu())
+    env = Env(FixedClock(), Random(7), InlineCpu())
     async with shale.Db.open(place, env=env) as db:
         await db.put(b"key", place.encode())
-
-
-class StoppedClock(SystemClock):
-    """So that ids of equal seeds are equal."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 @with_lineage
@@ -145,19 +139,19 @@ async def test_verify(lineage: Lineage, folder: Path) -> None:
 
 @with_lineage
 async def test_a_scan_under_way_finds_what_the_clone_no_longer_borrows(lineage: Lineage, folder: Path) -> None:
-    """A compaction takes the ids out of the manifest; who began before knows where the SSTs are."""
+    """A compaction removes the ids from the manifest; a scan that began before knows the paths of the SSTs."""
     async with shale.Db.open(lineage.place("c"), block_cache_bytes=0) as db:
         begun = db.scan()
         found = {row.key: row.value for row in [await anext(aiter(begun))]}
         await compacted_away(lineage)
         await db.put(b"later", b"")
         await db.flush("memtable")
-        assert db.manifest.external_dbs[0].sst_ids == ()
+        assert db.status.manifest.external_dbs[0].sst_ids == ()
         assert found | {row.key: row.value async for row in begun} == lineage.rows["c"]
 
 
 async def compacted_away(lineage: Lineage) -> None:
-    """Take all that is borrowed out of L0, as a compaction of it does."""
+    """Remove all borrowed SSTs from L0, as a compaction does."""
     store = open_store(lineage.url)
     stored = await ManifestStore(store, "c", Env.system()).load()
 

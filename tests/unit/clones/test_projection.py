@@ -1,4 +1,4 @@
-"""Projection: the examples of docs/protocol.md 11.1, and rows as a model."""
+"""Projection: the examples of docs/reference/protocol.md 11.1, and rows as a model."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_what_was_cut_off_does_not_come_back() -> None:
     assert visible(projected.ssts) == [(1, keys(b"b", b"d")), (2, keys(b"p", b"q"))]
 
 
-def test_a_start_behind_a_key_is_stored_as_the_next_key() -> None:
+def test_an_exclusive_start_is_stored_as_the_next_key() -> None:
     manifest = Manifest(tree=tree([view(1, b"a", b"z")]))
     (projected,) = project(manifest, after(b"c", b"f")).tree.l0
     assert projected.visible_range == keys(b"c\0", b"f")

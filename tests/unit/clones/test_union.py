@@ -1,4 +1,4 @@
-"""Unions: the rules of docs/protocol.md 11.2, and rows as a model."""
+"""Unions: the rules of docs/reference/protocol.md 11.2, and rows as a model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.clones.clone_manifest import Source, cloned
-from shale.clones.lift import duplicated
 from shale.clones.projection import project
+from shale.clones.promote_l0 import duplicated
 from shale.clones.union import unite
 from shale.errors import InvalidDbState, InvalidUnion, InvalidUnionSetEmpty
 from shale.types import Manifest, Segment, Seq, Tree, Ulid
@@ -35,7 +35,7 @@ EIGHT = tuple(view(ms, b"a", b"y") for ms in range(8, 0, -1))
 
 
 def split(manifest: Manifest, cut: bytes, *, number: int = 0) -> list[Source]:
-    """Two clones of a database at ``db``, one on either side of a key, as ``cloned`` makes them."""
+    """Return two clones of the database at ``db``, one on either side of a key, as ``cloned`` makes them."""
     uuids = Uuids(10_000 * (number + 1))
     sources = []
     for name, side in (("left", keys(None, cut)), ("right", keys(cut, None))):
@@ -75,7 +75,7 @@ def test_halves_of_l0s_become_whole_again(count: int) -> None:
     ]
 
 
-def test_l0s_with_a_gap_between_their_halves_are_lifted() -> None:
+def test_l0s_with_a_gap_between_their_halves_are_promoted() -> None:
     sources = [
         source(name, project(Manifest(tree=tree(EIGHT[:2], [run(5, view(100, b"a", b"y"))])), side))
         for name, side in (("left", keys(b"a", b"c")), ("right", keys(b"m", b"z")))
@@ -95,7 +95,7 @@ def test_l0s_with_a_gap_between_their_halves_are_lifted() -> None:
     ]
 
 
-def test_sources_that_contradict_each_other_are_lifted() -> None:
+def test_sources_that_contradict_each_other_are_promoted() -> None:
     sources = split(Manifest(tree=tree(EIGHT[:2])), b"m")
     turned = replace(sources[1].manifest, tree=tree(reversed(sources[1].manifest.tree.l0)))
     united = unite([sources[0], replace(sources[1], manifest=turned)], Uuids())

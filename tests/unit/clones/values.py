@@ -1,4 +1,4 @@
-"""Databases in the small: physical SSTs with rows, and manifests that show them."""
+"""Small databases: physical SSTs with rows, and manifests that reference them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
@@ -89,7 +89,7 @@ Contents = Mapping[Ulid, Mapping[bytes, Sequence[int]]]
 
 
 def versions(manifest: Manifest, contents: Contents, key: bytes) -> list[int]:
-    """Every version of a key in the order of precedence, as a reader meets them: L0s, then the runs."""
+    """Return every version of a key in the order of precedence: L0s, then the runs."""
     found: list[int] = []
     for prefix, each in manifest.trees():
         if key.startswith(prefix):

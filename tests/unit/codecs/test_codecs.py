@@ -1,4 +1,4 @@
-"""Codecs give back what they were given, and those that say so keep the order."""
+"""Codecs return the values they were given, and order-preserving ones keep the order."""
 
 import dataclasses
 import math
@@ -62,7 +62,7 @@ class Customer(pydantic.BaseModel):
         pytest.param(codecs.typed(dict[str, int]), st.dictionaries(TEXTS, I64, max_size=3), id="annotation"),
     ],
 )
-def test_what_goes_in_comes_out(codec: Any, values: Any) -> None:
+def test_codecs_return_the_encoded_values(codec: Any, values: Any) -> None:
     @given(values)
     def check(value: Any) -> None:
         assert codec.decode(codec.encode(value)) == value

@@ -1,13 +1,13 @@
-"""Real SSTs in a store, and what is in them."""
+"""Writes real SSTs to a store and reads their rows."""
 
 import itertools
 from collections.abc import Sequence
 
 from shale.env import Env
-from shale.format.index import BlockIndex, encode_index
+from shale.format.blocks.section import seal_section
+from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import sst_key
-from shale.format.section import seal_section
-from shale.format.transform import BlockTransformer
+from shale.format.sst.index import BlockIndex, encode_index
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.cache import BlockCache
@@ -28,7 +28,7 @@ def delete(key: bytes, seq: int) -> Entry:
 
 
 async def write_sst(store: ObjectStore, root: str, sst_id: Ulid, entries: Sequence[Entry], **options: object) -> Sst:
-    """Store an SST of entries, which are sorted here."""
+    """Sort entries and store them as an SST."""
     ordered = sorted(entries, key=lambda entry: (entry.key, -entry.seq))
     data, info = build_sst(rows_from_entries(ordered), SstOptions(**options))  # type: ignore[arg-type]
     await store.put(sst_key(root, sst_id), data)
@@ -44,7 +44,7 @@ async def write_view(
 async def read_ssts(
     store: ObjectStore, root: str, env: Env, ssts: Sequence[Sst], transformer: BlockTransformer | None = None
 ) -> list[Entry]:
-    """All entries of some SSTs, one SST after the other."""
+    """Return all entries of some SSTs, one SST after the other."""
     reader = SstReader(store, SstPaths(root), BlockCache(), env, transformer=transformer)
     entries: list[Entry] = []
     for sst in ssts:

@@ -1,8 +1,7 @@
-"""Compactions by hand over HTTP (docs/operations.md 15)."""
+"""Requests of administrators over HTTP (docs/how-to/compact-manually.md)."""
 
 from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -15,8 +14,9 @@ from shale.service.admin_calls import BODY_MAX_BYTES
 from shale.service.health import Health
 from shale.telemetry.metrics import Metrics
 from shale_compactor.admin_api import PATH, CompactionsApi
-from tests.unit.compactor.house import House
+from tests.unit.compactor.harness import Harness
 from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree, ulid
+from tests.unit.service.admin_client import admin_client, problem
 
 pytestmark = pytest.mark.anyio
 STATE = manifest(tree((4, 3, 2, 1), (3, 2, 1)), log=tree((14, 13), (8, 6)))
@@ -30,29 +30,23 @@ def anyio_backend():
 
 @asynccontextmanager
 async def served(*entries, token=None):
-    """The house, a client, and the list of times that the coordinator was asked to look."""
-    house = await House(STATE).create()
-    await house.compactions.load_or_create()
+    """Yield the harness, a client, and the list of times at which the coordinator was woken."""
+    harness = await Harness(STATE).create()
+    await harness.compactions.load_or_create()
     if entries:
-        await house.edit(*entries)
+        await harness.edit(*entries)
     looks = []
     metrics = Metrics(db="db")
     app = AdminApp(Health(SystemClock(), metrics), metrics, token)
-    admin = CompactionAdmin(house.store, "db", house.new_env(5))
+    admin = CompactionAdmin(harness.store, "db", harness.new_env(5))
     for route in CompactionsApi(admin, changed=lambda: looks.append(1)).routes():
         app.add_route(route)
-    transport = httpx.ASGITransport(app=app.asgi)
-    async with httpx.AsyncClient(transport=transport, base_url="http://compactor") as client:
-        yield house, client, looks
-
-
-def problem(answer, status):
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
-    return answer.json()
+    async with admin_client(app) as client:
+        yield harness, client, looks
 
 
 async def test_submit_look_at_and_cancel():
-    async with served() as (house, client, looks):
+    async with served() as (harness, client, looks):
         answer = await client.post(PATH, json="Full")
         assert answer.status_code == 202
         assert answer.headers["cache-control"] == "no-store"
@@ -73,7 +67,7 @@ async def test_submit_look_at_and_cancel():
         cancelled = await client.post(f"{PATH}/{first['id']}/cancel")
         assert (cancelled.status_code, cancelled.json()["error_message"]) == (200, "cancelled")
         assert looks == [1, 1]
-        assert S.FAILED in statuses(await house.stored()).values()
+        assert S.FAILED in statuses(await harness.stored()).values()
         late = problem(await client.post(f"{PATH}/{first['id']}/cancel"), 409)
         assert "too late" in late["detail"]
         assert looks == [1, 1]
@@ -87,17 +81,17 @@ async def test_one_submission_has_a_place():
 
 
 async def test_a_dry_run_and_nothing_to_do_change_nothing():
-    async with served() as (house, client, looks):
+    async with served() as (harness, client, looks):
         answer = await client.post(f"{PATH}?dry_run=true", json="Full")
         assert (answer.status_code, len(answer.json()["compactions"])) == (200, 2)
-        assert (await house.stored()).entries == ()
+        assert (await harness.stored()).entries == ()
         assert looks == []
 
 
 async def test_a_dry_run_that_is_wished_and_not_wished_changes_nothing():
-    async with served() as (house, client, _looks):
+    async with served() as (harness, client, _looks):
         problem(await client.post(f"{PATH}?dry_run=true&dry_run=false", json="Full"), 400)
-        assert (await house.stored()).entries == ()
+        assert (await harness.stored()).entries == ()
 
 
 @pytest.mark.parametrize(
@@ -109,13 +103,13 @@ async def test_a_dry_run_that_is_wished_and_not_wished_changes_nothing():
     ],
 )
 async def test_what_would_lose_rows_is_refused_with_its_rule(what, status, rule):
-    async with served(entry(50, spec(runs=(1,), to=1))) as (house, client, looks):
+    async with served(entry(50, spec(runs=(1,), to=1))) as (harness, client, looks):
         for query in ("", "?dry_run=true"):
             told = problem(await client.post(PATH + query, json=request_json(Spec(what))), status)
             assert told["rule"] == rule
             assert told["detail"].startswith(f"{rule}: [")
             assert told["retryable"] is False
-        assert len((await house.stored()).entries) == 1
+        assert len((await harness.stored()).entries) == 1
         assert looks == []
 
 
@@ -131,14 +125,14 @@ async def test_what_would_lose_rows_is_refused_with_its_rule(what, status, rule)
     ],
 )
 async def test_bodies_that_are_no_request(content, headers, status, detail):
-    async with served() as (house, client, _):
+    async with served() as (harness, client, _):
         told = problem(await client.post(PATH, content=content, headers=headers), status)
         assert detail in told["detail"]
-        assert (await house.stored()).entries == ()
+        assert (await harness.stored()).entries == ()
 
 
 async def test_what_is_not_there_and_what_is_misspelt():
-    async with served() as (house, client, _):
+    async with served() as (harness, client, _):
         problem(await client.get(f"{PATH}/{ulid(5)}"), 404)
         problem(await client.post(f"{PATH}/{ulid(5)}/cancel"), 404)
         assert "'5' is not the id" in problem(await client.get(f"{PATH}/5"), 400)["detail"]
@@ -146,14 +140,14 @@ async def test_what_is_not_there_and_what_is_misspelt():
             problem(await client.get(path), 400)
         problem(await client.post(f"{PATH}?dryrun=true", json="Full"), 400)
         assert (await client.delete(PATH)).status_code == 405
-        await house.store.put(deleting_key("db"), b"")
+        await harness.store.put(deleting_key("db"), b"")
         assert "destroyed" in problem(await client.post(PATH, json="Full"), 409)["detail"]
 
 
 async def test_older_versions_are_told_on_request():
     done = (entry(5, spec(runs=(3,), to=3), S.COMPLETED), entry(6, spec(runs=(2,), to=2), S.COMPLETED))
-    async with served(*done) as (house, client, _):
-        stored = await house.compactions.load()
+    async with served(*done) as (harness, client, _):
+        stored = await harness.compactions.load()
         await stored.apply(lambda current: type(current.value)(entries=current.value.entries[1:]))
         assert [each["id"] for each in (await client.get(PATH)).json()["compactions"]] == [str(ulid(6))]
         told = (await client.get(f"{PATH}?all=true")).json()["compactions"]
@@ -161,20 +155,20 @@ async def test_older_versions_are_told_on_request():
 
 
 async def test_a_token_guards_the_admin_calls_and_nothing_else():
-    async with served(token=SecretStr("s3cret")) as (house, client, _):
+    async with served(token=SecretStr("s3cret")) as (harness, client, _):
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic s3cret"}):
             told = await client.post(PATH, json="Full", headers=headers)
             problem(told, 401)
             assert told.headers["www-authenticate"] == "Bearer"
             assert (await client.get("/v1/admin/log-level", headers=headers)).status_code == 401
             assert (await client.get("/livez", headers=headers)).status_code in (200, 503)
-        assert (await house.stored()).entries == ()
+        assert (await harness.stored()).entries == ()
         answer = await client.post(PATH, json="Full", headers={"Authorization": "bearer s3cret"})
         assert answer.status_code == 202
 
 
 async def test_what_is_not_served_is_a_problem_document_as_well():
-    async with served() as (_house, client, _looks):
+    async with served() as (_harness, client, _looks):
         told = problem(await client.delete(PATH), 405)
         assert told["detail"].startswith(f"DELETE {PATH}: method not allowed")
         problem(await client.get("/v1/admin/compaction"), 404)

@@ -1,8 +1,7 @@
-"""The programs of docs/compaction_code.md do what the page says."""
+"""The programs of docs/how-to/compaction-filters.md do what the page says."""
 
 import random
 import re
-from pathlib import Path
 
 import anyio
 import numpy as np
@@ -14,9 +13,10 @@ from shale.env import Env, InlineCpu, SystemClock
 from shale.iter.merge_operator import fold_versions
 from shale.kernels.rows import rows_from_entries
 from shale.types import EVERYTHING, FLAG_CREATE_TS, FLAG_MERGE, Entry, RunId, Seq, Ulid
-from tests.unit.compactor.house import eventually
+from tests.paths import REPOSITORY
+from tests.unit.compactor.harness import eventually
 
-PAGE = Path(__file__).parents[3] / "docs" / "compaction_code.md"
+PAGE = REPOSITORY / "docs" / "how-to" / "compaction-filters.md"
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 DAY_MS = 86_400_000
 

@@ -1,27 +1,27 @@
-"""Settings become options, with SlateDB's names (docs/operations.md 13)."""
+"""Settings become options, with SlateDB's names (docs/how-to/configure.md)."""
 
 from operator import concat
-from pathlib import Path
 
 import pytest
 
-from shale.compaction.leveled import Leveled
-from shale.compaction.size_tiered import SizeTiered
-from shale.compaction.time_window import TimeWindow
+from shale.compaction.policies.leveled import Leveled
+from shale.compaction.policies.size_tiered import SizeTiered
+from shale.compaction.policies.time_window import TimeWindow
 from shale.errors import InvalidRequestError
-from shale.service.scheduler_section import POLICY_NAMES, SchedulerSection, takes
-from shale.service.settings import SettingsError, load
+from shale.service.config.scheduler_section import POLICY_NAMES, SchedulerSection, takes
+from shale.service.config.settings import SettingsError, load_settings
 from shale.types import Compression
+from shale_compactor.compactor import CompactorOptions
 from shale_compactor.execution.transforms import NO_TRANSFORMS
-from shale_compactor.process import CompactorOptions
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.settings import WorkerSettings
+from tests.paths import REPOSITORY
 
 URL = ("--url", "memory:///db")
 
 
 def options(*argv):
-    return load(CompactorSettings, [*URL, *argv]).settings.options()
+    return load_settings(CompactorSettings, [*URL, *argv]).settings.options()
 
 
 def test_the_defaults_are_those_of_the_parts():
@@ -121,7 +121,7 @@ def test_flags():
 
 def transforms(*assignments):
     argv = [part for assignment in assignments for part in ("--set", f"compactor_options.worker.{assignment}")]
-    return load(CompactorSettings, [*URL, *argv]).settings.transforms()
+    return load_settings(CompactorSettings, [*URL, *argv]).settings.transforms()
 
 
 def test_operators_and_filters_are_named_in_settings():
@@ -138,16 +138,16 @@ def test_an_unknown_name_is_refused_with_its_place(setting):
 
 
 def test_boundary_files_are_not_switched_off_by_accident():
-    """As for the writer and the collector."""
+    """The writer and the collector have the same check."""
     off = ("--set", "boundary_files_enabled=false")
     with pytest.raises(SettingsError, match="boundary_files_off_acknowledged"):
         options(*off)
-    sure = load(CompactorSettings, [*URL, *off, "--set", "boundary_files_off_acknowledged=true"]).settings
+    sure = load_settings(CompactorSettings, [*URL, *off, "--set", "boundary_files_off_acknowledged=true"]).settings
     assert not sure.protocol().boundary_files_enabled
 
 
 def test_every_option_of_every_policy_is_told_to_operators():
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text().partition("## 16.")[2]
+    page = (REPOSITORY / "docs" / "how-to" / "compaction-policies.md").read_text()
     for name in set(SchedulerSection.model_fields) - {"policy"}:
         takers = [policy for policy in POLICY_NAMES if takes(policy, name)]
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
@@ -163,9 +163,9 @@ def test_a_list_of_filters_from_the_environment(monkeypatch, text):
 
 
 def test_what_is_wrong_between_settings_is_said_without_a_place():
-    """It stands in no single one of them."""
+    """The error concerns several settings, so it names the place of none."""
     with pytest.raises(SettingsError) as error:
-        load(WorkerSettings, [*URL, "--set", "compactor_options.worker.heartbeat_interval=20s"])
+        load_settings(WorkerSettings, [*URL, "--set", "compactor_options.worker.heartbeat_interval=20s"])
     (problem,) = error.value.problems
     assert problem.startswith("heartbeat_interval 20.0 s must be at most half")
 
@@ -174,7 +174,7 @@ def test_what_is_wrong_between_settings_is_said_without_a_place():
 def test_a_misspelt_variable_of_a_section_that_is_read_is_told(monkeypatch, settings):
     monkeypatch.setenv("SHALE_COMPACTOR_OPTIONS__WORKER__HEARTBEAT_INTERVL", "5s")
     monkeypatch.setenv("SHALE_GARBAGE_COLLECTOR_OPTIONS__NOBODY_KNOWS", "of another daemon")
-    (told,) = load(settings, URL).unknown_env
+    (told,) = load_settings(settings, URL).unknown_env
     assert told.startswith("SHALE_COMPACTOR_OPTIONS__WORKER__HEARTBEAT_INTERVL; did you mean")
 
 
@@ -192,9 +192,9 @@ def test_a_worker_reads_the_file_of_a_compactor(tmp_path):
         max_concurrent_compactions = 2
         """
     )
-    settings = load(WorkerSettings, [*URL, "--config", str(file)]).settings
+    settings = load_settings(WorkerSettings, [*URL, "--config", str(file)]).settings
     assert settings.worker_options().heartbeat_interval_s == 20.0
     assert settings.worker_options().max_concurrent_compactions == 2
     assert settings.protocol().component == "worker"
     with pytest.raises(SettingsError, match="pol_interval"):
-        load(WorkerSettings, [*URL, "--set", "compactor_options.pol_interval=1s"])
+        load_settings(WorkerSettings, [*URL, "--set", "compactor_options.pol_interval=1s"])

@@ -1,4 +1,4 @@
-"""Short builders for manifests and compactions; ids are small numbers that read like times."""
+"""Short builders for manifests and compactions; ids are small numbers that serve as times."""
 
 from shale.types import (
     Compaction,
@@ -42,7 +42,7 @@ def run(run_id: int, size: int = 100, ms: int | None = None) -> SortedRun:
 
 
 def tree(l0: tuple[int, ...] = (), runs: tuple[int, ...] = (), sizes: tuple[int, ...] = ()) -> Tree:
-    """L0 views by their milliseconds, newest first; runs by id, with sizes if given."""
+    """Return L0 views by their milliseconds, newest first; runs by id, with optional sizes."""
     sizes = sizes or (100,) * len(runs)
     return Tree(
         l0=tuple(view(ms) for ms in l0),

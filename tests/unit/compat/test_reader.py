@@ -1,13 +1,14 @@
 """Readers, the WAL reader and the administrator of SlateDB's interface."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 import shale
 from shale.compat.slatedb import uniffi as slatedb
 from shale.compat.slatedb.store import adapter_of
-from tests.unit.compat.house import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, opened_reader
+from tests.unit.compat.harness import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, opened_reader
 
 Error = slatedb.Error
 NOWHERE = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -127,13 +128,16 @@ def test_the_wal_of_a_database_that_is_not_there_is_not_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_a_wal_file_that_is_gone_is_not_waited_for() -> None:
+def test_a_wal_file_that_is_gone_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_PROVIDER", "local")
+    monkeypatch.setenv("LOCAL_PATH", str(tmp_path))
+
     async def main() -> None:
-        store = memory()
+        store = slatedb.ObjectStore.from_env(None)
         async with opened(store) as db:
             await db.put(b"a", b"1")
             await db.flush_with_options(TO_WAL)
-            await store._adapter.delete(f"{PATH}/wal/{1:020}.sst")
+            (tmp_path / f"{PATH}/wal/{1:020}.sst").unlink()
             with pytest.raises(Error.Data):
                 await (await slatedb.SlateDbWalReader(PATH, store).iterator(1)).next()
 
@@ -207,7 +211,7 @@ def test_the_collector_runs_once_when_asked() -> None:
     asyncio.run(main())
 
 
-def test_a_database_is_deleted_when_nobody_needs_it() -> None:
+def test_a_database_without_checkpoints_is_deleted() -> None:
     """SlateDB deletes it under live checkpoints as well; that is refused here."""
 
     async def main() -> None:

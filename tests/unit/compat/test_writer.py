@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from shale.compat.slatedb import uniffi as slatedb
-from tests.unit.compat.house import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, settings
+from tests.unit.compat.harness import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, settings
 
 Error = slatedb.Error
 

@@ -1,1 +1,1 @@
-"""What is shipped besides the packages: images, rules, dashboards, runbooks, the chart."""
+"""The deliverables besides the packages: images, rules, dashboards, runbooks, the chart."""

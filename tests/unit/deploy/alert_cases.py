@@ -1,10 +1,10 @@
-"""What makes each alert fire, and what must not: inputs in the notation of `promtool test rules`."""
+"""Series that fire each alert and series that must not, in the notation of `promtool test rules`."""
 
 from typing import NamedTuple
 
 
 class Case(NamedTuple):
-    """Series that fire an alert at a time, and series that look alike and do not."""
+    """Series that fire an alert at a time, and similar series that do not."""
 
     at: str
     firing: dict[str, str]

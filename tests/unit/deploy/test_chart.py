@@ -1,4 +1,4 @@
-"""The chart: what it renders is what the daemons take.  Rendering needs ``helm`` on the PATH."""
+"""The chart renders what the daemons accept.  Rendering needs ``helm`` on the PATH."""
 
 import json
 import shutil
@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 import yaml
 
+from shale.service.config.settings import load_settings
 from shale.service.exit_codes import ExitCode
-from shale.service.settings import load
-from shale_cli.__main__ import PROCESSES
-from shale_cli.config import settings_class
+from shale_cli.framework.daemons import DAEMONS, settings_class
+from tests.paths import REPOSITORY
 
-CHART = Path(__file__).parents[3] / "deploy" / "helm" / "shale"
+CHART = REPOSITORY / "helm" / "shale"
 FULL = CHART / "ci" / "full-values.yaml"
 MINIMAL = ("--set", "database.url=s3://bucket/orders")
 SECRETS = {"store__access_key_id": "id", "store__secret_access_key": "hidden", "http__bearer_token": "t" * 16}
@@ -30,7 +30,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def render(*arguments: str) -> dict[tuple[str, str], Any]:
-    """Every object by its kind and its name without the release's."""
+    """Return every object by kind and name without the release name."""
     ended = helm("template", "r", ".", "--kube-version", "1.31", *arguments)
     assert ended.returncode == 0, ended.stderr
     objects = [each for each in yaml.safe_load_all(ended.stdout) if each]
@@ -64,7 +64,7 @@ def test_the_same_twice() -> None:
     assert render("-f", str(FULL)) == render("-f", str(FULL))
 
 
-def test_what_is_there_by_default() -> None:
+def test_the_default_chart_has_three_deployments() -> None:
     objects = render(*MINIMAL)
     deployments = {name for kind, name in objects if kind == "Deployment"}
     assert deployments == {"writer", "compactor", "gc"}
@@ -78,7 +78,7 @@ def test_what_is_there_by_default() -> None:
     [
         ((), "database.url"),
         ((*MINIMAL, "--set", "writer.replicas=2"), "replicas"),
-        ((*MINIMAL, "--set", "compactor.embeddedWorker=false"), "nobody would compact"),
+        ((*MINIMAL, "--set", "compactor.embeddedWorker=false"), "compactions would not run"),
         ((*MINIMAL, "--set", "gc.mode=cronjob"), "gc.schedule"),
         ((*MINIMAL, "--set", "gc.schedule=@hourly"), "gc.mode"),
         ((*MINIMAL, "--set", "gc.mode=job"), "daemon"),
@@ -105,7 +105,7 @@ def test_one_writer_and_many_readers() -> None:
 
 def test_pods_are_restricted_and_probed() -> None:
     deployments = {name: each for (kind, name), each in render("-f", str(FULL)).items() if kind == "Deployment"}
-    assert set(deployments) == set(PROCESSES)
+    assert set(deployments) == set(DAEMONS)
     for role, deployment in deployments.items():
         spec, only = deployment["spec"]["template"]["spec"], container(deployment)
         assert only["args"][0] == role
@@ -120,7 +120,7 @@ def test_pods_are_restricted_and_probed() -> None:
 
 
 def taken(objects: dict[tuple[str, str], Any], role: str, template: Any, folder: Path) -> Any:
-    """What a daemon makes of the file, the variables and the secret files of its pod."""
+    """Return the settings that a daemon reads from the file, the variables and the secret files of its pod."""
     mounted, config, keys = folder / f"secrets-{role}", folder / "config.yaml", folder / "keys"
     mounted.mkdir()
     keys.write_text(f"first {'ab' * 32}\n")
@@ -136,14 +136,14 @@ def taken(objects: dict[tuple[str, str], Any], role: str, template: Any, folder:
             patch.setenv(each["name"], each["value"])
         patch.setenv("SHALE_CONFIG", str(config))
         patch.setenv("SHALE_SECRETS_DIR", str(mounted))
-        loaded = load(settings_class(role), only["args"][1:])
+        loaded = load_settings(settings_class(role), only["args"][1:])
     assert loaded.unknown_env == ()
     return loaded.settings
 
 
 def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
     objects = render("-f", str(FULL))
-    for role in PROCESSES:
+    for role in DAEMONS:
         settings = taken(objects, role, objects["Deployment", role]["spec"]["template"], tmp_path)
         assert settings.store.secret_access_key.get_secret_value() == "hidden"
         assert settings.block_transformer() is not None
@@ -156,7 +156,7 @@ def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
 
 
 def test_the_collector_as_a_job(tmp_path: Path) -> None:
-    """One pass with the settings of a daemon; no alert misses what is not there between two of them."""
+    """One pass with the settings of a daemon; no alert fires because metrics are absent between two passes."""
     objects = render("-f", str(FULL), "--set", "gc.mode=cronjob,gc.schedule=*/10 * * * *")
     assert ("Deployment", "gc") not in objects
     spec = objects["CronJob", "gc"]["spec"]

@@ -1,4 +1,4 @@
-"""The local stack as it is written down: files that are mounted are there, and Grafana finds dashboards and numbers."""
+"""The local stack: mounted files exist, and Grafana finds dashboards and data."""
 
 import json
 import re
@@ -9,30 +9,31 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docker-compose.yml").read_text()
+from tests.paths import REPOSITORY
+
+TEXT = (REPOSITORY / "docker-compose.yml").read_text()
 STACK: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, Any] = STACK["services"]
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 def mounts(service: str) -> dict[str, str]:
-    """What is mounted, by where."""
+    """Return the mounted files by their target."""
     parts = [str(each).split(":") for each in SERVICES[service].get("volumes", ())]
     return {target: source for source, target, *_ in parts}
 
 
 def provisioned(kind: str) -> Any:
-    """The one file of its kind, from where the container finds it."""
+    """Return the only file of its kind from the path of the container."""
     source = mounts("grafana")[f"/etc/grafana/provisioning/{kind}"]
-    (file,) = (ROOT / source).glob("*.yaml")
+    (file,) = (REPOSITORY / source).glob("*.yaml")
     return yaml.safe_load(file.read_text())
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_mounts_what_is_there_and_listens_to_this_machine_only(service: str) -> None:
     for source in mounts(service).values():
-        assert (ROOT / source).exists() if source.startswith(".") else source in STACK["volumes"]
+        assert (REPOSITORY / source).exists() if source.startswith(".") else source in STACK["volumes"]
     assert all(str(port).startswith("127.0.0.1:") for port in SERVICES[service].get("ports", ()))
     assert SERVICES[service]["init"]
     assert SERVICES[service]["restart"] == "on-failure:5"
@@ -41,7 +42,7 @@ def test_a_service_mounts_what_is_there_and_listens_to_this_machine_only(service
 
 def test_every_variable_has_a_default_that_the_example_names() -> None:
     used = set(VARIABLE.findall(TEXT))
-    example = re.findall(r"^#(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    example = re.findall(r"^#(\w+)=(.*)$", (REPOSITORY / ".env.example").read_text(), re.MULTILINE)
     assert used == set(example)
     assert len(example) == len(dict(example))
 
@@ -54,7 +55,7 @@ def test_grafana_shows_our_dashboards() -> None:
     folders = {target: source for target, source in mounts("grafana").items() if target.startswith(options["path"])}
     assert folders == {f"{options['path']}/SlateDB": "./deploy/observability/dashboards"}
     home = Path(SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
-    shown = ROOT / folders[str(home.parent)] / home.name
+    shown = REPOSITORY / folders[str(home.parent)] / home.name
     assert json.loads(shown.read_text())["uid"] == "slatedb-overview"
 
 
@@ -64,9 +65,9 @@ def test_dashboards_have_one_source_to_choose_which_is_our_prometheus() -> None:
     url = urlsplit(source["url"])
     assert url.hostname in SERVICES
     assert SERVICES[url.hostname]["ports"][0].endswith(f":{url.port}")
-    scraped = yaml.safe_load((ROOT / mounts(url.hostname)["/etc/prometheus/prometheus.yml"]).read_text())
+    scraped = yaml.safe_load((REPOSITORY / mounts(url.hostname)["/etc/prometheus/prometheus.yml"]).read_text())
     assert source["jsonData"]["timeInterval"] == scraped["global"]["scrape_interval"]
-    files = sorted((ROOT / "deploy" / "observability" / "dashboards").glob("*.json"))
+    files = sorted((REPOSITORY / "deploy" / "observability" / "dashboards").glob("*.json"))
     assert len(files) > 5
     for file in files:
         board = json.loads(file.read_text())
@@ -76,7 +77,7 @@ def test_dashboards_have_one_source_to_choose_which_is_our_prometheus() -> None:
         assert named == {f"${{{variable['name']}}}"}
 
 
-def test_anybody_may_look_and_nobody_may_change() -> None:
+def test_anonymous_users_have_read_access_only() -> None:
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
@@ -84,7 +85,7 @@ def test_anybody_may_look_and_nobody_may_change() -> None:
 
 
 def test_prometheus_scrapes_every_daemon() -> None:
-    scraped = yaml.safe_load((ROOT / mounts("prometheus")["/etc/prometheus/prometheus.yml"]).read_text())
+    scraped = yaml.safe_load((REPOSITORY / mounts("prometheus")["/etc/prometheus/prometheus.yml"]).read_text())
     jobs = scraped["scrape_configs"]
     targets = {target for job in jobs for each in job.get("static_configs", ()) for target in each["targets"]}
     names = {name for job in jobs for each in job.get("dns_sd_configs", ()) for name in each["names"]}

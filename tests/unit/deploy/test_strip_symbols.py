@@ -1,4 +1,4 @@
-"""Shared libraries of the image lose what only debuggers read, and nothing else."""
+"""Shared libraries of the image lose the sections that only debuggers read, and nothing else."""
 
 import importlib.util
 import os
@@ -11,7 +11,9 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "deploy" / "strip_symbols.py"
+from tests.paths import REPOSITORY
+
+SCRIPT = REPOSITORY / "deploy" / "strip_symbols.py"
 
 
 def load_script() -> ModuleType:
@@ -52,8 +54,8 @@ def test_other_files_stay(tmp_path: Path, content: bytes) -> None:
     assert file.read_bytes() == content
 
 
-def test_what_lies_in_a_segment_stays() -> None:
-    """Also where the program headers stand behind the code, as tools leave them that move them."""
+def test_the_kept_part_includes_segments_and_program_headers() -> None:
+    """Also if a tool moved the program headers after the code."""
     image = bytearray(script.MAGIC + bytes(0x400 - 6))
     struct.pack_into("<Q", image, 0x20, 0x200)
     struct.pack_into("<HH", image, 0x36, 56, 2)

@@ -1,4 +1,4 @@
-"""``Db`` on a store in memory: what callers see."""
+"""``Db`` on a store in memory: the public behaviour."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -17,11 +17,11 @@ from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultPlan, FaultyStore, Rule
 from tests.unit.engine.waiting import until
 
-Story = Callable[[MemoryStore], Awaitable[None]]
+Scenario = Callable[[MemoryStore], Awaitable[None]]
 
 
-def run(story: Story) -> None:
-    anyio.run(story, MemoryStore())
+def run(scenario: Scenario) -> None:
+    anyio.run(scenario, MemoryStore())
 
 
 def open_db(store: MemoryStore, **settings: Any) -> Any:
@@ -33,7 +33,7 @@ async def contents(db: shale.Db) -> dict[bytes, bytes]:
 
 
 def test_what_was_written_is_readable_at_once_and_after_a_flush() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             handle = await db.put(b"b", bytearray(b"1"))
             assert (handle.seq, await db.get(b"b"), await db.get(memoryview(b"a"))) == (1, b"1", None)
@@ -50,15 +50,15 @@ def test_what_was_written_is_readable_at_once_and_after_a_flush() -> None:
                 row = await db.get_row(b"a")
                 assert row is not None
                 assert (row.seq, row.expire_ts) == (2, None)
-            assert len(db.manifest.tree.l0) == 1
-            assert db.manifest.last_l0_seq == db.last_seq == db.durable_seq == 3
+            assert len(db.status.manifest.tree.l0) == 1
+            assert db.status.manifest.last_l0_seq == db.status.last_seq == db.status.durable_seq == 3
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("flush", ["memtable", "wal"])
 def test_what_was_written_is_there_after_reopening(flush: str) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             for number in range(100):
                 await db.put(b"%03d" % number, b"x" * number)
@@ -67,13 +67,13 @@ def test_what_was_written_is_there_after_reopening(flush: str) -> None:
         async with open_db(store) as db:
             assert await contents(db) == {b"%03d" % n: b"x" * n for n in range(100) if n != 7}
             assert (await db.put(b"new", b"")).seq == 102
-            assert db.writer_epoch == 2
+            assert db.status.writer_epoch == 2
 
-    run(story)
+    run(scenario)
 
 
 def test_a_scan_shows_the_state_at_its_beginning() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             for key in (b"a", b"b", b"c"):
                 await db.put(key, b"old")
@@ -85,17 +85,17 @@ def test_a_scan_shows_the_state_at_its_beginning() -> None:
             assert [row.key async for row in db.scan(stop=b"b")] == [b"a"]
             assert [row.key async for row in db.scan(prefix=b"c")] == [b"c"]
 
-    run(story)
+    run(scenario)
 
 
 def test_durable_waits_for_the_wal_and_shares_files() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
 
             async def write(number: int) -> None:
                 handle = await db.put(b"%d" % number, b"")
                 await handle.durable()
-                assert db.durable_seq >= handle.seq
+                assert db.status.durable_seq >= handle.seq
 
             async with anyio.create_task_group() as tasks:
                 for number in range(100):
@@ -103,7 +103,7 @@ def test_durable_waits_for_the_wal_and_shares_files() -> None:
             files = [meta for meta in await store.list("db/wal/") if meta.size]
             assert 1 <= len(files) <= 5
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_durable_waits_for_the_wal_and_shares_files() -> None:
     ],
 )
 def test_impossible_rows_are_refused_and_nothing_is_written(key: Any, value: Any) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             with pytest.raises(InvalidRequestError):
                 await db.put(key, value)
@@ -129,14 +129,14 @@ def test_impossible_rows_are_refused_and_nothing_is_written(key: Any, value: Any
 
             with pytest.raises(InvalidRequestError):
                 await batched()
-            assert db.last_seq == 0
+            assert db.status.last_seq == 0
             assert await contents(db) == {}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_closed_database_refuses_everything() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store)
         await db.put(b"k", b"v")
         await db.close()
@@ -147,11 +147,11 @@ def test_a_closed_database_refuses_everything() -> None:
         with pytest.raises(ClosedError):
             db.scan()
 
-    run(story)
+    run(scenario)
 
 
 def test_an_error_inside_a_batch_block_writes_nothing() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
 
             async def batched() -> None:
@@ -161,13 +161,13 @@ def test_an_error_inside_a_batch_block_writes_nothing() -> None:
 
             with pytest.raises(KeyError):
                 await batched()
-            assert db.last_seq == 0
+            assert db.status.last_seq == 0
 
-    run(story)
+    run(scenario)
 
 
 def test_many_tables_flush_in_order_and_hide_nothing() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         settings = {"l0_sst_size_bytes": 2000, "max_unflushed_bytes": 20_000, "l0_max_ssts": 64}
         settings["l0_max_ssts_per_key"] = 64
         async with open_db(store, **settings) as db:
@@ -179,15 +179,15 @@ def test_many_tables_flush_in_order_and_hide_nothing() -> None:
             assert await contents(db) == wanted
             await db.flush("memtable")
             assert await contents(db) == wanted
-            ids = [view.sst.id.ms for view in db.manifest.tree.l0]
+            ids = [view.sst.id.ms for view in db.status.manifest.tree.l0]
             assert len(ids) > 5
             assert ids == sorted(ids, reverse=True)
 
-    run(story)
+    run(scenario)
 
 
 def test_rows_expire_when_a_later_table_is_flushed() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             await db.put(b"short", b"v", ttl="1ms")
             await db.put(b"long", b"v", ttl="1h")
@@ -199,30 +199,30 @@ def test_rows_expire_when_a_later_table_is_flushed() -> None:
             assert row is not None
             assert row.expire_ts - row.create_ts == 3_600_000
 
-    run(story)
+    run(scenario)
 
 
 def test_a_checkpoint_pins_what_is_written() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             await db.put(b"k", b"v")
             kept = await db.checkpoint(name="nightly", lifetime="7d")
-            assert db.manifest.checkpoints == (kept,)
+            assert db.status.manifest.checkpoints == (kept,)
             assert (kept.name, kept.expire_s - kept.create_s) == ("nightly", 7 * 86_400)
-            assert db.manifest.last_l0_seq == 1
+            assert db.status.manifest.last_l0_seq == 1
             await db.put(b"k", b"later")
             bare = await db.checkpoint(scope="durable")
-            assert (bare.manifest_id, bare.expire_s, db.manifest.last_l0_seq) == (db.manifest_id, 0, 1)
+            assert (bare.manifest_id, bare.expire_s, db.status.manifest.last_l0_seq) == (db.status.manifest_id, 0, 1)
             with pytest.raises(InvalidCheckpointLifetime):
                 await db.checkpoint(lifetime=0)
         async with DbReader.open("db", store=store, checkpoint=kept.id) as reader:
             assert await reader.get(b"k") == b"v"
 
-    run(story)
+    run(scenario)
 
 
 def test_who_waits_for_rows_that_a_close_gives_up_is_told() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store, flush_interval=None)
         handle = await db.put(b"a", b"1")
         told: list[str] = []
@@ -241,13 +241,13 @@ def test_who_waits_for_rows_that_a_close_gives_up_is_told() -> None:
                 await handle.durable()
         assert told == ["closed"]
 
-    run(story)
+    run(scenario)
 
 
 def test_a_commit_beyond_the_memory_limit_does_not_stop_the_next_writer() -> None:
     sizes = {"l0_sst_size_bytes": 100_000, "max_unflushed_bytes": 200_000}
 
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store, **sizes)
         async with db.batch() as batch:
             for number in range(30):
@@ -258,11 +258,11 @@ def test_a_commit_beyond_the_memory_limit_does_not_stop_the_next_writer() -> Non
                 await db.put(b"next", b"")
             assert len(await contents(db)) == 31
 
-    run(story)
+    run(scenario)
 
 
 def test_an_interrupted_scan_does_not_go_on_without_the_rows_it_was_reading() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             await db.put(b"a", b"1")
         slow = FaultyStore(store, random.Random(1))
@@ -277,11 +277,11 @@ def test_an_interrupted_scan_does_not_go_on_without_the_rows_it_was_reading() ->
                     await anext(rows)
             assert await contents(db) == {b"a": b"1"}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_close_gives_up_flushing_where_uploads_fail_and_leaves_the_rows_in_the_wal() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         faulty = FaultyStore(store, random.Random(1))
         faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains="compacted/", times=1_000_000))
         db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
@@ -291,11 +291,11 @@ def test_a_close_gives_up_flushing_where_uploads_fail_and_leaves_the_rows_in_the
         async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
 
-    run(story)
+    run(scenario)
 
 
 def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_committed() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         faulty = FaultyStore(store, random.Random(1))
         async with open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0))) as db:
             await db.put(b"a", b"1")
@@ -305,15 +305,15 @@ def test_a_flush_whose_answer_was_lost_is_settled_before_anything_else_is_commit
                 flushing.start_soon(db.flush, "memtable")
                 await until(lambda: not lost.times)
                 checkpoint = await db.checkpoint(scope="durable")
-            assert db.manifest.last_l0_seq == 1
-            assert db.manifest.checkpoint(checkpoint.id) is not None
-            assert len(db.manifest.tree.l0) == 1
+            assert db.status.manifest.last_l0_seq == 1
+            assert db.status.manifest.checkpoint(checkpoint.id) is not None
+            assert len(db.status.manifest.tree.l0) == 1
 
-    run(story)
+    run(scenario)
 
 
 def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         faulty = FaultyStore(store, random.Random(1))
         db = await open_db(faulty, store_options=StoreOptions(retry=RetryPolicy(retries_max=0)))
         await db.put(b"a", b"1")
@@ -323,11 +323,11 @@ def test_a_close_fails_where_the_manifest_cannot_be_written() -> None:
         async with open_db(store) as db:
             assert await contents(db) == {b"a": b"1"}
 
-    run(story)
+    run(scenario)
 
 
 def test_every_close_waits_for_the_first_and_one_that_was_cut_short_is_not_forgotten() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         slow = FaultyStore(store, random.Random(1), FaultPlan(delay_max_s=0.05))
         db = await open_db(slow)
         await db.put(b"a", b"1")
@@ -335,8 +335,8 @@ def test_every_close_waits_for_the_first_and_one_that_was_cut_short_is_not_forgo
             tasks.start_soon(db.close)
             await anyio.lowlevel.checkpoint()
             await db.close()
-            assert db.durable_seq == 1
-        assert isinstance(await db.failed(), ClosedError)
+            assert db.status.durable_seq == 1
+        assert isinstance(await db.status.wait_failed(), ClosedError)
         db = await open_db(slow, flush_interval=None)
         await db.put(b"b", b"1")
         slow.add(Rule(op="put", key_contains="wal/", delay_before_s=5))
@@ -345,11 +345,11 @@ def test_every_close_waits_for_the_first_and_one_that_was_cut_short_is_not_forgo
         with pytest.raises(ClosedError, match="above seq 1 "):
             await db.close()
 
-    run(story)
+    run(scenario)
 
 
 def test_calls_after_the_end_keep_no_traces_of_each_other() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store)
         reader = await DbReader.open("db", store=store)
         await reader.close()
@@ -362,11 +362,11 @@ def test_calls_after_the_end_keep_no_traces_of_each_other() -> None:
                 depths.add(len(raised.traceback))
             assert len(depths) == 1
 
-    run(story)
+    run(scenario)
 
 
 class Held(FaultyStore):
-    """Lets SSTs through one by one: nothing that was begun can be cancelled, as in a thread."""
+    """A store that releases SSTs one by one: a started put cannot be cancelled, as in a thread."""
 
     def __init__(self, store: MemoryStore) -> None:
         super().__init__(store, random.Random(1))
@@ -382,7 +382,7 @@ class Held(FaultyStore):
 
 
 def test_a_fenced_flush_ends_everything_although_another_upload_cannot_be_cancelled() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         held = Held(store)
         old = await open_db(held, manifest_poll_interval="1h")
         async with anyio.create_task_group() as tasks:
@@ -392,15 +392,15 @@ def test_a_fenced_flush_ends_everything_although_another_upload_cannot_be_cancel
                 await until(lambda count=count: len(held.gates) == count)
             new = await open_db(store)
             held.gates[0].set()
-            await until(lambda: old.problem is not None)
-            problem = old.problem
+            await until(lambda: old.status.problem is not None)
+            problem = old.status.problem
             held.gates[1].set()
         await new.close()
         with pytest.raises(FencedError):
             await old.close()
         assert isinstance(problem, FencedError)
 
-    run(story)
+    run(scenario)
 
 
 async def _fenced_flush(db: shale.Db) -> None:

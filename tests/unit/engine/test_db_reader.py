@@ -1,4 +1,4 @@
-"""``DbReader`` on a store in memory: options, modes, leases, tables, and what it refuses."""
+"""``DbReader`` on a store in memory: options, modes, leases, tables and refusals."""
 
 import gc
 import pickle
@@ -14,7 +14,7 @@ import pytest
 
 import shale
 from shale.engine.db_reader import DbReader
-from shale.engine.reader_options import ReaderMode, ReaderOptions
+from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import (
     AmbiguousCheckpoint,
@@ -102,7 +102,7 @@ def test_possible_options() -> None:
     assert (pinned.mode, pinned.checkpoint, pinned.block_cache_bytes) == (ReaderMode.CHECKPOINT, "nightly", 1 << 20)
 
 
-def test_what_cannot_be_opened() -> None:
+def test_missing_and_incomplete_databases_are_refused() -> None:
     async def test(world: World) -> None:
         with pytest.raises(LatestRecordMissing):
             await world.reader()
@@ -123,9 +123,9 @@ def test_what_cannot_be_opened() -> None:
 
 
 def test_a_wal_in_a_store_of_its_own_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifests of version 1 say so; reading without it would silently miss the newest rows."""
+    """Manifests of version 1 do not name it; a read without it would silently miss the newest rows."""
     old = Manifest(wal_object_store_uri="s3://wal/")
-    monkeypatch.setattr("shale.protocol.manifest_store._DECODE", lambda _data, path: old)
+    monkeypatch.setattr("shale.protocol.manifest_store.DECODE", lambda _data, path: old)
 
     async def test(world: World) -> None:
         await world.store.put(manifest_key("db", 1), encode_manifest(Manifest()))
@@ -272,14 +272,14 @@ def test_small_tables_are_joined_and_large_ones_are_not() -> None:
 
 
 def test_a_missing_wal_file_ends_replay_without_a_gap() -> None:
-    """T5.e for readers that follow; a pinned one was promised the file."""
+    """T5.e for readers that follow; the checkpoint of a pinned reader protects the file."""
 
     async def test(world: World) -> None:
         async with world.db() as db:
             for number in range(4):
                 await db.put(b"k%d" % number, b"v")
                 await db.flush("wal")
-            last = db.durable_seq
+            last = db.status.durable_seq
             await db.close("wal")
         manifest = await world.latest()
         ids = range(manifest.replay_after_wal_id + 1, manifest.next_wal_sst_id)
@@ -426,7 +426,7 @@ def test_a_reader_travels_as_what_it_serves(tmp_path: Any) -> None:
 
 
 def test_manifests_that_were_read_are_those_that_are_served() -> None:
-    """The manifest behind the checkpoint is the bytes in the store, not a copy that drifted."""
+    """The checkpoint's manifest consists of the bytes in the store, not of a copy that may differ."""
 
     async def test(world: World) -> None:
         async with world.db() as db, world.reader() as reader:
@@ -440,9 +440,8 @@ def test_manifests_that_were_read_are_those_that_are_served() -> None:
     run(test)
 
 
-@pytest.mark.usefixtures("kernels_loaded")
 def test_replay_needs_little_more_than_the_rows() -> None:
-    """Beside the rows themselves a few tables of the given size, however long the WAL is."""
+    """Memory beyond the rows is bounded by a few tables of the given size, for a WAL of any length."""
 
     async def test(world: World) -> None:
         files, file_bytes, table_bytes = 60, 100_000, 200_000

@@ -1,4 +1,4 @@
-"""A state machine: ``Db`` does what a dict does, whatever is flushed, reopened or killed in between."""
+"""A state machine: ``Db`` behaves as a dict, also after flushes, reopenings and kills."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ METRICS = Metrics()
 
 
 class Database(RuleBasedStateMachine):
-    """``model`` is what was written; ``durable`` what must survive a writer that is never closed."""
+    """``model`` holds all writes; ``durable`` holds the rows that must survive a writer that is never closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,8 +123,8 @@ class Database(RuleBasedStateMachine):
     @invariant()
     def sequence_numbers_agree(self) -> None:
         if self.db is not None:
-            assert self.db.durable_seq <= self.db.last_seq
-            assert self.db.manifest.last_l0_seq <= self.db.durable_seq
+            assert self.db.status.durable_seq <= self.db.status.last_seq
+            assert self.db.status.manifest.last_l0_seq <= self.db.status.durable_seq
 
     def teardown(self) -> None:
         if self.db is not None:

@@ -1,4 +1,7 @@
-"""Opening for writing: what is created, what is refused, what replaces what (docs/protocol.md 4.1, 4.2, 4.15)."""
+"""Opening for writing: created, refused and replaced databases.
+
+Source: docs/reference/protocol.md 4.1, 4.2, 4.15.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,8 +29,8 @@ from shale.types import Checkpoint, Manifest, ManifestId, Segment, Tree
 from tests.unit.engine.waiting import until
 
 
-def run(story: Callable[[MemoryStore], Awaitable[None]]) -> None:
-    anyio.run(story, MemoryStore())
+def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
+    anyio.run(scenario, MemoryStore())
 
 
 def open_db(store: MemoryStore, **settings: Any) -> Any:
@@ -39,7 +42,7 @@ async def keys(store: MemoryStore) -> list[str]:
 
 
 def test_a_fresh_database_is_two_manifests_and_a_fence() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store)
         assert await keys(store) == [manifest_key("db", 1), manifest_key("db", 2), "db/wal/00000000000000000001.sst"]
         first, second = [decode_manifest((await store.get(manifest_key("db", n))).data) for n in (1, 2)]
@@ -47,10 +50,10 @@ def test_a_fresh_database_is_two_manifests_and_a_fence() -> None:
         assert (second.writer_epoch, second.next_wal_sst_id) == (1, 1)
         await db.close()
         # The end of the WAL is persisted once more at a clean close.
-        assert db.manifest_id == 3
-        assert db.manifest.next_wal_sst_id == 2
+        assert db.status.manifest_id == 3
+        assert db.status.manifest.next_wal_sst_id == 2
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -66,20 +69,20 @@ def test_a_fresh_database_is_two_manifests_and_a_fence() -> None:
     ],
 )
 def test_databases_that_are_refused(manifest: Manifest, error: type[Exception]) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         await store.put(manifest_key("db", 1), encode_manifest(manifest))
         before = await keys(store)
         with pytest.raises(error, match="db"):
             await open_db(store)
         assert await keys(store) == before
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("marker", [destroyed_key("db"), deleting_key("db")])
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_destroyed_database_is_refused_even_where_nothing_is_left(marker: str, exists: bool) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         if exists:
             await (await open_db(store)).close()
         await store.put(marker, b"")
@@ -88,16 +91,16 @@ def test_a_destroyed_database_is_refused_even_where_nothing_is_left(marker: str,
             await open_db(store)
         assert await keys(store) == before
 
-    run(story)
+    run(scenario)
 
 
 def test_nothing_is_created_where_a_database_was_expected() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         with pytest.raises(InvalidDbState, match="no database"):
             await open_db(store, create_if_missing=False)
         assert await keys(store) == []
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -109,19 +112,19 @@ def test_nothing_is_created_where_a_database_was_expected() -> None:
     ],
 )
 def test_a_manifest_that_cannot_be_read_is_named_and_nothing_is_written(data: bytes, error: type[Exception]) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         await store.put(manifest_key("db", 3), data)
         with pytest.raises(error) as caught:
             await open_db(store)
         assert manifest_key("db", 3) in str(caught.value)
         assert await keys(store) == [manifest_key("db", 3)]
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: data[:3] + b"?" + data[4:]])
-def test_a_wal_that_cannot_be_replayed_costs_nobody_anything(damage: Callable[[bytes], bytes]) -> None:
-    async def story(store: MemoryStore) -> None:
+def test_a_wal_that_cannot_be_replayed_changes_nothing(damage: Callable[[bytes], bytes]) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store)
         for number in range(6):
             await db.put(b"key", b"%d" % number)
@@ -137,37 +140,37 @@ def test_a_wal_that_cannot_be_replayed_costs_nobody_anything(damage: Callable[[b
         await db.put(b"key", b"last")
         await db.flush("memtable")
         await db.close()
-        # Its rows are in L0 now, so nobody needs the damaged file any more.
+        # Its rows are in L0 now, so the damaged file is no longer needed.
         async with open_db(store) as again:
             assert await again.get(b"key") == b"last"
 
-    run(story)
+    run(scenario)
 
 
 def test_what_others_own_survives_a_writer() -> None:
-    """Checkpoints made by anybody are copied by every manifest that the writer writes."""
+    """Every manifest that the writer writes keeps the checkpoints of other processes."""
     checkpoint = Checkpoint(id=UUID(int=7), manifest_id=ManifestId(1), expire_s=2**32 - 1, create_s=5, name="mine")
 
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         await store.put(manifest_key("db", 1), encode_manifest(Manifest(checkpoints=(checkpoint,))))
         async with open_db(store) as db:
             await db.put(b"k", b"v")
             await db.flush("memtable")
-            assert db.manifest.checkpoints == (checkpoint,)
+            assert db.status.manifest.checkpoints == (checkpoint,)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_second_writer_replaces_the_first_and_keeps_its_rows() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         first = await open_db(store)
         await (await first.put(b"a", b"1")).durable()
         unflushed = await first.put(b"b", b"2")
         second = await open_db(store)
         with pytest.raises(shale.FencedError):
             await unflushed.durable()
-        assert isinstance(first.problem, shale.FencedError)
-        assert await first.failed() is first.problem
+        assert isinstance(first.status.problem, shale.FencedError)
+        assert await first.status.wait_failed() is first.status.problem
         for call in (first.put(b"c", b""), first.get(b"a"), first.flush()):
             with pytest.raises(shale.FencedError):
                 await call
@@ -178,12 +181,12 @@ def test_a_second_writer_replaces_the_first_and_keeps_its_rows() -> None:
         assert [row.key async for row in second.scan()] == [b"a"]
         await second.close()
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("steps", range(0, 40, 3))
-def test_giving_up_while_opening_leaves_no_task_behind(steps: int) -> None:
-    async def story(store: MemoryStore) -> None:
+def test_cancelling_open_leaves_no_task_running(steps: int) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with open_db(store) as db:
             await db.put(b"k", b"v")
             await db.close("wal")
@@ -203,57 +206,57 @@ def test_giving_up_while_opening_leaves_no_task_behind(steps: int) -> None:
         async with open_db(store) as db:
             assert await db.get(b"k") == b"v"
 
-    run(story)
+    run(scenario)
 
 
 async def put_for_ever(db: shale.Db) -> None:
     while True:
-        await db.put(b"k%d" % db.last_seq, bytes(100))
+        await db.put(b"k%d" % db.status.last_seq, bytes(100))
 
 
 def test_a_put_that_is_given_up_while_it_waits_for_room_writes_nothing() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         limits = {"l0_sst_size_bytes": 1000, "max_unflushed_bytes": 3000, "l0_max_ssts": 1, "l0_max_ssts_per_key": 1}
         async with open_db(store, **limits) as db:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(put_for_ever, db)
-                await until(lambda: len(db.manifest.tree.l0) == 1 and db.unflushed_bytes >= 3000)
+                await until(lambda: len(db.status.manifest.tree.l0) == 1 and db.status.unflushed_bytes >= 3000)
                 await anyio.wait_all_tasks_blocked()
                 tasks.cancel_scope.cancel()
-            assert db.unflushed_bytes >= 3000
-            last_seq = db.last_seq
+            assert db.status.unflushed_bytes >= 3000
+            last_seq = db.status.last_seq
             assert await db.get(b"k%d" % last_seq) is None
             assert await db.get(b"k%d" % (last_seq - 1)) is not None
         async with open_db(store) as db:
-            assert db.last_seq == last_seq
+            assert db.status.last_seq == last_seq
 
-    run(story)
+    run(scenario)
 
 
 def test_without_a_wal() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store, wal_enabled=False)
         handle = await db.put(b"k", b"v")
         with pytest.raises(WalDisabled):
             await db.flush("wal")
-        assert db.durable_seq == 0
+        assert db.status.durable_seq == 0
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(handle.durable)
             await anyio.lowlevel.checkpoint()
             await db.flush()
-        assert db.durable_seq == 1
-        assert db.manifest.replay_after_wal_id == 1
+        assert db.status.durable_seq == 1
+        assert db.status.manifest.replay_after_wal_id == 1
         await db.put(b"at close", b"v")
         await db.close()
         assert [key for key in await keys(store) if "/wal/" in key] == ["db/wal/00000000000000000001.sst"]
         async with open_db(store) as again:
             assert [row.key async for row in again.scan()] == [b"at close", b"k"]
 
-    run(story)
+    run(scenario)
 
 
 def test_wal_in_a_store_of_its_own() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         other = MemoryStore()
         async with open_db(store, wal_store=other) as db:
             await (await db.put(b"k", b"v")).durable()
@@ -263,7 +266,7 @@ def test_wal_in_a_store_of_its_own() -> None:
         async with open_db(store, wal_store=other) as db:
             assert await db.get(b"k") == b"v"
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -290,14 +293,14 @@ def test_names_of_the_library_load_on_demand() -> None:
 
 
 def test_a_writer_ends_once_the_database_is_marked() -> None:
-    """It slipped in between the fence of a soft destroy and the marker (docs/protocol.md 8.8)."""
+    """The writer opened between the fence of a soft destroy and the marker (docs/reference/protocol.md 8.8)."""
 
     async def keep_writing(db: Any) -> None:
         with anyio.fail_after(60):
             while True:
                 await (await db.put(b"k", b"v")).durable()
 
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         db = await open_db(store, manifest_poll_interval=0.001)
         await store.put(destroyed_key("db"), b"{}")
         with pytest.raises(InvalidDbState, match="destroyed"):
@@ -305,4 +308,4 @@ def test_a_writer_ends_once_the_database_is_marked() -> None:
         with pytest.raises(InvalidDbState, match="destroyed"):
             await db.close()
 
-    run(story)
+    run(scenario)

@@ -1,4 +1,4 @@
-"""Reads of a writer and of readers when an SST is gone: replaced meanwhile, or lost."""
+"""Reads of a writer and of readers when an SST is gone: replaced in the meantime, or lost."""
 
 from dataclasses import replace
 from random import Random
@@ -28,14 +28,19 @@ class World:
     def open(self, kind: Any = shale.Db, **settings: Any) -> Any:
         return kind.open("db", store=self.store, env=self.env, metrics=self.metrics, block_cache_bytes=0, **settings)
 
+    def corruptions(self) -> float | None:
+        """Return how often a damaged or missing SST was found."""
+        labels = {"db": "", "resource": "compacted"}
+        return self.metrics.registry.get_sample_value("slatedb_corruption_total", labels)
+
     async def replace_l0(self) -> None:
-        """What a compaction and a collector do: the oldest L0 becomes a copy in a run, and the original goes."""
+        """Act as a compaction and a collector: copy the oldest L0 into a run, and delete the original."""
         stored = await ManifestStore(self.store, "db", self.env).load()
         old = stored.value.tree.l0[-1]
         new_id = self.env.ids.ulid(old.id.ms)
         await self.store.put(sst_key("db", new_id), (await self.store.get(sst_key("db", old.sst.id))).data)  # type: ignore[union-attr]
 
-        def lifted(current: Versioned[Manifest]) -> Manifest | None:
+        def promoted(current: Versioned[Manifest]) -> Manifest | None:
             tree = current.value.tree
             if tree.l0[-1] != old:
                 return None
@@ -46,7 +51,7 @@ class World:
             )  # fmt: skip
             return replace(current.value, tree=moved)
 
-        await stored.apply(lifted)
+        await stored.apply(promoted)
         await self.store.delete(sst_key("db", old.sst.id))
 
 
@@ -76,7 +81,7 @@ def test_a_scan_goes_on_where_it_was(reverse: bool) -> None:
             assert [row async for row in later] == rows
             assert await db.get(b"007") == b"0"
             assert await db.get_many([b"050", b"150", b"008"]) == [b"newer", None, b"0"]
-            assert db.manifest.tree.compacted, "the newer manifest was found by reading"
+            assert db.status.manifest.tree.compacted, "the newer manifest was found by reading"
 
     anyio.run(run)
 
@@ -86,20 +91,20 @@ def test_what_is_lost_is_an_error_that_names_it() -> None:
         world = World()
         async with world.open(manifest_poll_interval="1h") as db:
             await fill(db)
-            lost = db.manifest.tree.l0[0].sst.id
+            lost = db.status.manifest.tree.l0[0].sst.id
             await world.store.delete(sst_key("db", lost))
             for read in (db.get(b"150"), db.get_row(b"150"), db.get_many([b"150", b"151"]), db.scan().columns()):
                 with pytest.raises(SstMissing, match=str(lost)) as raised:
                     await read
                 assert isinstance(raised.value, CorruptionError)
             assert await db.get(b"050") == b"0"
-        assert world.metrics.counter("slatedb_corruption_total", resource="compacted")._value.get() == 4
+        assert world.corruptions() == 4
 
     anyio.run(run)
 
 
 def test_a_reader_without_protection_looks_again() -> None:
-    """A lookup, and a scan that gave nothing yet, read the newest state; a scan that has begun cannot go on."""
+    """A lookup, and a scan without a returned row, read the newest state; later scans fail."""
 
     async def run() -> None:
         world = World()

@@ -1,4 +1,4 @@
-"""Warm reads make no request, evicted ones do; both mean the keys, the targets and the SST that they were told."""
+"""Warm reads make no request, evicted ones do; both apply to the given keys, targets and SST only."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,17 +9,17 @@ import anyio
 import pytest
 
 import shale
-from shale.engine.warm import CacheTarget, Warmed
+from shale.engine.warm import CacheTarget, WarmResult
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import InvalidRequestError, SstMissing
-from tests.unit.engine.reading import CountingStore
+from tests.unit.engine.reading import RangeRecordingStore
 
 
 class World:
     """A database with two L0s: a000..a199 and b000..b199, and a reader beside its writer."""
 
     def __init__(self) -> None:
-        self.store = CountingStore()
+        self.store = RangeRecordingStore()
         self.env = Env(SystemClock(), Random(1), InlineCpu())
 
     async def fill(self) -> None:
@@ -65,7 +65,7 @@ def test_everything_is_warm() -> None:
 def test_only_these_keys_and_targets() -> None:
     async def test(world: World) -> None:
         async with world.reader() as reader:
-            assert await reader.cache.warm(targets=()) == Warmed()
+            assert await reader.cache.warm(targets=()) == WarmResult()
             assert world.store.reads == []
             meta = await reader.cache.warm(targets=("index", CacheTarget.FILTERS))
             assert (meta.ssts, meta.blocks) == (2, 0)
@@ -77,7 +77,7 @@ def test_only_these_keys_and_targets() -> None:
             assert await reader.get(b"a110")
             assert len(world.store.reads) == 3
             assert (await reader.cache.warm(prefix=b"c")).ssts == 0
-            with pytest.raises(InvalidRequestError, match="choose of filters"):
+            with pytest.raises(InvalidRequestError, match="choose from filters"):
                 await reader.cache.warm(targets=("everything",))
 
     run(test)
@@ -119,7 +119,7 @@ def test_one_sst() -> None:
             newest, oldest = (str(view.sst.id) for view in reader.manifest.tree.l0)
             assert (await reader.cache.warm_sst(newest, targets=["data"], start=b"b150")).blocks < 20
             assert (await reader.cache.warm_sst(oldest)).ssts == 1
-            assert await reader.cache.warm_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV") == Warmed()
+            assert await reader.cache.warm_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV") == WarmResult()
             world.store.reads.clear()
             await reader.cache.evict_sst(oldest)
             await reader.cache.evict_sst("01ARZ3NDEKTSV4RRFFQ69G5FAV")

@@ -5,9 +5,8 @@ from hypothesis import given
 
 from shale.errors import CorruptionError, InvalidVersion
 from shale.format.compactions import decode_compactions, encode_compactions
-from shale.format.flat_writer import FlatWriter
-from shale.format.tables import COMPACTION, COMPACTIONS_V1, TIERED_SPEC
 from shale.types import Compaction, Compactions, DrainSpec, Epoch, TieredSpec, Ulid
+from tests.unit.format.table_writer import TableWriter
 from tests.unit.format.values import compactions
 
 DOCUMENTED = bytes.fromhex(
@@ -21,7 +20,7 @@ def test_round_trip(value: Compactions) -> None:
 
 
 def test_a_drain_of_nothing_in_particular_is_a_mistake_of_its_submitter_and_no_damage() -> None:
-    """It breaks V2, and one Failed entry must not keep everybody from reading the file."""
+    """It breaks V2, and one Failed entry must not prevent all readers from reading the file."""
     value = Compactions(entries=(Compaction(id=Ulid(1), spec=DrainSpec(segment=b"", l0_view_ids=(Ulid(2),))),))
     assert decode_compactions(encode_compactions(value)) == value
 
@@ -41,17 +40,17 @@ def write(
     ctx_type: int = 0,
     runs: tuple[int, ...] = (),
 ) -> bytes:
-    """Tiered compactions that name SSTs the old way, in the deprecated field."""
-    writer = FlatWriter()
+    """Write tiered compactions that name SSTs in the deprecated field."""
+    writer = TableWriter()
     entries = []
     for number in ids:
         id_ = writer.ulid(Ulid(number))
         ssts = writer.ulids([Ulid(8), Ulid(9)])
         stored_runs = writer.u32s(runs) if runs else 0
-        spec = writer.table(TIERED_SPEC, (ssts, stored_runs, 0, 0, 0))
+        spec = writer.table("TieredCompactionSpec", (ssts, stored_runs, 0, 0, 0))
         ctx = spec if ctx_type else 0
-        entries.append(writer.table(COMPACTION, (id_, spec_type, spec, status, 0, 0, ctx_type, ctx)))
-    root = writer.table(COMPACTIONS_V1, (3, writer.references(entries)))
+        entries.append(writer.table("Compaction", (id_, spec_type, spec, status, 0, 0, ctx_type, ctx)))
+    root = writer.table("CompactionsV1", (3, writer.references(entries)))
     return version.to_bytes(2, "big") + writer.finish(root)
 
 

@@ -6,20 +6,9 @@ import pytest
 from hypothesis import given
 
 from shale.errors import CorruptionError, InvalidVersion
-from shale.format.flat_writer import FlatWriter
-from shale.format.key_ranges import write_range
 from shale.format.manifest import decode_manifest, encode_manifest
-from shale.format.sst_info import write_sst_info
-from shale.format.sst_tables import write_sst_v2
-from shale.format.tables import (
-    BYTES_BOUND,
-    BYTES_RANGE,
-    COMPACTED_SST,
-    MANIFEST_V1,
-    MANIFEST_V2,
-    SORTED_RUN,
-    SST_VIEW,
-)
+from shale.format.sst.info import write_sst_info
+from shale.format.sst_references import write_range, write_sst_v2
 from shale.types import (
     UNBOUNDED,
     Epoch,
@@ -35,6 +24,7 @@ from shale.types import (
     excluded,
     included,
 )
+from tests.unit.format.table_writer import TableWriter
 from tests.unit.format.values import manifests
 
 SST = Sst(id=Ulid(5 << 80), info=SstInfo(first_entry=b"b", last_entry=b"m", index_offset=100, index_len=10))
@@ -58,23 +48,23 @@ def test_the_documented_manifest() -> None:
 
 
 def write_v1(*, with_tracker: bool = True) -> bytes:
-    """A manifest as releases before 0.17 wrote it."""
-    writer = FlatWriter()
+    """Write a manifest as releases before 0.17 did."""
+    writer = TableWriter()
 
     def table(sst: Sst, visible: KeyRange | None, version: int | None) -> int:
         id_ = writer.ulid(sst.id)
-        info = write_sst_info(writer, sst.info)
-        return writer.table(COMPACTED_SST, (id_, info, write_range(writer, visible), version))
+        info = write_sst_info(writer.builder, sst.info)
+        return writer.table("CompactedSsTable", (id_, info, write_range(writer.builder, visible), version))
 
     l0 = writer.references([table(SST, None, None)])
     watermark = writer.ulid(Ulid(7))
     run = writer.references([table(SST, KeyRange(included(b"c"), excluded(b"d")), 2)])
-    runs = writer.references([writer.table(SORTED_RUN, (3, run))])
+    runs = writer.references([writer.table("SortedRun", (3, run))])
     checkpoints = writer.references([])
     uri = writer.string("s3://elsewhere/wal")
     tracker = writer.blob(b"\x01" + bytes(12)) if with_tracker else 0
     values = (0, 0, 1, 8, 9, 10, 11, watermark, l0, runs, -5, checkpoints, 77, uri, 66, tracker)
-    return b"\x00\x01" + writer.finish(writer.table(MANIFEST_V1, values))
+    return b"\x00\x01" + writer.finish(writer.table("ManifestV1", values))
 
 
 @pytest.mark.parametrize("with_tracker", [True, False])
@@ -110,24 +100,24 @@ def write_v2(
     with_checkpoints: bool = True,
     last_seen: int = 0,
 ) -> bytes:
-    """A manifest with one view, and something wrong."""
-    writer = FlatWriter()
-    ssts = writer.references([write_sst_v2(writer, sst) for sst in listed])
+    """Write a manifest with one view and one invalid field."""
+    writer = TableWriter()
+    ssts = writer.references([write_sst_v2(writer.builder, sst) for sst in listed])
     sst_id = writer.ulid(SST.id)
     visible = 0
     if bounds is not None:
         ends = []
         for key, kind in bounds:
             stored = writer.blob(key)
-            ends.append(writer.table(BYTES_BOUND, (stored, kind)))
-        visible = writer.table(BYTES_RANGE, ends)
+            ends.append(writer.table("BytesBound", (stored, kind)))
+        visible = writer.table("BytesRange", ends)
     id_ = writer.ulid(SST.id)
-    l0 = writer.references([writer.table(SST_VIEW, (id_, sst_id, visible))])
+    l0 = writer.references([writer.table("CompactedSsTableView", (id_, sst_id, visible))])
     runs = writer.references([])
     checkpoints = writer.references([]) if with_checkpoints else 0
     stored_tracker = writer.blob(tracker)
     values = (0, 0, 1, 0, 0, 0, last_seen, 0, ssts, l0, runs, 0, checkpoints, 0, 0, stored_tracker, 0, 0)
-    return b"\x00\x02" + writer.finish(writer.table(MANIFEST_V2, values))
+    return b"\x00\x02" + writer.finish(writer.table("ManifestV2", values))
 
 
 def test_the_helper_writes_a_good_manifest() -> None:
@@ -150,7 +140,7 @@ def test_the_helper_writes_a_good_manifest() -> None:
         pytest.param(write_v2(with_checkpoints=False), "checkpoints is absent", id="no checkpoints vector"),
         pytest.param(write_v2(last_seen=2**64 - 1), "WAL id", id="last WAL id"),
         pytest.param(b"", "no version", id="empty file"),
-        pytest.param(b"\x00\x02", "outside the buffer", id="nothing behind the version"),
+        pytest.param(b"\x00\x02", "outside the buffer", id="nothing after the version"),
     ],
 )
 def test_contradictions_are_corruption(data: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Names: what we write, and which listed keys we believe."""
+"""Names: those we write, and those we accept in listings."""
 
 import pytest
 

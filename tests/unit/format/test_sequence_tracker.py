@@ -1,4 +1,4 @@
-"""The sequence tracker: what it notes, what it answers, and its stored form."""
+"""The sequence tracker: recorded points, lookups, and its stored form."""
 
 import contextlib
 

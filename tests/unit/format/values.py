@@ -71,7 +71,7 @@ OUTPUTS = st.lists(st.builds(Sst, id=ULIDS, info=INFOS, format_version=st.sample
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    """A manifest whose views show SSTs of one pool, each of them something of its own."""
+    """Return a manifest whose views show disjoint parts of SSTs of one pool."""
     pool = list({sst.id: sst for sst in draw(OUTPUTS) + draw(OUTPUTS)}.values())
 
     def views() -> tuple[SstView, ...]:
@@ -143,7 +143,7 @@ CLAIMS = st.builds(WorkerClaim, worker_id=TEXTS, last_heartbeat_ms=U64)
 
 @st.composite
 def compactions(draw: st.DrawFn) -> Compactions:
-    """A compactions file."""
+    """Return a compactions file."""
     entries = []
     for id_ in sorted(draw(st.sets(ULIDS, max_size=4))):
         status = draw(st.sampled_from(CompactionStatus))

@@ -1,4 +1,4 @@
-"""What a destroy deletes, decided from listings: docs/protocol.md 8.8."""
+"""The objects that a destroy deletes, decided from listings: docs/reference/protocol.md 8.8."""
 
 import string
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shale.errors import InvalidDeletion
 from shale.format.names import compactions_key, manifest_key, sst_key, wal_key
-from shale.garbage.destroy_plan import DestroyPlan, Stage, condemned, require_own_objects, sealed
+from shale.gc.destroy_plan import DeletionStage, DestroyPlan, objects_to_delete, require_own_objects, sealed
 from shale.store.port import ObjectMeta
 from shale.types import Epoch, Manifest
 from tests.unit.gc.values import checkpoint, ulid
@@ -21,7 +21,7 @@ def listed(*keys: str, size: int = 3) -> list[ObjectMeta]:
 
 
 def plan_of(root: str, *keys: str) -> DestroyPlan:
-    return DestroyPlan(root=root, manifest_id=1, is_begun=False, objects=tuple(condemned(root, listed(*keys))))
+    return DestroyPlan(root=root, manifest_id=1, is_begun=False, objects=tuple(objects_to_delete(root, listed(*keys))))
 
 
 def test_ssts_go_first_and_the_latest_manifest_last_but_for_the_marker() -> None:
@@ -35,7 +35,7 @@ def test_ssts_go_first_and_the_latest_manifest_last_but_for_the_marker() -> None
         wal_key("db", 1),
         sst_key("db", ulid(1)),
     ]
-    assert [each.key for each in condemned("db", listed(*keys))] == [
+    assert [each.key for each in objects_to_delete("db", listed(*keys))] == [
         sst_key("db", ulid(1)),
         wal_key("db", 1),
         compactions_key("db", 2),
@@ -60,12 +60,12 @@ def test_ssts_go_first_and_the_latest_manifest_last_but_for_the_marker() -> None
     ],
 )
 def test_what_is_not_below_the_root_is_left_alone(key: str) -> None:
-    assert condemned("db", listed(key)) == []
+    assert objects_to_delete("db", listed(key)) == []
 
 
 @pytest.mark.parametrize("folder", ["compacted", "wal", "compactions", "manifest", "gc"])
-def test_placeholders_of_folders_are_nobody_s_objects(folder: str) -> None:
-    assert condemned("db", [*listed(f"db/{folder}", size=0), *listed(f"db/{folder}/", size=0)]) == []
+def test_placeholders_of_folders_are_not_deleted(folder: str) -> None:
+    assert objects_to_delete("db", [*listed(f"db/{folder}", size=0), *listed(f"db/{folder}/", size=0)]) == []
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_placeholders_of_folders_are_nobody_s_objects(folder: str) -> None:
         pytest.param("db/nested/manifest/00000000000000000001.manifest", id="a database below this one"),
         pytest.param("db/wal/inner/manifest/00000000000000000001.manifest", id="a database in one of its folders"),
         pytest.param(f"db/compacted/{SST}.sst/", id="a folder with the name of an SST"),
-        pytest.param("db/notes.txt", id="a file of somebody"),
+        pytest.param("db/notes.txt", id="a foreign file"),
         pytest.param("db/wal%2F1", id="percent signs"),
         pytest.param("db/Übersicht/räume 1", id="other letters"),
         pytest.param("db//wal/1", id="an empty segment"),
@@ -91,13 +91,15 @@ def test_what_the_database_has_not_made_goes_by_force_only(key: str) -> None:
 @pytest.mark.parametrize("key", ["db/../db2/wal/1", "db/wal/..", "db/./wal/1"])
 def test_a_key_that_climbs_is_never_deleted(key: str) -> None:
     with pytest.raises(InvalidDeletion, match="by its own name"):
-        condemned("db", listed(key))
+        objects_to_delete("db", listed(key))
 
 
 def test_only_wal_files_go_in_the_store_of_the_wal() -> None:
     others = listed("db/manifest/00000000000000000001.manifest", "db/readme", "db2/wal/1")
-    found = condemned("db", [], [*listed(wal_key("db", 4)), *others])
-    assert [(each.key, each.in_wal_store, each.stage) for each in found] == [(wal_key("db", 4), True, Stage.WAL)]
+    found = objects_to_delete("db", [], [*listed(wal_key("db", 4)), *others])
+    assert [(each.key, each.in_wal_store, each.stage) for each in found] == [
+        (wal_key("db", 4), True, DeletionStage.WAL)
+    ]
 
 
 def test_totals_are_by_namespace() -> None:
@@ -125,7 +127,7 @@ def test_a_seal_fences_both_and_leaves_nothing_to_clone_from() -> None:
 def test_nothing_outside_the_root_is_ever_named(root: str, rest: str, in_front: str) -> None:
     keys = [f"{in_front}{root}{rest}", f"{root}/{rest}", f"{in_front}/{root}/{rest}", rest]
     try:
-        found = condemned(root, listed(*keys), listed(*keys))
+        found = objects_to_delete(root, listed(*keys), listed(*keys))
     except InvalidDeletion:
         return
     assert all(each.key.startswith(f"{root}/") and ".." not in each.key.split("/") for each in found)

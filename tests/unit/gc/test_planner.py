@@ -1,11 +1,14 @@
-"""What may be deleted, as tables (docs/protocol.md 8; rows F5.6, F5.7, F5.8, F5.22)."""
+"""Tables of what may be deleted.
+
+Source: docs/reference/protocol.md 8.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from shale.garbage.planner import (
+from shale.gc.planner import (
     Cutoff,
     SstFile,
     cutoff_for_ssts,
@@ -29,6 +32,8 @@ from shale.types import (
     WalId,
 )
 from tests.unit.gc.values import external, tree, ulid, view, wal_state
+
+pytestmark = pytest.mark.fault("F5.6", "F5.7", "F5.8", "F5.22")
 
 NOW_MS = 1_000_000
 MIN_AGE_MS = 1_000
@@ -55,20 +60,20 @@ def test_manifest_plan(
     listed: Sequence[int], pinned: Sequence[int], doomed: Sequence[int], boundary: int | None
 ) -> None:
     plan = plan_manifest_gc(versions(*listed), pinned=pinned, now_ms=NOW_MS, min_age_ms=MIN_AGE_MS)
-    assert tuple(version.id for version in plan.doomed) == tuple(doomed)
+    assert tuple(version.id for version in plan.candidates) == tuple(doomed)
     assert plan.boundary == boundary
 
 
 def test_trace_8a() -> None:
     """A checkpoint pins 8, the latest is 10: boundary 9, deleted are 1 to 7 and 9."""
     plan = plan_manifest_gc(versions(*[OLD] * 10), pinned={8}, now_ms=NOW_MS, min_age_ms=MIN_AGE_MS)
-    assert [version.id for version in plan.doomed] == [1, 2, 3, 4, 5, 6, 7, 9]
+    assert [version.id for version in plan.candidates] == [1, 2, 3, 4, 5, 6, 7, 9]
     assert plan.boundary == 9
 
 
 def test_nothing_pins_compactions() -> None:
     plan = plan_compactions_gc(versions(OLD, OLD, EDGE, OLD), now_ms=NOW_MS, min_age_ms=MIN_AGE_MS)
-    assert [version.id for version in plan.doomed] == [1, 2]
+    assert [version.id for version in plan.candidates] == [1, 2]
     assert plan.boundary == 2
 
 
@@ -100,12 +105,12 @@ def test_wal_plan(latest: tuple[int, int], checkpointed: list[tuple[int, int]], 
     assert [file.id for file in plan] == doomed
 
 
-def test_a_follower_keeps_everything_behind_its_place() -> None:
+def test_a_follower_keeps_everything_after_its_position() -> None:
     plan = plan_wal_gc(
         [wal(id_) for id_ in range(1, 10)],
         latest=wal_state(8, 9),
         checkpointed=[wal_state(3, 5)],
-        followed_after=3,
+        oldest_followed_wal_id=3,
         fences=False,
         now_ms=NOW_MS,
         min_age_ms=MIN_AGE_MS,
@@ -168,7 +173,7 @@ def test_the_term_of_the_newest_l0(trees: list[Tree], expected_ms: int) -> None:
 
 
 def test_the_watermark_is_a_view_and_l0s_are_ssts() -> None:
-    """A projected L0 keeps its view id; only the SST behind it tells when it was made."""
+    """A projected L0 keeps its view id; only its SST has the creation time."""
     projected = Manifest(tree=Tree(l0=(view(300, view_ms=900),)))
     assert cutoff_for_ssts(projected, None, now_ms=NOW_MS, min_age_ms=0).newest_l0_ms == 300
 
@@ -205,7 +210,7 @@ def clone(*parents: object, initialized: bool = True) -> Manifest:
     [
         pytest.param(clone(), [], [], id="no clone"),
         pytest.param(clone(external("p", final=1, ssts=[1])), [], [], id="still read"),
-        pytest.param(clone(external("p", final=1)), [], ["p"], id="read by nobody"),
+        pytest.param(clone(external("p", final=1)), [], ["p"], id="no longer read"),
         pytest.param(clone(external("p", final=None)), [], [], id="nothing of ours in the parent"),
         pytest.param(clone(external("p", final=1), initialized=False), [], [], id="half built"),
         pytest.param(

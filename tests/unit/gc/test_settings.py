@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError
-from shale.garbage.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
-from shale.service.settings import SettingsError, load
+from shale.gc.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
+from shale.service.config.settings import SettingsError, load_settings
 from shale_gc.settings import GcSettings
 
 URL = ["--url", "memory:///db"]
@@ -18,7 +18,7 @@ def _nothing_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def options(*argv: str) -> GcOptions:
-    return load(GcSettings, [*URL, *argv]).settings.options()
+    return load_settings(GcSettings, [*URL, *argv]).settings.options()
 
 
 def test_defaults_are_the_documented_ones() -> None:

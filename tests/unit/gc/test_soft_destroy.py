@@ -1,4 +1,7 @@
-"""Soft destroys, and what a collector makes of them: docs/protocol.md 8.8, T8.j; F5.13, F5.19."""
+"""Soft destroys, and how a collector treats them.
+
+Source: docs/reference/protocol.md 8.8, T8.j.
+"""
 
 import logging
 from uuid import UUID
@@ -7,7 +10,7 @@ import pytest
 
 import shale
 from shale.clones.clone import create_clone
-from shale.clones.neighbours import Neighbours
+from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.request import CloneRequest, CloneSource
 from shale.errors import (
     CorruptionError,
@@ -17,14 +20,14 @@ from shale.errors import (
     UnavailableError,
 )
 from shale.format.names import deleting_key, destroyed_key
-from shale.garbage.destroy import DestroyTarget, destroy
-from shale.garbage.options import DELETE_GRACE_S
-from shale.garbage.soft_destroy import (
-    Doom,
-    DoomState,
+from shale.gc.hard_destroy import DestroyTarget, destroy
+from shale.gc.options import DELETE_GRACE_PERIOD_S
+from shale.gc.soft_destroy import (
+    DeletionPhase,
+    DeletionStatus,
+    delete_due_database,
     destroy_later,
-    finish_destroyed,
-    look_at_doom,
+    read_deletion_status,
 )
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.compactions_store import CompactionsStore
@@ -39,16 +42,16 @@ from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
-from tests.unit.gc.destroy_house import House
+from tests.unit.gc.destroy_harness import Harness
 from tests.unit.protocol.conftest import run
 
 MARK = DestroyedMark(1_700_000_000, UUID(int=7))
 
 
-async def advance_doom(target: DestroyTarget) -> DoomState:
-    """What a collector does at a tick."""
-    state = await look_at_doom(target)
-    return await finish_destroyed(target, state.mark) if state.doom is Doom.DUE else state
+async def advance_doom(target: DestroyTarget) -> DeletionStatus:
+    """Run one tick of a collector on the database."""
+    state = await read_deletion_status(target)
+    return await delete_due_database(target, state.mark) if state.phase is DeletionPhase.DUE else state
 
 
 def test_the_marker_keeps_its_time_and_ignores_what_is_added_later() -> None:
@@ -86,18 +89,18 @@ def test_the_first_marker_holds() -> None:
     run(main)
 
 
-def test_writers_end_and_nobody_opens_it_again() -> None:
+def test_writers_end_and_it_cannot_be_opened_again() -> None:
     async def main() -> None:
-        house = House()
-        db = await house.open("db")
+        harness = Harness()
+        db = await harness.open("db")
         await db.put(b"k", b"v")
         await db.flush("memtable")
-        await CompactionsStore(house.store, "db", house.env).load_or_create()
-        epochs = (await house.latest()).writer_epoch, (await house.latest()).compactor_epoch
-        mark = await destroy_later(house.target())
-        assert mark.destroyed_at_s == house.clock.ms // 1000
-        manifest = await house.latest()
-        compactions = await CompactionsStore(house.store, "db", house.env).read_latest()
+        await CompactionsStore(harness.store, "db", harness.env).load_or_create()
+        epochs = (await harness.latest()).writer_epoch, (await harness.latest()).compactor_epoch
+        mark = await destroy_later(harness.target())
+        assert mark.destroyed_at_s == harness.clock.ms // 1000
+        manifest = await harness.latest()
+        compactions = await CompactionsStore(harness.store, "db", harness.env).read_latest()
         assert (manifest.writer_epoch, manifest.compactor_epoch) == (epochs[0] + 1, epochs[1] + 1)
         assert compactions.value.compactor_epoch == manifest.compactor_epoch
         with pytest.raises(FencedError):
@@ -105,55 +108,55 @@ def test_writers_end_and_nobody_opens_it_again() -> None:
         with pytest.raises(FencedError):
             await db.close()
         with pytest.raises(InvalidDbState, match="destroyed"):
-            await house.open("db")
+            await harness.open("db")
         with pytest.raises(InvalidDbState, match="destroyed"):
-            await shale.DbReader.open("db", store=house.store, env=house.env)
+            await shale.DbReader.open("db", store=harness.store, env=harness.env)
 
     run(main)
 
 
 def test_where_no_compactor_ever_ran_no_file_of_it_appears() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        await destroy_later(house.target())
-        assert not [key for key in house.listing() if "/compactions/" in key]
+        harness = Harness()
+        await harness.make()
+        await destroy_later(harness.target())
+        assert not [key for key in harness.listing() if "/compactions/" in key]
 
     run(main)
 
 
 def test_a_second_time_changes_nothing() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        first = await destroy_later(house.target())
-        before = house.listing()
-        house.clock.sleep(3600)
-        assert await destroy_later(house.target()) == first
-        assert house.listing() == before
+        harness = Harness()
+        await harness.make()
+        first = await destroy_later(harness.target())
+        before = harness.listing()
+        harness.clock.sleep(3600)
+        assert await destroy_later(harness.target()) == first
+        assert harness.listing() == before
 
     run(main)
 
 
 def test_only_a_whole_database_is_marked() -> None:
     async def main() -> None:
-        house = House()
+        harness = Harness()
         with pytest.raises(LatestRecordMissing):
-            await destroy_later(house.target())
-        await house.store.put("db/readme", b"")
+            await destroy_later(harness.target())
+        await harness.store.put("db/readme", b"")
         with pytest.raises(InvalidDbState, match="is no database"):
-            await destroy_later(house.target())
-        await house.make("half")
-        faulty = FaultyStore(house.store, house.env.rng)
+            await destroy_later(harness.target())
+        await harness.make("half")
+        faulty = FaultyStore(harness.store, harness.env.rng)
         faulty.add(Rule(fault=Fault.BEFORE, op="put", key_contains=".deleting"))
         with pytest.raises(UnavailableError):
-            await destroy(house.target("half", store=faulty))
+            await destroy(harness.target("half", store=faulty))
         with pytest.raises(InvalidDbState, match="hard destroy"):
-            await destroy_later(house.target("half"))
-        await house.make("going")
-        await house.store.put(deleting_key("going"), b"")
+            await destroy_later(harness.target("half"))
+        await harness.make("going")
+        await harness.store.put(deleting_key("going"), b"")
         with pytest.raises(InvalidDbState, match="being deleted"):
-            await destroy_later(house.target("going"))
+            await destroy_later(harness.target("going"))
 
     run(main)
 
@@ -162,16 +165,17 @@ def test_only_a_whole_database_is_marked() -> None:
 def test_a_stop_at_any_request_leaves_a_database_that_can_be_marked(lost: Fault) -> None:
     async def main() -> None:
         for skip in range(100):
-            house = House()
-            await house.make()
-            faulty = FaultyStore(house.store, house.env.rng)
-            faulty.add(Rule(fault=lost, skip=skip))
+            harness = Harness()
+            await harness.make()
+            faulty = FaultyStore(harness.store, harness.env.rng)
+            rule = Rule(fault=lost, skip=skip)
+            faulty.add(rule)
             try:
-                await destroy_later(house.target(store=faulty))
+                await destroy_later(harness.target(store=faulty))
             except UnavailableError:
-                await destroy_later(house.target())
-            assert await read_destroyed_mark(house.store, "db") is not None
-            if faulty._rules[0].times:
+                await destroy_later(harness.target())
+            assert await read_destroyed_mark(harness.store, "db") is not None
+            if rule.times:
                 return
         pytest.fail("it never ends")
 
@@ -180,144 +184,144 @@ def test_a_stop_at_any_request_leaves_a_database_that_can_be_marked(lost: Fault)
 
 def test_its_own_checkpoints_end_with_the_writer() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        stored = await house.manifests().load()
-        await create_checkpoint(stored, house.env, lifetime_ms=None, name="writer:3")
-        kept = await create_checkpoint(stored, house.env, lifetime_ms=None, name="nightly")
-        await destroy_later(house.target())
-        assert [each.id for each in (await house.latest()).checkpoints] == [kept.id]
+        harness = Harness()
+        await harness.make()
+        stored = await harness.manifests().load()
+        await create_checkpoint(stored, harness.env, lifetime_ms=None, name="writer:3")
+        kept = await create_checkpoint(stored, harness.env, lifetime_ms=None, name="nightly")
+        await destroy_later(harness.target())
+        assert [each.id for each in (await harness.latest()).checkpoints] == [kept.id]
 
     run(main)
 
 
 def test_a_database_that_is_not_marked_is_left_alone() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        before = house.listing()
-        house.clock.sleep(10 * DELETE_GRACE_S)
-        assert (await advance_doom(house.target())).doom is Doom.ALIVE
-        assert house.listing() == before
+        harness = Harness()
+        await harness.make()
+        before = harness.listing()
+        harness.clock.sleep(10 * DELETE_GRACE_PERIOD_S)
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.ALIVE
+        assert harness.listing() == before
 
     run(main)
 
 
 def test_it_goes_when_the_grace_is_over_and_not_before() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        await house.make("db2")
-        others = house.contents("db2/")
-        mark = await destroy_later(house.target())
-        house.clock.ms = (mark.destroyed_at_s * 1000) + int(DELETE_GRACE_S * 1000)
-        before = house.listing()
-        assert (await advance_doom(house.target())).doom is Doom.WAITING
-        assert house.listing() == before
-        house.clock.ms += 1
-        assert (await advance_doom(house.target())).doom is Doom.GONE
-        assert not [key for key in house.listing() if key.startswith("db/")]
-        assert house.contents("db2/") == others
+        harness = Harness()
+        await harness.make()
+        await harness.make("db2")
+        others = harness.contents("db2/")
+        mark = await destroy_later(harness.target())
+        harness.clock.ms = (mark.destroyed_at_s * 1000) + int(DELETE_GRACE_PERIOD_S * 1000)
+        before = harness.listing()
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.WAITING
+        assert harness.listing() == before
+        harness.clock.ms += 1
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.GONE
+        assert not [key for key in harness.listing() if key.startswith("db/")]
+        assert harness.contents("db2/") == others
 
     run(main)
 
 
 def test_a_checkpoint_blocks_it_and_is_named_at_each_tick(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        stored = await house.manifests().load()
-        pin = await create_checkpoint(stored, house.env, lifetime_ms=None)
-        brief = await create_checkpoint(stored, house.env, lifetime_ms=60_000)
-        await destroy_later(house.target())
-        house.clock.sleep(2 * DELETE_GRACE_S)
+        harness = Harness()
+        await harness.make()
+        stored = await harness.manifests().load()
+        pin = await create_checkpoint(stored, harness.env, lifetime_ms=None)
+        brief = await create_checkpoint(stored, harness.env, lifetime_ms=60_000)
+        await destroy_later(harness.target())
+        harness.clock.sleep(2 * DELETE_GRACE_PERIOD_S)
         for _ in range(2):
             caplog.clear()
             with caplog.at_level(logging.WARNING):
-                assert (await advance_doom(house.target())).doom is Doom.BLOCKED
+                assert (await advance_doom(harness.target())).phase is DeletionPhase.BLOCKED
             assert str(pin.id) in caplog.text
             assert str(brief.id) not in caplog.text
-        await release_checkpoints(await house.manifests().load(), [pin.id])
-        assert (await advance_doom(house.target())).doom is Doom.GONE
+        await release_checkpoints(await harness.manifests().load(), [pin.id])
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.GONE
 
     run(main)
 
 
 def test_a_parent_waits_for_its_clone() -> None:
-    """T8.j: the clone's pin is released in spite of the marker, and then the parent goes."""
+    """T8.j: the clone's pin is released in spite of the marker, and then the parent is deleted."""
 
     async def main() -> None:
-        house = House()
-        await house.make("parent")
+        harness = Harness()
+        await harness.make("parent")
         request = CloneRequest(path="child", sources=(CloneSource(path="parent"),))
-        await create_clone(Neighbours(house.store, house.env, Metrics()), request)
-        await destroy_later(house.target("parent"))
-        house.clock.sleep(2 * DELETE_GRACE_S)
-        assert (await advance_doom(house.target("parent"))).doom is Doom.BLOCKED
-        await destroy(house.target("child"))
-        assert (await advance_doom(house.target("parent"))).doom is Doom.GONE
-        assert house.listing() == []
+        await create_clone(DatabaseCatalog(harness.store, harness.env, Metrics()), request)
+        await destroy_later(harness.target("parent"))
+        harness.clock.sleep(2 * DELETE_GRACE_PERIOD_S)
+        assert (await advance_doom(harness.target("parent"))).phase is DeletionPhase.BLOCKED
+        await destroy(harness.target("child"))
+        assert (await advance_doom(harness.target("parent"))).phase is DeletionPhase.GONE
+        assert harness.listing() == []
 
     run(main)
 
 
 def test_what_else_lies_below_the_root_blocks_it(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        await house.make("db/nested")
-        await destroy_later(house.target())
-        house.clock.sleep(2 * DELETE_GRACE_S)
+        harness = Harness()
+        await harness.make()
+        await harness.make("db/nested")
+        await destroy_later(harness.target())
+        harness.clock.sleep(2 * DELETE_GRACE_PERIOD_S)
         with caplog.at_level(logging.WARNING):
-            assert (await advance_doom(house.target())).doom is Doom.BLOCKED
+            assert (await advance_doom(harness.target())).phase is DeletionPhase.BLOCKED
         assert "db/nested" in caplog.text
-        await destroy(house.target("db/nested"))
-        assert (await advance_doom(house.target())).doom is Doom.GONE
+        await destroy(harness.target("db/nested"))
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.GONE
 
     run(main)
 
 
 def test_a_deletion_that_was_begun_is_finished_without_asking_again() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        await destroy_later(house.target())
-        house.clock.sleep(2 * DELETE_GRACE_S)
-        faulty = FaultyStore(house.store, house.env.rng)
+        harness = Harness()
+        await harness.make()
+        await destroy_later(harness.target())
+        harness.clock.sleep(2 * DELETE_GRACE_PERIOD_S)
+        faulty = FaultyStore(harness.store, harness.env.rng)
         faulty.add(Rule(fault=Fault.BEFORE, op="delete", key_contains="/wal/"))
         with pytest.raises(UnavailableError):
-            await advance_doom(house.target(store=faulty))
-        assert destroyed_key("db") in house.listing()
-        assert (await advance_doom(house.target())).doom is Doom.GONE
-        assert house.listing() == []
+            await advance_doom(harness.target(store=faulty))
+        assert destroyed_key("db") in harness.listing()
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.GONE
+        assert harness.listing() == []
 
     run(main)
 
 
 def test_a_marker_that_cannot_be_read_deletes_nothing() -> None:
     async def main() -> None:
-        house = House()
-        await house.make()
-        await house.store.put(destroyed_key("db"), b"{}")
-        before = house.listing()
-        house.clock.sleep(10 * DELETE_GRACE_S)
+        harness = Harness()
+        await harness.make()
+        await harness.store.put(destroyed_key("db"), b"{}")
+        before = harness.listing()
+        harness.clock.sleep(10 * DELETE_GRACE_PERIOD_S)
         with pytest.raises(CorruptionError):
-            await advance_doom(house.target())
-        assert house.listing() == before
+            await advance_doom(harness.target())
+        assert harness.listing() == before
 
     run(main)
 
 
 def test_the_last_marker_alone_is_removed_and_a_hard_destroy_that_stopped_is_left_to_people() -> None:
     async def main() -> None:
-        house = House()
-        await house.store.put(deleting_key("db"), b"")
-        assert (await advance_doom(house.target())).doom is Doom.GONE
-        assert house.listing() == []
-        await house.make()
-        await house.store.put(deleting_key("db"), b"")
-        before = house.listing()
-        assert (await advance_doom(house.target())).doom is Doom.ALIVE
-        assert house.listing() == before
+        harness = Harness()
+        await harness.store.put(deleting_key("db"), b"")
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.GONE
+        assert harness.listing() == []
+        await harness.make()
+        await harness.store.put(deleting_key("db"), b"")
+        before = harness.listing()
+        assert (await advance_doom(harness.target())).phase is DeletionPhase.ALIVE
+        assert harness.listing() == before
 
     run(main)

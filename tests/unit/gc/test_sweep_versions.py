@@ -1,4 +1,4 @@
-"""Sweeping old versions in a store: what stays when the newest one is damaged."""
+"""Sweeping old versions in a store: the versions that stay when the newest one is damaged."""
 
 import anyio
 import pytest
@@ -8,8 +8,8 @@ from shale.errors import CorruptionError
 from shale.format.compactions import encode_compactions
 from shale.format.manifest import encode_manifest
 from shale.format.names import compactions_key, manifest_key
-from shale.garbage.collector import Collector
-from shale.garbage.options import GcOptions, Task, TaskOptions
+from shale.gc.collector import Collector
+from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.store.memory import MemoryStore
 from shale.types import Compactions, Manifest
 
@@ -18,7 +18,7 @@ QUICK = TaskOptions(min_age_s=0)
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_old_compactions_stay_while_the_newest_cannot_be_read(damaged: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = MemoryStore()
         good = encode_compactions(Compactions())
         await store.put(manifest_key("db", 1), encode_manifest(Manifest()))
@@ -35,4 +35,4 @@ def test_old_compactions_stay_while_the_newest_cannot_be_read(damaged: bool) -> 
         assert left == [compactions_key("db", number) for number in ((1, 2, 3) if damaged else (3,))]
         assert (await store.get("db/gc/compactions.boundary") is None) is damaged
 
-    anyio.run(story)
+    anyio.run(scenario)

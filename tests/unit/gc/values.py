@@ -1,4 +1,4 @@
-"""Short ways to write manifests for the planners of the collector."""
+"""Short builders for manifests in tests of the collector's planners."""
 
 from collections.abc import Iterable
 from uuid import UUID
@@ -25,13 +25,13 @@ def ulid(ms: int, chance: int = 0) -> Ulid:
 
 
 def view(ms: int, *, view_ms: int | None = None) -> SstView:
-    """A view of an SST made in that millisecond, under its own id unless told otherwise."""
+    """Return a view of an SST made in that millisecond, by default under the id of the SST."""
     sst = Sst(id=ulid(ms), info=SstInfo(first_entry=b"a", last_entry=b"z", index_offset=10, index_len=10))
     return SstView(id=ulid(ms if view_ms is None else view_ms), sst=sst)
 
 
 def tree(*, l0: Iterable[int] = (), runs: Iterable[int] = (), watermark: int | None = None) -> Tree:
-    """A tree of SSTs named by their milliseconds; all runs have one SST."""
+    """Return a tree of SSTs named by their milliseconds; all runs have one SST."""
     return Tree(
         l0=tuple(view(ms) for ms in l0),
         compacted=tuple(SortedRun(id=RunId(99 - number), ssts=(view(ms),)) for number, ms in enumerate(runs)),
@@ -40,17 +40,17 @@ def tree(*, l0: Iterable[int] = (), runs: Iterable[int] = (), watermark: int | N
 
 
 def wal_state(replay_after: int, next_id: int) -> Manifest:
-    """A manifest that says where its WAL stands."""
+    """Return a manifest with these WAL positions."""
     return Manifest(replay_after_wal_id=WalId(replay_after), next_wal_sst_id=WalId(next_id))
 
 
 def checkpoint(manifest_id: int, *, expire_s: int = 0, number: int = 1) -> Checkpoint:
-    """A checkpoint."""
+    """Return a checkpoint."""
     return Checkpoint(id=UUID(int=number), manifest_id=ManifestId(manifest_id), expire_s=expire_s, create_s=1)
 
 
 def external(path: str, *, final: int | None, ssts: Iterable[int] = ()) -> ExternalDb:
-    """A parent; ``final`` numbers the checkpoint that the clone placed there."""
+    """Return a parent; ``final`` numbers the checkpoint that the clone placed there."""
     return ExternalDb(
         path=path,
         source_checkpoint_id=UUID(int=1000),

@@ -1,4 +1,4 @@
-"""Going on behind rows that another worker wrote, which may have folded operands or cut inside a key."""
+"""Resuming after rows that another worker wrote, which may have folded operands or cut inside a key."""
 
 import asyncio
 import random
@@ -7,22 +7,22 @@ import pytest
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.iter.compaction import compaction_source
-from shale.iter.resume import SkipThrough
-from shale.iter.retention import Retention
+from shale.iter.resume import ResumeSource
+from shale.iter.retention import RetentionPolicy
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
 from shale.types import Entry
-from tests.unit.iter.test_fused import Chunks
-from tests.unit.iter.test_traces import row
+from tests.unit.iter.merge_inputs import Chunks
+from tests.unit.iter.traces import row
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 
 
 def rest(rows: list[Entry], last: Entry, barrier: int, chunk: int) -> list[Entry]:
-    """What a worker without an operator still writes."""
-    retention = Retention(min_seq=barrier, now_tick=10, drop_tombstones=False)
+    """Return the rows that a worker without an operator still writes."""
+    retention = RetentionPolicy(min_seq=barrier, now_tick=10, drop_tombstones=False)
     source = compaction_source([Chunks(rows, chunk)], retention=retention, operator=None, env=ENV)
-    return entries_from_rows(concat_rows(asyncio.run(drain(SkipThrough(source, last, barrier)))))
+    return entries_from_rows(concat_rows(asyncio.run(drain(ResumeSource(source, last, barrier)))))
 
 
 NEXT = Entry(b"l", b"next", 1, 0)

@@ -12,16 +12,15 @@ from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperandSource, fold_versions
-from shale.iter.resume import SkipThrough
-from shale.iter.retention import Retention, keeps_as_is
+from shale.iter.resume import ResumeSource
+from shale.iter.retention import RetentionPolicy, keeps_as_is
 from shale.iter.source import RowSource, RowsSource, drain
 from shale.iter.visible import VisibleSource
-from shale.kernels.choice import load_kernels
 from shale.kernels.rows import concat_rows, entries_from_rows, rows_from_entries
 from shale.merge_operators import int_add
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Entry
-from tests.unit.iter.test_fused import Chunks
-from tests.unit.iter.test_traces import concatenate
+from tests.unit.iter.merge_inputs import Chunks
+from tests.unit.iter.traces import concatenate
 from tests.unit.kernels.strategies import in_order
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
@@ -41,17 +40,12 @@ def rows(draw: st.DrawFn) -> Entry:
 TREES = st.lists(st.lists(rows(), max_size=40).map(in_order), min_size=1, max_size=4)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _kernels() -> None:
-    load_kernels()
-
-
 def collect(source: RowSource) -> list[Entry]:
     return entries_from_rows(concat_rows(asyncio.run(drain(source))))
 
 
 def without_twins(tree: list[list[Entry]]) -> list[list[Entry]]:
-    """No (key, seq) in two sources: their content could differ, and only the first one counts."""
+    """Return sources without a common (key, seq), of which only the first would count."""
     seen: set[tuple[bytes, int]] = set()
     out = []
     for source in tree:
@@ -66,7 +60,7 @@ def test_rows_that_need_no_stage_are_those_that_pass_unchanged(
 ) -> None:
     entries = list({row.key: row for row in tree[0]}.values()) if one_each else tree[0]
     plain = rows_from_entries(entries)
-    retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
+    retention = RetentionPolicy(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
     kept = collect(compaction_source([RowsSource(plain)], retention=retention, operator=concatenate, env=ENV))
     if keeps_as_is(plain, retention):
         assert kept == entries
@@ -75,13 +69,13 @@ def test_rows_that_need_no_stage_are_those_that_pass_unchanged(
 
 
 @given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans(), st.data())
-def test_a_compaction_resumes_behind_its_last_row(
+def test_a_compaction_resumes_after_its_last_row(
     tree: list[list[Entry]], chunk: int, min_seq: int | None, drop: bool, data: st.DataObject
 ) -> None:
-    """Cut anywhere, also between versions of a key: what was written and what follows is the uncut result."""
+    """Cut anywhere, also between versions of a key: written and remaining rows equal the uncut result."""
 
     def source() -> RowSource:
-        retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
+        retention = RetentionPolicy(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
         inputs = [Chunks(entries, chunk) for entries in tree]
         return compaction_source(inputs, retention=retention, operator=concatenate, env=ENV)
 
@@ -89,7 +83,7 @@ def test_a_compaction_resumes_behind_its_last_row(
     if whole:
         cut = data.draw(st.integers(1, len(whole)))
         last = whole[cut - 1]
-        assert whole[:cut] + collect(SkipThrough(source(), last, U64_MAX if min_seq is None else min_seq)) == whole
+        assert whole[:cut] + collect(ResumeSource(source(), last, U64_MAX if min_seq is None else min_seq)) == whole
 
 
 @given(TREES, st.integers(1, 7), st.none() | st.integers(0, 60), st.booleans())
@@ -110,7 +104,7 @@ def test_operands_fold_alike_whatever_the_chunks(
 def test_what_the_operator_refuses_stays_readable_by_one_that_takes_it(
     count: int, bad: set[int], base: bytes | None, chunk: int
 ) -> None:
-    """Wherever among hundreds of operands it is: nothing is lost, and nothing counts twice."""
+    """At any place among hundreds of operands: no operand is lost or counted twice."""
     values = {seq: b"!%d," % seq if seq in bad else b"%d," % seq for seq in range(1, count + 1)}
     entries = [Entry(b"k", value, seq, FLAG_MERGE) for seq, value in values.items()]
     if base is not None:
@@ -124,7 +118,7 @@ def test_what_the_operator_refuses_stays_readable_by_one_that_takes_it(
         return concatenate(key, existing, operands)
 
     source = MergeOperandSource(
-        Chunks(whole, chunk), fussy, None, ENV, on_refused=lambda count, _error: refused.append(count)
+        Chunks(whole, chunk), fussy, None, ENV, on_merge_failure=lambda count, _error: refused.append(count)
     )
     *kept, last = collect(source)
     assert (last.value, last.is_merge) == (b"01", False)
@@ -167,9 +161,9 @@ def test_readers_still_see_expired_rows() -> None:
 
 @given(TREES, st.integers(1, 7), st.integers(0, 60))
 def test_compaction_without_an_operator_loses_nothing(tree: list[list[Entry]], chunk: int, min_seq: int) -> None:
-    """What readers with the operator see is the same before and after (docs/protocol.md 7.4)."""
+    """Readers with the operator see the same before and after (docs/reference/protocol.md 7.4)."""
     tree = [[row for row in source if not row.flags & FLAG_EXPIRE_TS] for source in without_twins(tree)]
-    retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=True)
+    retention = RetentionPolicy(min_seq=min_seq, now_tick=10, drop_tombstones=True)
     compacted = collect(
         compaction_source([Chunks(s, chunk) for s in tree], retention=retention, operator=None, env=ENV)
     )
@@ -180,9 +174,9 @@ def test_compaction_without_an_operator_loses_nothing(tree: list[list[Entry]], c
 
 
 def test_a_put_cures_a_key_that_the_operator_cannot_fold() -> None:
-    """What it hides goes before the operator sees it, or no compaction would ever end again."""
+    """Versions that the put hides are dropped before the fold; otherwise no compaction would succeed."""
     rows = [Entry(b"k", b"new", 5, 0), Entry(b"k", bytes(8), 4, FLAG_MERGE), Entry(b"k", b"no integer", 3, 0)]
-    retention = Retention(min_seq=5, now_tick=0, drop_tombstones=False)
+    retention = RetentionPolicy(min_seq=5, now_tick=0, drop_tombstones=False)
     source = compaction_source([RowsSource(rows_from_entries(rows))], retention=retention, operator=int_add, env=ENV)
     kept = asyncio.run(source.next())
     assert kept is not None

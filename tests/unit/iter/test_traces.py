@@ -1,4 +1,4 @@
-"""The trace tables of docs/protocol.md 7.2, 7.4 and 7.6, through the whole pipeline of a compaction."""
+"""The trace tables of docs/reference/protocol.md 7.2, 7.4 and 7.6, through the whole pipeline of a compaction."""
 
 import asyncio
 import random
@@ -8,55 +8,22 @@ import pytest
 from shale.env import Env, InlineCpu, SystemClock
 from shale.iter.compaction import compaction_source
 from shale.iter.merge_operator import MergeOperator
-from shale.iter.retention import Retention
+from shale.iter.retention import RetentionPolicy
 from shale.iter.source import RowsSource, drain
 from shale.kernels.rows import concat_rows, entries_from_rows, rows_from_entries
-from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
+from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Entry
+from tests.unit.iter.traces import TRACES, concatenate, row
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
-
-
-def concatenate(key: bytes, existing: bytes | None, operands: list[bytes]) -> bytes:
-    return (existing or b"") + b"".join(operands)
-
-
-def row(text: str) -> Entry:
-    """``v1@2`` a value, ``D@4`` a tombstone, ``M5@5`` an operand; ``!10`` after it: expires at 10."""
-    body, _, expiry = text.partition("!")
-    name, seq = body.split("@")
-    kinds = {"D": FLAG_TOMBSTONE, "M": FLAG_MERGE}
-    flags = kinds.get(name[0], 0) | (FLAG_EXPIRE_TS if expiry else 0)
-    return Entry(b"k", b"" if name == "D" else name.encode(), int(seq), flags, 0, int(expiry or 0))
 
 
 def compacted(
     sources: list[list[Entry]], min_seq: int | None, *, drop: bool, operator: MergeOperator | None = concatenate
 ) -> list[Entry]:
-    retention = Retention(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
+    retention = RetentionPolicy(min_seq=min_seq, now_tick=10, drop_tombstones=drop)
     inputs = [RowsSource(rows_from_entries(entries)) for entries in sources]
     source = compaction_source(inputs, retention=retention, operator=operator, env=ENV)
     return entries_from_rows(concat_rows(asyncio.run(drain(source))))
-
-
-TRACES = [
-    ("D@4 v1@2 v0@1", 3, False, "D@4 v1@2"),
-    ("D@4 v1@2 v0@1", 3, True, "D@4 v1@2"),
-    ("D@4 v0@1", 9, True, ""),
-    ("D@4 v0@1", 9, False, "D@4"),
-    ("v@5!10 v@3", 9, False, "D@5"),
-    ("v@5!11", 9, False, "v@5!11"),
-    ("M5@5!10 M4@4 v@1", 9, False, "vM4@4"),
-    ("M5@5 M4@4 v3@3", 4, False, "M5@5 v3M4@4"),
-    ("M5@5 M4@4", 9, True, "M4M5@5"),
-    ("M5@5 D@3 v@1", 9, True, "M5@5"),
-    ("v2@2 v1@1", None, False, "v2@2"),
-    ("D@7 D@6 v@5", 2, True, "D@7 D@6 v@5"),
-    ("D@7 D@6 v@5", 6, True, ""),
-    ("v@7 D@6 D@5", 1, True, "v@7"),
-    ("v@7 D@6 D@5", 1, False, "v@7 D@6 D@5"),
-    ("v@5!10 v@3", 9, True, ""),
-    ("D@5!3 v@4", None, False, "D@5!3"),
-]
 
 
 @pytest.mark.parametrize(("versions", "min_seq", "drop", "expected"), TRACES)

@@ -1,4 +1,4 @@
-"""The kernel that makes visible rows of stored blocks against the plain twin, and how its sources are driven."""
+"""The kernel that makes visible rows of stored blocks against its plain Python version."""
 
 import asyncio
 import random
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, SstMissing
-from shale.format.block import StoredBlocks
-from shale.iter.plain import fuse_plain
+from shale.format.blocks.decoder import StoredBlocks
+from shale.iter.merge_filter_plain import merge_filter_plain
 from shale.iter.source import drain
-from shale.kernels.choice import load_kernels
+from shale.kernels.dispatch import use_kernels
+from shale.kernels.merge_rules import MergeRules
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
-from shale.kernels.rules import Rules
 from shale.types import (
     EVERYTHING,
     FLAG_CREATE_TS,
@@ -28,10 +28,10 @@ from shale.types import (
     excluded,
     included,
 )
-from tests.unit.iter.test_fused import FEW_KEYS, SEQS, SOURCES
+from tests.unit.iter.merge_inputs import FEW_KEYS, SEQS, SOURCES
 from tests.unit.kernels.blocks_v1 import as_v1_reads
 from tests.unit.kernels.strategies import KEYS, entries, in_order
-from tests.unit.sst.test_block_merge import RANGES, stored
+from tests.unit.sst.stored_runs import RANGES, stored
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 TREES = st.lists(
@@ -44,12 +44,12 @@ TREES = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
-    if not load_kernels():
-        pytest.skip("kernels need a JIT compiler")
+    if not use_kernels():
+        pytest.skip("there are no compiled kernels")
 
 
 class Spans:
-    """A source of blocks of which every other one may have been read ahead."""
+    """A source of blocks, of which every second may have been read ahead."""
 
     def __init__(
         self, spans: list[StoredBlocks], *, reads_ahead: bool = False, knows_end: bool = False, error: bool = False
@@ -61,7 +61,7 @@ class Spans:
         self._is_at_hand = False
 
     @property
-    def is_at_hand(self) -> bool:
+    def is_ready(self) -> bool:
         return self._is_at_hand
 
     @property
@@ -70,14 +70,14 @@ class Spans:
 
     async def next(self) -> StoredBlocks | None:
         blocks = self._taken()
-        self.read_on()
+        self.start_next_read()
         return blocks
 
     def take(self) -> StoredBlocks | None:
         assert self._is_at_hand
         return self._taken()
 
-    def read_on(self) -> None:
+    def start_next_read(self) -> None:
         self._is_at_hand = self._reads_ahead
 
     def _taken(self) -> StoredBlocks | None:
@@ -96,19 +96,17 @@ def seen(
     max_seq: int | None = None,
     max_seq_of_blocks: int = U64_MAX,
     now_tick: int | None = None,
-    is_whole: bool = False,
+    reads_all: bool = False,
 ) -> list[Rows]:
-    """The chunks."""
-    from shale.iter.visible_blocks import VisibleBlocks
+    """Return the chunks."""
+    from shale.iter.visible_blocks import Visibility, VisibleBlocksSource
 
-    source = VisibleBlocks(
+    source = VisibleBlocksSource(
         [rows_from_entries(rows) for rows in tables],
         sources,
         ENV,
-        max_seq=max_seq,
-        max_seq_of_blocks=max_seq_of_blocks,
-        now_tick=now_tick,
-        is_whole=is_whole,
+        visibility=Visibility(max_seq=max_seq, max_seq_of_blocks=max_seq_of_blocks, now_tick=now_tick),
+        reads_all=reads_all,
     )
     return asyncio.run(drain(source))
 
@@ -138,7 +136,7 @@ def test_blocks_and_columns_show_what_merged_entries_show(
     compression: Compression,
     drives: tuple[bool, bool, bool],
 ) -> None:
-    reads_ahead, knows_end, is_whole = drives
+    reads_ahead, knows_end, reads_all = drives
     sources = [
         Spans(
             stored(rows, span=span, version=version, compression=compression, visible=visible),
@@ -150,21 +148,21 @@ def test_blocks_and_columns_show_what_merged_entries_show(
     if version == 1:
         trees = [list(map(as_v1_reads, rows)) for rows in trees]
     shown = [[row for row in rows if row.seq <= max_seq_of_blocks and visible.contains(row.key)] for rows in trees]
-    rules = Rules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
+    rules = MergeRules(newest_only=True, max_seq=max_seq, now_tick=now_tick, drop_tombstones=True)
     chunks = seen(
         tables,
         sources,
         max_seq=max_seq,
         max_seq_of_blocks=max_seq_of_blocks,
         now_tick=now_tick,
-        is_whole=is_whole,
+        reads_all=reads_all,
     )
-    assert entries_from_rows(concat_rows(chunks)) == list(fuse_plain([*tables, *shown], rules))
+    assert entries_from_rows(concat_rows(chunks)) == list(merge_filter_plain([*tables, *shown], rules))
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_range_ends_at_its_key_wherever_keys_differ_from_it(version: int) -> None:
-    """Keys are compared eight bytes at a time, and zeros stand for what short ones lack."""
+    """Keys are compared eight bytes at a time, and short keys are padded with zeros."""
     keys = sorted({b"a" * size + tail for size in (1, 7, 8, 15, 16, 17, 30) for tail in (b"", b"\0", b"\0\0", b"b")})
     rows = [Entry(key, b"v", 1, 0, 0, 0) for key in keys]
     for place, end in enumerate(keys):
@@ -175,50 +173,50 @@ def test_a_range_ends_at_its_key_wherever_keys_differ_from_it(version: int) -> N
 
 
 def many(count: int, step: int, seq: int, *, size: int = 100, flags: int = 0) -> list[Entry]:
-    """Rows whose keys interleave with those of other steps."""
+    """Return rows whose keys interleave with those of other steps."""
     return [
         Entry(b"%016d" % (number * step), bytes(size) if not flags else b"", seq, flags, 0, 0)
         for number in range(count)
     ]
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_output_that_is_full_goes_on(is_whole: bool) -> None:
+@pytest.mark.parametrize("reads_all", [False, True])
+def test_output_that_is_full_goes_on(reads_all: bool) -> None:
     newest, older = many(3000, 3, 9, size=3000), many(4000, 2, 5, size=3000)
     deleted = many(700, 5, 7, flags=FLAG_TOMBSTONE)
-    rules = Rules(newest_only=True, drop_tombstones=True)
-    chunks = seen([newest], [Spans(stored(deleted)), Spans(stored(older), reads_ahead=True)], is_whole=is_whole)
+    rules = MergeRules(newest_only=True, drop_tombstones=True)
+    chunks = seen([newest], [Spans(stored(deleted)), Spans(stored(older), reads_ahead=True)], reads_all=reads_all)
     assert len(chunks) > 1
-    assert entries_from_rows(concat_rows(chunks)) == list(fuse_plain([newest, deleted, older], rules))
+    assert entries_from_rows(concat_rows(chunks)) == list(merge_filter_plain([newest, deleted, older], rules))
 
 
 def test_a_row_larger_than_the_output_makes_it_grow() -> None:
     rows = [Entry(b"k" * 70_000, bytes(9 << 20), 3, 0, 0, 0), Entry(b"l", b"small", 4, FLAG_CREATE_TS, 7, 0)]
     assert entries_from_rows(concat_rows(seen([], [Spans(stored(rows))]))) == rows
-    assert entries_from_rows(concat_rows(seen([rows], [], is_whole=True))) == rows
+    assert entries_from_rows(concat_rows(seen([rows], [], reads_all=True))) == rows
 
 
 def test_the_first_chunk_of_a_scan_that_may_end_soon_is_small() -> None:
     rows = many(20_000, 1, 1)
     assert len(seen([rows], [])[0]) <= 1024
-    (whole,) = seen([rows], [], is_whole=True)
+    (whole,) = seen([rows], [], reads_all=True)
     assert len(whole) == 20_000
 
 
 def test_rows_before_an_sst_that_is_gone_are_not_needed_to_end_in_its_error() -> None:
     with pytest.raises(SstMissing):
-        seen([], [Spans(stored(many(500, 1, 1)), error=True)], is_whole=True)
+        seen([], [Spans(stored(many(500, 1, 1)), error=True)], reads_all=True)
 
 
 @pytest.mark.parametrize("at", [5, 40, 300])
 def test_damage_is_told_with_its_place(at: int) -> None:
-    from shale.iter.visible_blocks import VisibleBlocks
+    from shale.iter.visible_blocks import VisibleBlocksSource
 
     (blocks,) = stored(many(50, 1, 1), span=1000)
     image = blocks.image.copy()
     image[at] ^= 0x40
     told: list[str] = []
-    source = VisibleBlocks([], [Spans([replace(blocks, image=image)])], ENV, on_corrupt=told.append)
+    source = VisibleBlocksSource([], [Spans([replace(blocks, image=image)])], ENV, on_corrupt=told.append)
     with pytest.raises(CorruptionError, match="checksum mismatch") as error:
         asyncio.run(drain(source))
     assert told == ["x.sst"]

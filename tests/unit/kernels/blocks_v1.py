@@ -1,8 +1,8 @@
-"""Blocks of format version 1, which releases before 0.11 wrote; we only read them (docs/format.md 7.3)."""
+"""Blocks of format version 1, which releases before 0.11 wrote; we only read them (docs/reference/format.md 7.3)."""
 
 from struct import pack
 
-from shale.format.block_plain import shared_len
+from shale.format.blocks.plain import shared_len
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 
 

@@ -1,4 +1,4 @@
-"""Rows for property tests: many versions of few keys, shared prefixes, all flags, a big one now and then."""
+"""Rows for property tests: many versions of few keys, shared prefixes, all flags, and some large rows."""
 
 from hypothesis import strategies as st
 

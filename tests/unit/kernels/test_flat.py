@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.errors import CorruptionError
-from shale.format.flat_writer import FlatWriter
-from shale.format.index import BlockIndex, decode_index, encode_index
-from shale.format.stats import SstStats, decode_stats, encode_stats
-from shale.format.tables import BLOCK_META, SST_INDEX
-from shale.kernels.choice import load_kernels
+from shale.format.sst.index import BlockIndex, decode_index, encode_index
+from shale.format.sst.stats import SstStats, decode_stats, encode_stats
+from shale.kernels.dispatch import use_kernels
+from tests.unit.format.table_writer import TableWriter
 
 blocks_of_an_index = st.lists(st.tuples(st.binary(max_size=13), st.integers(1, 2**34)), max_size=40)
 changes = st.lists(st.tuples(st.integers(0, 2**16), st.sampled_from([0, 1, 3, 4, 8, 16, 127, 128, 255])), max_size=3)
@@ -22,8 +21,8 @@ changes = st.lists(st.tuples(st.integers(0, 2**16), st.sampled_from([0, 1, 3, 4,
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
-    if not load_kernels():
-        pytest.skip("kernels need a JIT compiler")
+    if not use_kernels():
+        pytest.skip("there are no compiled kernels")
 
 
 def index_of(blocks: list[tuple[bytes, int]]) -> BlockIndex:
@@ -35,7 +34,7 @@ def plainly(work: Callable[[], Any]) -> Any:
     """What comes of it without kernels."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("index", "stats"):
-            patch.setattr(f"shale.format.{module}.use_kernels", lambda _size: False)
+            patch.setattr(f"shale.format.sst.{module}.use_kernels", lambda: False)
         return work()
 
 
@@ -94,10 +93,10 @@ def test_every_word_of_an_index_damaged() -> None:
 
 def test_keys_that_are_shared_are_read_by_the_twin() -> None:
     """Within the budget of a reader, beyond what any writer makes."""
-    writer = FlatWriter()
+    writer = TableWriter()
     key = writer.blob(bytes(100))
-    tables = [writer.table(BLOCK_META, (number, key)) for number in range(8)]
-    image = writer.finish(writer.table(SST_INDEX, (writer.references(tables),)))
+    tables = [writer.table("BlockMeta", (number, key)) for number in range(8)]
+    image = writer.finish(writer.table("SsTableIndex", (writer.references(tables),)))
     assert read(image, 99)[1] == bytes(800)
 
 

@@ -1,4 +1,4 @@
-"""Checksums, key hashes and bloom filters against the standard library and their plain twins."""
+"""Checksums, key hashes and bloom filters against the standard library and their plain Python versions."""
 
 import zlib
 
@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.format.bloom import BloomFilter, encode_bloom, num_probes
-from shale.format.siphash import siphash13
-from shale.kernels.choice import load_kernels
+from shale.format.sst.bloom import BloomFilter, encode_bloom, num_probes
+from shale.format.sst.siphash import siphash13
 from shale.kernels.columns import address_of
+from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import rows_from_entries
 from shale.types import Entry
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
-    if not load_kernels():
-        pytest.skip("kernels need a JIT compiler")
+    if not use_kernels():
+        pytest.skip("there are no compiled kernels")
 
 
 @given(st.binary(max_size=700), st.integers(0, 20))
 def test_crc32_at_any_length_and_place(data: bytes, skip: int) -> None:
-    from shale.kernels.crc32 import crc32, crc32_by_tables
+    from shale.kernels.source.crc32 import crc32, crc32_by_tables
 
     padded = np.frombuffer(bytes(skip) + data + b"\0", np.uint8)
     address = address_of(padded) + skip
@@ -32,7 +32,7 @@ def test_crc32_at_any_length_and_place(data: bytes, skip: int) -> None:
 
 
 def test_crc32_of_large_data() -> None:
-    from shale.kernels.crc32 import crc32, crc32_by_tables
+    from shale.kernels.source.crc32 import crc32, crc32_by_tables
 
     data = np.random.default_rng(1).integers(0, 256, 1_000_003, dtype=np.uint8)
     assert (
@@ -50,10 +50,11 @@ def test_siphash_is_the_twins(keys: list[bytes]) -> None:
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=200), st.integers(1, 40))
 def test_bloom_bits_are_the_twins(hashes: list[int], bits_per_key: int) -> None:
-    from shale.kernels.bloom import add_bits, may_contain
+    from shale.kernels.bloom import add_bits
+    from shale.kernels.source.bloom import may_contain
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shale.format.bloom.use_kernels", lambda _size: False)
+        patch.setattr("shale.format.sst.bloom.use_kernels", lambda: False)
         plain = encode_bloom(hashes, bits_per_key)
     probes = num_probes(bits_per_key)
     bits = np.zeros(len(plain) - 2, np.uint8)

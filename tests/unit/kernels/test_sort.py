@@ -1,22 +1,22 @@
-"""The sorting kernel against its plain twin."""
+"""The sorting kernel against its plain Python version."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.engine import row_order
-from shale.engine.row_order import merged_parts, newest_of_each, plain_order, take_rows
+from shale.engine.memtable import row_order
+from shale.engine.memtable.row_order import merged_parts, newest_of_each, plain_order, take_rows
 from shale.kernels import sort
-from shale.kernels.choice import load_kernels
+from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import EMPTY_ROWS, entries_from_rows, rows_from_entries
 from shale.types import Entry
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
-    if not load_kernels():
-        pytest.skip("kernels need a JIT compiler")
+    if not use_kernels():
+        pytest.skip("there are no compiled kernels")
 
 
 PIECES = st.sampled_from([b"", b"\x00", b"a", b"ab", b"abcdefgh", b"abcdefg\x00", b"\xff" * 9, b"k" * 30])
@@ -43,7 +43,7 @@ def test_parts_are_merged_as_if_they_were_one(parts: list[list[bytes]], shift: i
     expected.sort(key=lambda row: (row.key, -row.seq))
     assert entries_from_rows(merged_parts(tables)) == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_order, "use_kernels", lambda _: False)
+        patch.setattr(row_order, "use_kernels", lambda: False)
         assert entries_from_rows(merged_parts(tables)) == expected
 
 
@@ -63,7 +63,7 @@ def test_the_newest_row_of_each_key_stays(keys: list[bytes], shift: int) -> None
     assert [(row.key, row.value) for row in entries_from_rows(newest)] == sorted(expected.items())
     assert sort.is_ascending(rows) == (list(expected) == sorted(expected) and len(expected) == len(rows))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_order, "use_kernels", lambda _: False)
+        patch.setattr(row_order, "use_kernels", lambda: False)
         assert entries_from_rows(newest_of_each(rows)) == entries_from_rows(newest)
 
 

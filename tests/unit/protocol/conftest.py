@@ -1,4 +1,4 @@
-"""A database in memory, its clock in our hands, and processes that share it."""
+"""A database in memory with a clock that the test moves, and processes that share it."""
 
 import random
 from collections.abc import Awaitable, Callable, Iterator
@@ -8,32 +8,17 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 
-from shale.env import Clock, Env, InlineCpu
+from shale.env import Env, InlineCpu
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
 from shale.store.memory import MemoryStore
 from shale.store.retry import RetryingStore
 from shale.telemetry.metrics import Metrics
+from tests.clocks import ManualClock
 
 T = TypeVar("T")
 ROOT = "db"
-
-
-@dataclass
-class HandClock(Clock):
-    """Moves only when told."""
-
-    ms: int = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_s(self) -> float:
-        return self.ms / 1000
-
-    def sleep(self, seconds: float) -> None:
-        self.ms += int(seconds * 1000)
 
 
 @dataclass
@@ -58,7 +43,7 @@ class Process:
 class World:
     """The store, the clock, and a way to start processes."""
 
-    clock: HandClock = field(default_factory=HandClock)
+    clock: ManualClock = field(default_factory=ManualClock)
     processes: int = 0
 
     def __post_init__(self) -> None:
@@ -77,5 +62,5 @@ def world() -> Iterator[World]:
 
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run a test's body on a loop of its own."""
+    """Run the body of a test in a new event loop."""
     return anyio.run(main)

@@ -1,4 +1,4 @@
-"""Traces T2 of docs/protocol.md 2.10, and the corners of 2.4 to 2.6."""
+"""Traces T2 of docs/reference/protocol.md 2.10, and the edge cases of 2.4 to 2.6."""
 
 import anyio
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from shale.errors import InvalidObjectState, ObjectVersionBehindBoundary, ProtocolPanic, UnavailableError
 from shale.protocol.boundary import Boundary
 from shale.protocol.options import MissingBoundary
-from shale.store.port import Got, ObjectMeta
+from shale.store.port import GetResult, ObjectMeta
 from tests.unit.protocol.conftest import ROOT, Process, World, run
 
 KEY = f"{ROOT}/gc/manifest.boundary"
@@ -17,7 +17,7 @@ def boundary_of(process: Process) -> Boundary:
 
 
 class Held:
-    """Holds back the answer of one read until it is told to let go."""
+    """A store that holds the response of one read until the test releases it."""
 
     def __init__(self, inner: object) -> None:
         self.inner = inner
@@ -163,7 +163,7 @@ def test_a_missing_file_after_it_was_seen(world: World) -> None:
 
 
 def test_a_vanished_file_does_not_hold_up_an_advance_for_ever(world: World) -> None:
-    """SlateDB retries the update of the vanished object without end."""
+    """SlateDB retries the update of the deleted object for ever."""
 
     async def main() -> None:
         lenient = world.process(missing_boundary=MissingBoundary.ZERO)
@@ -188,7 +188,7 @@ def test_a_boundary_that_went_back_is_corruption(world: World) -> None:
 
 
 class NoEtags:
-    """A store that gives none."""
+    """A store without ETags."""
 
     def __init__(self, inner: object) -> None:
         self.inner = inner
@@ -196,9 +196,9 @@ class NoEtags:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    async def get(self, key: str) -> Got | None:
-        got: Got | None = await self.inner.get(key)  # type: ignore[attr-defined]
-        return None if got is None else Got(got.data, ObjectMeta(key, got.meta.size, got.meta.last_modified_ms))
+    async def get(self, key: str) -> GetResult | None:
+        got: GetResult | None = await self.inner.get(key)  # type: ignore[attr-defined]
+        return None if got is None else GetResult(got.data, ObjectMeta(key, got.meta.size, got.meta.last_modified_ms))
 
 
 def test_without_etags_the_boundary_is_not_overwritten(world: World) -> None:

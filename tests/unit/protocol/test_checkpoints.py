@@ -1,4 +1,4 @@
-"""Checkpoints: docs/protocol.md 9, traces T9."""
+"""Checkpoints: docs/reference/protocol.md 9, traces T9."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -62,7 +62,7 @@ def test_lifetimes(now_ms: int, lifetime_ms: int | None, expire_s: int) -> None:
 
 @pytest.mark.parametrize(("now_ms", "lifetime_ms"), [(1_000, 2**32 * 1000), (1_000, 0), (1_000, -5), (0, 500)])
 def test_impossible_lifetimes(now_ms: int, lifetime_ms: int) -> None:
-    """Neither wrapping to "never" nor beginning in the past."""
+    """They neither wrap to "never" nor start in the past."""
     with pytest.raises(InvalidCheckpointLifetime):
         expire_s_after(now_ms, lifetime_ms)
 

@@ -1,11 +1,12 @@
-"""The checkpoint of somebody who follows the WAL: when it moves, when it is renewed, and what it keeps."""
+"""The checkpoint of a WAL follower: when it moves, when it is renewed, and what it pins."""
 
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from shale.protocol.followers import WalBounds, followed_after, follower_name, move_follower
+from shale.protocol.followers import WalBounds, advance_follower, follower_name, oldest_followed_wal_id
+from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Manifest, ManifestId, WalId
 
 OLD, NEW, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -33,9 +34,8 @@ def entry(
 
 
 def moved(manifest: Manifest, read: int, pinned: WalBounds | None = None) -> Manifest | None:
-    return move_follower(
-        manifest,
-        9,
+    return advance_follower(
+        Versioned(8, manifest),
         id=NEW,
         name="orders",
         read_wal_id=read,
@@ -58,7 +58,7 @@ BEFORE = WalBounds(3, 5)
         pytest.param(state(7, entry()), 7, BEFORE, (MOVED,), id="read up to the replay point"),
         pytest.param(state(5, entry()), 7, None, (MOVED,), id="after a restart, what it keeps is not known"),
         pytest.param(state(5, entry()), 7, WalBounds(5, 7), None, id="nothing new"),
-        pytest.param(state(8, entry()), 7, BEFORE, None, id="behind the replay point it stays"),
+        pytest.param(state(8, entry()), 7, BEFORE, None, id="after the replay point it stays"),
         pytest.param(
             state(8, entry(expire_s=STALE_S)), 7, BEFORE, (entry(expire_s=1_100),), id="and is renewed at half its life"
         ),
@@ -85,5 +85,5 @@ def test_moves(
 def test_the_slowest_follower_counts() -> None:
     pinned = {4: state(10), 5: state(3), 6: state(1)}
     latest = state(20, entry(at=4), entry(OTHER, name="changes:others", at=5), entry(NEW, name="nightly", at=6))
-    assert followed_after(latest, pinned) == 3
-    assert followed_after(state(20, entry(name="nightly")), pinned) is None
+    assert oldest_followed_wal_id(latest, pinned) == 3
+    assert oldest_followed_wal_id(state(20, entry(name="nightly")), pinned) is None

@@ -1,4 +1,4 @@
-"""Large manifests and compactions are read and written beside the event loop, not on it."""
+"""Large manifests and compactions are encoded and decoded outside of the event loop."""
 
 import random
 from collections.abc import Callable
@@ -7,14 +7,15 @@ from typing import TypeVar
 from shale.env import Env
 from shale.store.memory import MemoryStore
 from shale.types import Manifest, RunId, SortedRun, Tree
-from tests.unit.protocol.conftest import HandClock, Process, run
+from tests.clocks import ManualClock
+from tests.unit.protocol.conftest import Process, run
 from tests.unit.protocol.values import run_of, view
 
 T = TypeVar("T")
 
 
 class CountingCpu:
-    """Runs work on the spot and counts it."""
+    """Runs work immediately and counts it."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -25,14 +26,14 @@ class CountingCpu:
 
 
 def world_of(cpu: CountingCpu) -> tuple[Process, Process]:
-    clock = HandClock()
+    clock = ManualClock()
     store = MemoryStore(clock)
     env = Env(clock, random.Random(1), cpu)
     return Process(store, env), Process(store, env)
 
 
 def test_a_large_manifest_is_no_work_for_the_loop() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         cpu = CountingCpu()
         writer, reader = world_of(cpu)
         small = Manifest(tree=Tree(compacted=(run_of(1, 5),)))
@@ -52,4 +53,4 @@ def test_a_large_manifest_is_no_work_for_the_loop() -> None:
         await stored.apply(lambda current: Manifest(tree=current.value.tree, last_l0_clock_tick=7))
         assert cpu.calls == 2, "what follows a large value is large, probably, and encoded beside the loop"
 
-    run(story)
+    run(scenario)

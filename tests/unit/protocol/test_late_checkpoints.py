@@ -1,4 +1,6 @@
-"""A checkpoint that is written when its database has been destroyed already: docs/protocol.md 9, trace T8.i."""
+"""A checkpoint that is written after its database was destroyed: docs/reference/protocol.md 9, trace
+T8.i.
+"""
 
 from dataclasses import replace
 from uuid import UUID
@@ -7,6 +9,7 @@ import pytest
 
 from shale.errors import InvalidDbState
 from shale.protocol.checkpoints import create_checkpoint
+from shale.protocol.versioned import Versioned
 from shale.types import Manifest
 from tests.unit.protocol.conftest import Process, World, run
 
@@ -14,13 +17,22 @@ LATE = UUID(int=9)
 
 
 async def begun(process: Process) -> None:
-    """A database of three versions."""
+    """Create a database of three versions."""
     stored = await process.manifests.create_new(Manifest())
     for wal_id in (5, 6):
         await stored.apply(lambda current, wal_id=wal_id: replace(current.value, next_wal_sst_id=wal_id))
 
 
-def test_what_was_destroyed_meanwhile_is_not_pinned(world: World) -> None:
+async def two_processes(world: World) -> tuple[Process, Process, Versioned[Manifest]]:
+    """Return a process that wrote three versions, a second one, and the version that the second has created."""
+    first, second = world.process(), world.process()
+    await begun(first)
+    stored = await second.manifests.load()
+    created = await stored.apply(lambda current: replace(current.value, next_wal_sst_id=7))
+    return first, second, created
+
+
+def test_a_checkpoint_of_a_destroyed_database_is_refused(world: World) -> None:
     async def main() -> None:
         a, b = world.process(), world.process()
         await begun(a)
@@ -35,7 +47,7 @@ def test_what_was_destroyed_meanwhile_is_not_pinned(world: World) -> None:
 
 
 def test_its_boundary_is_gone_as_well(world: World) -> None:
-    """What the collector had deleted before says nothing about what is gone now."""
+    """Earlier deletions of the collector do not show what is missing now."""
 
     async def main() -> None:
         a, b = world.process(), world.process()
@@ -55,36 +67,30 @@ def test_its_boundary_is_gone_as_well(world: World) -> None:
 
 
 def test_a_collector_that_is_quick_does_no_harm(world: World) -> None:
-    """It deletes the version below the checkpoint's between the create and the look, as it may."""
+    """It deletes the version below the checkpoint's between the create and the check, as it may."""
 
     async def main() -> None:
-        a, b = world.process(), world.process()
-        await begun(a)
-        stored = await b.manifests.load()
-        created = await stored.apply(lambda current: replace(current.value, next_wal_sst_id=7))
+        a, b, created = await two_processes(world)
         await a.manifests.advance_boundary(created.id - 1)
         await a.manifests.delete_many([1, 2, 3])
-        assert not await b.manifests.begins_at(created.id)
+        assert not await b.manifests.has_lost_history(created.id)
 
     run(main)
 
 
 def test_a_collector_without_boundary_files_either(world: World) -> None:
-    """Of others' versions some are left, and then nothing was destroyed."""
+    """Some versions of others are left, so the database was not destroyed."""
 
     async def main() -> None:
-        a, b = world.process(), world.process()
-        await begun(a)
-        stored = await b.manifests.load()
-        created = await stored.apply(lambda current: replace(current.value, next_wal_sst_id=7))
+        a, b, created = await two_processes(world)
         await a.manifests.delete(created.id - 1)
-        assert not await b.manifests.begins_at(created.id)
+        assert not await b.manifests.has_lost_history(created.id)
 
     run(main)
 
 
 def test_a_checkpoint_that_is_listed_already_stays(world: World) -> None:
-    """A collector without boundary files has deleted all older versions, perhaps days ago."""
+    """A collector without boundary files has deleted all older versions long ago."""
 
     async def main() -> None:
         a = world.process()

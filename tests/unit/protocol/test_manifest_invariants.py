@@ -1,4 +1,6 @@
-"""Rules of docs/protocol.md 3.7: a change that breaks one is not written; what was broken before does not block."""
+"""Rules of docs/reference/protocol.md 3.7: a change that breaks one is not written; what was broken before does not
+block.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,7 +70,7 @@ def test_a_new_violation_is_a_panic_and_an_old_one_is_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FALLING)
-def test_what_must_not_fall(name: str) -> None:
+def test_a_decreasing_field_is_refused(name: str) -> None:
     with pytest.raises(ProtocolPanic, match=name):
         check_manifest(BASE, FALLING[name](BASE))
 

@@ -1,4 +1,4 @@
-"""Ownership of fields and the two rebases: docs/protocol.md 3.3 to 3.6, traces T3.a and T3.b."""
+"""Ownership of fields and the two rebases: docs/reference/protocol.md 3.3 to 3.6, traces T3.a and T3.b."""
 
 from dataclasses import fields, replace
 from uuid import UUID
@@ -23,36 +23,28 @@ from shale.types import (
 )
 from tests.unit.protocol.values import run_of, times, tree, ulid, view
 
-LOCAL = Manifest(
-    initialized=True,
-    writer_epoch=Epoch(3),
-    compactor_epoch=Epoch(4),
-    replay_after_wal_id=WalId(7),
-    next_wal_sst_id=WalId(9),
-    segment_extractor_name="local",
-    last_l0_clock_tick=10,
-    last_l0_seq=Seq(20),
-    recent_snapshot_min_seq=Seq(19),
-    sequence_tracker=b"local",
-    wal_object_store_uri="local",
-    checkpoints=(Checkpoint(id=UUID(int=1), manifest_id=ManifestId(1)),),
-    external_dbs=(ExternalDb(path="local", source_checkpoint_id=UUID(int=9)),),
-)
-REMOTE = Manifest(
-    initialized=False,
-    writer_epoch=Epoch(13),
-    compactor_epoch=Epoch(14),
-    replay_after_wal_id=WalId(17),
-    next_wal_sst_id=WalId(19),
-    segment_extractor_name="remote",
-    last_l0_clock_tick=110,
-    last_l0_seq=Seq(120),
-    recent_snapshot_min_seq=Seq(119),
-    sequence_tracker=b"remote",
-    wal_object_store_uri="remote",
-    checkpoints=(Checkpoint(id=UUID(int=2), manifest_id=ManifestId(2)),),
-    external_dbs=(ExternalDb(path="remote", source_checkpoint_id=UUID(int=8)),),
-)
+
+def manifest_of(name: str, number: int, *, initialized: bool) -> Manifest:
+    """Return a manifest whose fields all differ from those of another name, number and state."""
+    return Manifest(
+        initialized=initialized,
+        writer_epoch=Epoch(number + 3),
+        compactor_epoch=Epoch(number + 4),
+        replay_after_wal_id=WalId(number + 7),
+        next_wal_sst_id=WalId(number + 9),
+        segment_extractor_name=name,
+        last_l0_clock_tick=number + 10,
+        last_l0_seq=Seq(number + 20),
+        recent_snapshot_min_seq=Seq(number + 19),
+        sequence_tracker=name.encode(),
+        wal_object_store_uri=name,
+        checkpoints=(Checkpoint(id=UUID(int=number + 1), manifest_id=ManifestId(number + 1)),),
+        external_dbs=(ExternalDb(path=name, source_checkpoint_id=UUID(int=number + 9)),),
+    )
+
+
+LOCAL = manifest_of("local", 0, initialized=True)
+REMOTE = manifest_of("remote", 100, initialized=False)
 WRITERS = {
     "initialized",
     "segment_extractor_name",
@@ -82,7 +74,7 @@ def test_every_field_has_its_owner() -> None:
     [
         pytest.param((), None, [], id="nothing"),
         pytest.param((3, 2, 1), None, [3, 2, 1], id="no watermark keeps all"),
-        pytest.param((5, 4, 3, 2), 3, [5, 4], id="at and behind the watermark"),
+        pytest.param((5, 4, 3, 2), 3, [5, 4], id="at and after the watermark"),
         pytest.param((5, 4), 5, [], id="everything consumed"),
         pytest.param((7, 6), 3, [7, 6], id="the watermark is gone already"),
     ],
@@ -116,7 +108,7 @@ def test_t3a_writer_and_compactor_at_once() -> None:
     assert rebase_compactor(compacted, flushed) == both
 
 
-def test_t3b_a_checkpoint_of_somebody_else_stays() -> None:
+def test_t3b_a_checkpoint_of_another_process_stays() -> None:
     checkpoint = Checkpoint(id=UUID(int=5), manifest_id=ManifestId(6))
     local = replace(Manifest(), tree=tree((), (run_of(0, 1),), 1))
     merged = rebase_compactor(local, replace(Manifest(), tree=tree((1,)), checkpoints=(checkpoint,)))
@@ -168,7 +160,7 @@ def test_external_ids_shrink_to_what_is_shown_and_entries_stay() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Manifest, Manifest, Manifest]:
-    """A base, and what writer and compactor made of it at the same time."""
+    """Return a base, and the concurrent changes of writer and compactor."""
     l0_count = draw(st.integers(0, 6))
     run_count = draw(st.integers(0, 3))
     runs = tuple(run_of(run_count - index, 100 + index) for index in range(run_count))
@@ -192,7 +184,7 @@ def test_the_order_of_commits_does_not_matter(history: tuple[Manifest, Manifest,
 
 @given(histories())
 def test_a_rebase_can_be_repeated(history: tuple[Manifest, Manifest, Manifest]) -> None:
-    """A commit whose answer was lost is rebased on top of itself."""
+    """A commit with a lost response is rebased onto itself."""
     _, writer, compactor = history
     merged = rebase_writer(writer, compactor)
     assert rebase_writer(merged, merged) == merged

@@ -1,4 +1,4 @@
-"""Traces T1 of docs/protocol.md 1.8."""
+"""Traces T1 of docs/reference/protocol.md 1.8."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_t1b_a_loser_refreshes_and_writes_on_top(world: World) -> None:
 
 
 class Requests:
-    """Passes everything on and writes down what was asked."""
+    """A store that forwards and records all requests."""
 
     def __init__(self, inner: object) -> None:
         self.inner = inner
@@ -117,8 +117,9 @@ def test_t1g_foreign_names_are_ignored(world: World) -> None:
     run(main)
 
 
+@pytest.mark.fault("F1.8")
 def test_an_old_proof_does_not_let_a_probe_decide(world: World) -> None:
-    """F1.8: with boundaries off, nothing but the age of the proof saves a sleeper from an old version."""
+    """With boundaries off, only the age of the proof protects a stalled process from an old version."""
 
     async def main() -> None:
         a, b = world.process(), world.process(boundary_files_enabled=False)
@@ -133,7 +134,7 @@ def test_an_old_proof_does_not_let_a_probe_decide(world: World) -> None:
 
 
 def test_a_create_answered_late_is_not_a_commit(world: World) -> None:
-    """2.7: with boundaries off, the writer's own clock tells it that its base may be long gone."""
+    """2.7: with boundaries off, the writer's own clock shows that its base may be deleted."""
 
     async def main() -> None:
         a, b = world.process(), world.process(boundary_files_enabled=False)
@@ -161,8 +162,9 @@ def test_a_create_answered_late_but_newest_is_a_commit(world: World) -> None:
     run(main)
 
 
+@pytest.mark.fault("F1.9")
 def test_a_listed_file_that_is_gone_is_looked_for_again(world: World) -> None:
-    """F1.9: the collector deletes what the listing called the highest; something newer must exist."""
+    """The collector deletes the version that the listing returned as the highest; a newer one must exist."""
 
     async def main() -> None:
         a = world.process()
@@ -195,7 +197,7 @@ def test_a_boundary_at_the_latest_is_reported_after_ten_spins(world: World) -> N
     run(main)
 
 
-def test_nothing_there(world: World) -> None:
+def test_loading_without_a_version_raises(world: World) -> None:
     async def main() -> None:
         a = world.process()
         assert await a.manifests.try_read_latest() is None
@@ -205,7 +207,7 @@ def test_nothing_there(world: World) -> None:
     run(main)
 
 
-def test_a_version_behind_the_boundary_stays_readable_by_id(world: World) -> None:
+def test_a_version_below_the_boundary_stays_readable_by_id(world: World) -> None:
     async def main() -> None:
         a = world.process()
         await write_until(a.manifests, 5)

@@ -1,4 +1,4 @@
-"""Traces T3 of docs/protocol.md 3.9, epochs, and who notices what."""
+"""Traces T3 of docs/reference/protocol.md 3.9, epochs, and which process notices which change."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ async def created(process: Process) -> None:
 
 
 class Counted:
-    """Notes the name of every request."""
+    """A store that records the name of every request."""
 
     def __init__(self, store: Any, requests: list[str]) -> None:
         self._store = store
@@ -134,7 +134,7 @@ def test_apply_writes_nothing_when_there_is_nothing_to_do(world: World) -> None:
 
 
 def test_what_is_found_after_a_conflict_is_not_believed_before_the_boundary_is_asked(world: World) -> None:
-    """A write asks after its create.  Whoever has nothing to write any more has not asked yet."""
+    """A write checks the boundary after its create. A writer without a write has not checked yet."""
 
     async def main() -> None:
         a, b = world.process(), world.process()
@@ -157,7 +157,7 @@ def test_what_is_found_after_a_conflict_is_not_believed_before_the_boundary_is_a
 
 
 def test_apply_goes_on_from_a_newer_version_with_few_requests(world: World) -> None:
-    """The lost create, the proof that it is not ours, two reads at once, the create, and the boundary."""
+    """The lost create, the proof that another process wrote it, two concurrent reads, the create, and the boundary."""
 
     async def main() -> None:
         requests: list[str] = []
@@ -189,7 +189,7 @@ def test_refresh_of_a_vanished_database(world: World) -> None:
 
 @pytest.mark.parametrize("stored_epoch", [5, 6])
 def test_a_compactor_epoch_that_is_taken_fences(world: World, stored_epoch: int) -> None:
-    """Seed trace: the older compactor's claim in the compactions file meets the newer epoch."""
+    """The older compactor's claim in the compactions file conflicts with the newer epoch."""
 
     async def main() -> None:
         a = world.process()
@@ -210,7 +210,7 @@ def test_claiming_a_compactor_epoch_leaves_gaps(world: World) -> None:
 
 
 class LosesAnswers:
-    """A store without metadata that lets a put happen and then calls it a conflict, as a repeated put would."""
+    """A store without metadata that applies a put and then reports a conflict, as a repeated put would."""
 
     def __init__(self, inner: object) -> None:
         self.inner = inner

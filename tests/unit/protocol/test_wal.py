@@ -1,4 +1,4 @@
-"""The WAL's frontier and its fences: docs/protocol.md 4.2, 4.3, traces T4.a to T4.d and T4.g."""
+"""The WAL's frontier and its fences: docs/reference/protocol.md 4.2, 4.3, traces T4.a to T4.d and T4.g."""
 
 from dataclasses import replace
 
@@ -55,12 +55,12 @@ def test_a_wal_without_an_end() -> None:
 def test_files_and_fences(world: World) -> None:
     async def main() -> None:
         wal = wal_of(world.process())
-        await wal.put_new(1, b"rows")
+        await wal.put_or_raise_fenced(1, b"rows")
         assert await wal.try_put_fence(2)
         assert not await wal.try_put_fence(1)
         for taken in (1, 2):
             with pytest.raises(FencedError):
-                await wal.put_new(taken, b"other")
+                await wal.put_or_raise_fenced(taken, b"other")
         for junk in (f"{7:020}.sst#1", "8.sst", f"{9:020}.tmp"):
             await world.memory.put(f"{ROOT}/wal/{junk}", b"junk")
         assert [(file.id, file.is_fence) for file in await wal.list()] == [(1, False), (2, True)]
@@ -82,13 +82,13 @@ async def claimed(process: Process) -> FenceableManifest:
 def test_t4a_a_fence_stops_the_old_writer(world: World) -> None:
     async def main() -> None:
         a, b = world.process(), world.process()
-        await wal_of(a).put_new(1, b"x")
-        await wal_of(a).put_new(2, b"x")
+        await wal_of(a).put_or_raise_fenced(1, b"x")
+        await wal_of(a).put_or_raise_fenced(2, b"x")
         probe_id = await wal_of(b).last_seen_wal_id(0) + 1
         fence = await fence_wal(wal_of(b), await claimed(b), probe_id, b.env, b.metrics)
         assert (fence.id, fence.attempts, fence.next_wal_id) == (3, 1, 4)
         with pytest.raises(FencedError):
-            await wal_of(a).put_new(3, b"x")
+            await wal_of(a).put_or_raise_fenced(3, b"x")
 
     run(main)
 
@@ -99,7 +99,7 @@ def test_t4b_an_append_between_probe_and_fence_counts(world: World, appended: in
         a, b = world.process(), world.process()
         probe_id = await wal_of(b).last_seen_wal_id(0) + 1
         for wal_id in range(1, appended + 1):
-            await wal_of(a).put_new(wal_id, b"x")
+            await wal_of(a).put_or_raise_fenced(wal_id, b"x")
         fence = await fence_wal(wal_of(b), await claimed(b), probe_id, b.env, b.metrics)
         assert (fence.id, fence.attempts) == (appended + 1, appended + 1)
         assert b.metric("slatedb_wal_fence_retries_total") == appended
@@ -126,7 +126,7 @@ def test_t4d_the_old_writer_flushed_after_the_probe(world: World) -> None:
         old = await claimed(a)
         probe_id = 5
         for wal_id in range(1, 8):
-            await wal_of(a).put_new(wal_id, b"x")
+            await wal_of(a).put_or_raise_fenced(wal_id, b"x")
         await old.apply(lambda current: replace(current.value, replay_after_wal_id=WalId(7), next_wal_sst_id=WalId(8)))
         for wal_id in range(1, 7):
             await wal_of(a).delete(wal_id)
@@ -140,7 +140,7 @@ def test_t4g_a_gap_is_fenced_not_jumped(world: World) -> None:
     async def main() -> None:
         a = world.process()
         for wal_id in (1, 2, 3, 5):
-            await wal_of(a).put_new(wal_id, b"x")
+            await wal_of(a).put_or_raise_fenced(wal_id, b"x")
         probe_id = await wal_of(a).last_seen_wal_id(0) + 1
         assert (await fence_wal(wal_of(a), await claimed(a), probe_id, a.env)).id == 4
 

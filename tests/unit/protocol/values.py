@@ -1,4 +1,4 @@
-"""Short ways to write manifests."""
+"""Short builders for manifests."""
 
 from shale.types import RunId, SortedRun, Sst, SstInfo, SstView, Tree, Ulid
 
@@ -8,7 +8,7 @@ def ulid(ms: int, chance: int = 0) -> Ulid:
 
 
 def view(ms: int, *, sst_ms: int | None = None) -> SstView:
-    """A view with an id of that time; of its own SST unless another one is named."""
+    """Return a view with an id of that time; by default of an SST with the same id."""
     sst = Sst(id=ulid(ms if sst_ms is None else sst_ms), info=SstInfo(first_entry=b"a", last_entry=b"z"))
     return SstView(id=ulid(ms), sst=sst)
 
@@ -18,7 +18,7 @@ def run_of(run_id: int, *times_ms: int) -> SortedRun:
 
 
 def tree(l0: tuple[int, ...] = (), runs: tuple[SortedRun, ...] = (), watermark: int | None = None) -> Tree:
-    """``l0`` newest first."""
+    """Return a tree; ``l0`` is newest first."""
     return Tree(
         l0=tuple(view(ms) for ms in l0),
         compacted=runs,

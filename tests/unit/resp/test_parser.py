@@ -1,11 +1,11 @@
-"""Commands out of bytes: whole and in pieces, by a model and against everything that is no command."""
+"""Parsing commands: whole and in pieces, against a model, and invalid input."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.resp.inline import split_inline
-from shale.resp.limits import ParserLimits
+from shale.resp.options import ParserLimits
 from shale.resp.parser import Parser, ProtocolError
 
 LIMITS = ParserLimits(arguments=64, argument_bytes=4096, command_bytes=16 * 1024)
@@ -57,7 +57,7 @@ def test_byte_by_byte(commands: list[list[bytes]]) -> None:
 
 @given(st.lists(st.one_of(st.binary(max_size=60), COMMANDS.map(lambda each: b"".join(map(encoded, each)))), max_size=8))
 def test_any_bytes_are_commands_or_an_error_and_cuts_make_no_difference(pieces: list[bytes]) -> None:
-    """The same bytes at once and in pieces: the same commands before the same error, and never any other exception."""
+    """The same bytes at once and in pieces: the same commands before the same error, and no other exception."""
 
     def outcome(parts: list[bytes], limits: ParserLimits = LIMITS) -> tuple[list[list[bytes]], str]:
         parser, found = Parser(limits), list[list[bytes]]()
@@ -128,7 +128,7 @@ def test_a_limit_that_is_raised_in_between_counts_for_the_next_command() -> None
 
 
 def test_a_long_value_is_joined_once() -> None:
-    """Pieces of a value are kept as they are until the last one is there, so that a long one costs no more per byte."""
+    """Pieces of a value are kept until the last one arrives, so a long value costs no more per byte."""
     parser = Parser(ParserLimits(4, 1 << 24, 1 << 25))
     parser.feed(b"*2\r\n$3\r\nGET\r\n$%d\r\n" % (1 << 23))
     assert parser.take(1) == []

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from shale.resp.commands.table import BY_WIRE_NAME
-from tests.unit.resp.house import RespFailure, reading_house
+from shale.resp.commands.command_table import WRITER_COMMANDS
+from tests.unit.resp.harness import RespFailure, reading_harness
 
 WRITES: Sequence[Sequence[str]] = (
     ("SET", "a", "1"),
@@ -18,8 +18,8 @@ WRITES: Sequence[Sequence[str]] = (
 
 
 def test_it_reads_what_is_durable() -> None:
-    async def story() -> None:
-        async with reading_house() as (db, reader, say):
+    async def scenario() -> None:
+        async with reading_harness() as (db, reader, say):
             assert await say("GET", "a") is None
             for number in range(5):
                 await (await db.put(b"k%d" % number, b"v%d" % number)).durable()
@@ -31,17 +31,17 @@ def test_it_reads_what_is_durable() -> None:
             assert await say("SHALE.SCAN", "LIMIT", "1") == [b"6b30", [b"k0", b"v0"]]
             info = (await say("INFO")).decode()
             assert "role:slave" in info
-            assert f"shale_last_seq:{db.last_seq}\r\n" in info
+            assert f"shale_last_seq:{db.status.last_seq}\r\n" in info
             assert "shale_lag_seconds:0" in info
             assert (await say("HELLO", "3"))[b"role"] == b"replica"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("words", WRITES)
 def test_it_does_not_write(words: Sequence[str]) -> None:
-    async def story() -> None:
-        async with reading_house() as (db, _, say):
+    async def scenario() -> None:
+        async with reading_harness() as (db, _, say):
             with pytest.raises(RespFailure, match=r"^READONLY "):
                 await say(*words)
             await say("MULTI")
@@ -51,19 +51,19 @@ def test_it_does_not_write(words: Sequence[str]) -> None:
             with pytest.raises(RespFailure, match=r"^EXECABORT "):
                 await say("EXEC")
             assert await say("GET", "a") is None
-            assert db.last_seq == 0
+            assert db.status.last_seq == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_every_command_that_writes_is_among_them() -> None:
-    writing = {command.name for command in BY_WIRE_NAME.values() if "write" in command.flags}
+    writing = {command.name for command in WRITER_COMMANDS.values() if "write" in command.flags}
     assert writing == {"set", "mset", "del"}
 
 
 def test_a_transaction_reads_one_state() -> None:
-    async def story() -> None:
-        async with reading_house() as (db, reader, say):
+    async def scenario() -> None:
+        async with reading_harness() as (db, reader, say):
             await (await db.put(b"a", b"1")).durable()
             await reader.refresh()
             await say("WATCH", "a")
@@ -80,4 +80,4 @@ def test_a_transaction_reads_one_state() -> None:
             assert await say("EXEC") is None
             assert await say("GET", "a") == b"2"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

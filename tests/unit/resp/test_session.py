@@ -1,20 +1,20 @@
-"""Coming in, choosing the protocol, and what is told about server and client."""
+"""Authentication, choice of the protocol, and information about server and client."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from shale.resp.commands.table import COMMANDS
+from shale.resp.commands.command_table import COMMANDS
 from shale.telemetry.catalogue import RESP_COMMANDS
-from tests.unit.resp.house import RespFailure, house
+from tests.paths import REPOSITORY
+from tests.unit.resp.harness import RespFailure, harness
 
-PAGE = Path(__file__).parents[3] / "docs" / "resp.md"
+PAGE = REPOSITORY / "docs" / "reference" / "resp.md"
 
 
 def test_without_the_password_nothing_is_done() -> None:
-    async def story() -> None:
-        async with house(token="secret") as home:
+    async def scenario() -> None:
+        async with harness(token="secret") as home:
             say = home.talker()
             for words in (("PING",), ("GET", "a"), ("NOPE",), ("MULTI",), ("COMMAND",), ("HELLO", "3")):
                 with pytest.raises(RespFailure, match=r"^NOAUTH "):
@@ -22,7 +22,7 @@ def test_without_the_password_nothing_is_done() -> None:
             for words in (("AUTH", "wrong"), ("AUTH", "root", "secret"), ("HELLO", "3", "AUTH", "default", "wrong")):
                 with pytest.raises(RespFailure, match=r"^WRONGPASS "):
                     await say(*words)
-            assert say.session.wire.version == 2
+            assert say.session.encoding.version == 2
             assert await say("AUTH", "secret") == "OK"
             assert await say("PING") == "PONG"
             other = home.talker()
@@ -32,21 +32,21 @@ def test_without_the_password_nothing_is_done() -> None:
             assert await other("QUIT") == "OK"
             assert other.session.is_closing
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_password_where_none_is_set_is_a_mistake() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             with pytest.raises(RespFailure, match="no password is set"):
                 await home.talker()("AUTH", "x")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_both_protocols() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             assert (await say("HELLO"))[:2] == [b"server", b"shale"]
             assert await say.session.execute([b"GET", b"a"]) == b"$-1\r\n"
@@ -58,7 +58,7 @@ def test_both_protocols() -> None:
             await say("HELLO", "2")
             assert (await say.session.execute([b"INFO"])).startswith(b"$")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -82,30 +82,30 @@ def test_both_protocols() -> None:
     ],
 )
 def test_mistakes(words: tuple[str, ...], problem: str) -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             with pytest.raises(RespFailure, match=problem):
                 await home.talker()(*words)
             assert sum(home.backend.errors.values()) == 1
             assert sum(home.backend.calls.values()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_browser_is_shown_the_door() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             with pytest.raises(RespFailure):
                 await say("POST", "/", "HTTP/1.1")
             assert say.session.is_closing
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_is_told() -> None:
-    async def story() -> None:
-        async with house() as home:
+def test_info_and_client_commands_describe_the_server() -> None:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("SET", "a", "1")
             info = (await say("INFO")).decode()
@@ -129,12 +129,12 @@ def test_what_is_told() -> None:
             assert await say("PING", "hi") == b"hi"
             assert await say("SELECT", "0") == "OK"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_waiting_until_writes_are_durable() -> None:
-    async def story() -> None:
-        async with house(flush_interval=3600) as home:
+    async def scenario() -> None:
+        async with harness(flush_interval=3600) as home:
             say = home.talker()
             assert await say("WAITAOF", "1", "0", "0") == [1, 0]
             await say("SET", "a", "1")
@@ -142,9 +142,9 @@ def test_waiting_until_writes_are_durable() -> None:
             assert await say("WAITAOF", "0", "0", "0") == [0, 0]
             answer, _ = await asyncio.gather(say("WAITAOF", "1", "1", "0"), home.db.flush())
             assert answer == [1, 0]
-            assert home.db.durable_seq == 1
+            assert home.db.status.durable_seq == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_names_of_commands_stand_once() -> None:
@@ -157,12 +157,12 @@ def test_every_command_is_on_the_page() -> None:
 
 
 def test_a_short_command_is_not_answered_with_a_long_list() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             assert len(await say("COMMAND", "INFO", *["get"] * 1024)) == 1024
             for word in ("INFO", "DOCS", "LIST"):
-                with pytest.raises(RespFailure, match="at most 1024 names"):
+                with pytest.raises(RespFailure, match="at most 1024 command names"):
                     await say("COMMAND", word, *["get"] * 1025)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

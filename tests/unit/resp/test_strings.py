@@ -1,4 +1,4 @@
-"""GET, SET and their like: what they answer, and that reading before writing is one step."""
+"""GET, SET and related commands: their responses, and the atomicity of read-modify-write."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 
 from shale.resp.commands.strings import SetOptions, set_options
-from shale.resp.failures import RespError
+from shale.resp.errors import RespError
 from shale.resp.options import RespOptions
-from tests.unit.resp.house import RespFailure, house
+from tests.unit.resp.harness import RespFailure, harness
 
 NOW = 1_000_000
 
@@ -53,8 +53,8 @@ def test_impossible_options_of_set(words: str, problem: str) -> None:
 
 
 def test_values_and_conditions() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             assert await say("GET", "a") is None
             assert await say("set", "a", b"\x00\r\n$-1\r\n") == "OK"
@@ -71,12 +71,12 @@ def test_values_and_conditions() -> None:
             assert await say("DEL", "a", "a", "d", "c") == 2
             assert await say("MGET", "a", "b", "c") == [None, b"5", None]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_expired_values_are_not_there_for_any_command() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("SET", "a", "1", "PX", "100")
             await say("SET", "b", "1", "EX", "1")
@@ -93,12 +93,12 @@ def test_expired_values_are_not_there_for_any_command() -> None:
             assert await say("SET", "a", "2", "NX", "GET") is None
             assert await say("GET", "a") == b"2"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
-def test_what_becomes_of_the_lifetime_of_a_value_that_is_replaced() -> None:
-    async def story() -> None:
-        async with house(default_ttl_ms=5_000) as home:
+def test_a_replacement_removes_or_keeps_the_lifetime() -> None:
+    async def scenario() -> None:
+        async with harness(default_ttl_ms=5_000) as home:
             say = home.talker()
             await say("SET", "a", "1", "PX", "100")
             await say("SET", "a", "2", "KEEPTTL")
@@ -110,7 +110,7 @@ def test_what_becomes_of_the_lifetime_of_a_value_that_is_replaced() -> None:
             home.clock.ms += 4_900
             assert await say("MGET", "fresh", "plain") == [None, None]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -125,32 +125,32 @@ def test_what_becomes_of_the_lifetime_of_a_value_that_is_replaced() -> None:
     ],
 )
 def test_impossible_keys_and_cursors_are_errors_and_write_nothing(words: Sequence[str]) -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             with pytest.raises(RespFailure, match=r"^ERR "):
                 await home.talker()(*words)
-            assert home.db.last_seq == 0
+            assert home.db.status.last_seq == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_too_many_keys_in_one_command() -> None:
-    async def story() -> None:
-        async with house(options=RespOptions(max_batch_rows=3)) as home:
+    async def scenario() -> None:
+        async with harness(options=RespOptions(max_batch_rows=3)) as home:
             say = home.talker()
             assert await say("MSET", "a", "1", "b", "2", "c", "3") == "OK"
             for words in (("MGET", *"abcd"), ("DEL", *"abcd"), ("EXISTS", *"abcd"), ("MSET", *"abcdefgh")):
-                with pytest.raises(RespFailure, match="at most 3"):
+                with pytest.raises(RespFailure, match="the limit is 3"):
                     await say(*words)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_of_many_wins_a_lock_that_is_read_from_the_store() -> None:
-    """Every reader waits for the same block, so all of them decide at once."""
+    """Every reader waits for the same block, so all of them decide concurrently."""
 
-    async def story() -> None:
-        async with house(block_cache_bytes=0) as home:
+    async def scenario() -> None:
+        async with harness(block_cache_bytes=0) as home:
             await home.db.put(b"lock", b"", ttl="1ms")
             await home.db.flush("memtable")
             home.clock.ms += 10
@@ -158,16 +158,16 @@ def test_one_of_many_wins_a_lock_that_is_read_from_the_store() -> None:
             assert sorted(answers, key=str) == [None] * 49 + ["OK"]
             assert await home.talker()("GET", "lock") == str(answers.index("OK")).encode()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_old_value_is_given_to_one_only() -> None:
-    async def story() -> None:
-        async with house(block_cache_bytes=0) as home:
+    async def scenario() -> None:
+        async with harness(block_cache_bytes=0) as home:
             await home.db.put(b"baton", b"first")
             await home.db.flush("memtable")
             old = await asyncio.gather(*(home.talker()("SET", "baton", number, "GET") for number in range(50)))
             last = await home.talker()("GET", "baton")
             assert sorted([*old, last]) == sorted([b"first", *(b"%d" % number for number in range(50))])
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -7,12 +7,12 @@ import pytest
 from shale.errors import CorruptionError
 from shale.resp.options import RespOptions
 from shale.store.memory import MemoryStore
-from tests.unit.resp.house import House, RespFailure, Talker, house
+from tests.unit.resp.harness import Harness, RespFailure, Talker, harness
 
 
 def test_a_transaction_answers_in_order_and_sees_its_own_writes() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("SET", "a", "0")
             assert await say("MULTI") == "OK"
@@ -25,14 +25,14 @@ def test_a_transaction_answers_in_order_and_sees_its_own_writes() -> None:
             answers = await say("EXEC")
             assert answers == [b"0", "OK", b"1", 1, 0, "OK", [b"0", [b"b", b"c"]], "PONG"]
             assert await home.talker()("MGET", "a", "b", "c") == [None, b"2", b"3"]
-            assert home.db.last_seq == 2
+            assert home.db.status.last_seq == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_command_that_fails_does_not_stop_the_others() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("MULTI")
             await say("SET", "a", "1", "BAD")
@@ -44,11 +44,11 @@ def test_a_command_that_fails_does_not_stop_the_others() -> None:
             assert answers[2] == "OK"
             assert await say("GET", "a") == b"2"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Away(MemoryStore):
-    """A store that whose SSTs cannot be read while it is away."""
+    """A store whose SSTs cannot be read while ``is_away``."""
 
     is_away = False
 
@@ -59,31 +59,31 @@ class Away(MemoryStore):
 
 
 def test_nothing_of_a_transaction_is_done_if_the_store_cannot_answer_a_part_of_it() -> None:
-    """A row must not be written to its new place and be left at the old one."""
+    """A row must not be written under its new key and remain under the old one."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         store = Away()
-        async with house(store=store, block_cache_bytes=0) as home:
+        async with harness(store=store, block_cache_bytes=0) as home:
             say = home.talker()
             await say("SET", "old", "1")
             await home.db.flush("memtable")
             store.is_away = True
-            last_seq = home.db.last_seq
+            last_seq = home.db.status.last_seq
             await say("MULTI")
             await say("SET", "new", "1")
             await say("DEL", "old")
             with pytest.raises(RespFailure, match=r"^ERR corrupt data: .*torn"):
                 await say("EXEC")
-            assert home.db.last_seq == last_seq
+            assert home.db.status.last_seq == last_seq
             store.is_away = False
             assert await say("MGET", "old", "new") == [b"1", None]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_answers_of_a_transaction_are_bounded() -> None:
-    async def story() -> None:
-        async with house(options=RespOptions(max_inflight_bytes=1 << 20)) as home:
+    async def scenario() -> None:
+        async with harness(options=RespOptions(max_inflight_bytes=1 << 20)) as home:
             say = home.talker()
             await say("SET", "a", b"v" * (300 << 10))
             await say("MULTI")
@@ -94,12 +94,12 @@ def test_answers_of_a_transaction_are_bounded() -> None:
                 await say("EXEC")
             assert await say("EXISTS", "b") == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_command_that_cannot_be_queued_stops_all() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("MULTI")
             await say("SET", "a", "1")
@@ -110,12 +110,12 @@ def test_a_command_that_cannot_be_queued_stops_all() -> None:
                 await say("EXEC")
             assert await say("GET", "a") is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_out_of_order() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             for words in (("EXEC",), ("DISCARD",)):
                 with pytest.raises(RespFailure, match="without MULTI"):
@@ -131,7 +131,7 @@ def test_out_of_order() -> None:
             await say("MULTI")
             assert await say("EXEC") == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_out_of_order() -> None:
     ],
 )
 def test_a_watched_key_that_was_written_stops_the_transaction(change: tuple[str, ...], is_run: bool) -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say, other = home.talker(), home.talker()
             await say("SET", "w", "same")
             await say("WATCH", "w", "absent")
@@ -160,12 +160,12 @@ def test_a_watched_key_that_was_written_stops_the_transaction(change: tuple[str,
             await say("MULTI")
             assert await say("EXEC") == []  # nothing is watched any more
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_watched_key_that_expires_or_appears_is_a_change_and_unwatch_forgets() -> None:
-    async def story() -> None:
-        async with house() as home:
+    async def scenario() -> None:
+        async with harness() as home:
             say = home.talker()
             await say("SET", "w", "1", "PX", "10")
             await say("WATCH", "w")
@@ -182,11 +182,11 @@ def test_a_watched_key_that_expires_or_appears_is_a_change_and_unwatch_forgets()
             await say("MULTI")
             assert await say("EXEC") == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def add_one(say: Talker, key: str) -> int:
-    """Count up by watching; returns how often it had to begin again."""
+    """Increment a counter under WATCH; return the number of restarts."""
     for attempt in range(10_000):
         await say("WATCH", key)
         number = int(await say("GET", key))
@@ -199,14 +199,14 @@ async def add_one(say: Talker, key: str) -> int:
 
 
 def test_counting_by_many_loses_nothing() -> None:
-    """Compare and set, while the counter goes to the store and back all the time."""
+    """Compare and set, while the counter is flushed and read again."""
 
-    async def count(home: House, times: int) -> int:
+    async def count(home: Harness, times: int) -> int:
         say = home.talker()
         return sum([await add_one(say, "n") for _ in range(times)])
 
-    async def story() -> None:
-        async with house(block_cache_bytes=0) as home:
+    async def scenario() -> None:
+        async with harness(block_cache_bytes=0) as home:
             await home.talker()("SET", "n", "0")
             await home.db.flush("memtable")
             tries = [count(home, 10) for _ in range(10)]
@@ -214,19 +214,19 @@ def test_counting_by_many_loses_nothing() -> None:
             assert await home.talker()("GET", "n") == b"100"
             assert sum(repeated) > 0
 
-    async def flush_now_and_then(home: House) -> int:
+    async def flush_now_and_then(home: Harness) -> int:
         for _ in range(5):
             await home.db.flush("memtable")
         return 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_reads_of_a_transaction_are_of_one_moment() -> None:
     """Two keys are always written together; a transaction that reads both, one from the store, sees them equal."""
 
-    async def story() -> None:
-        async with house(block_cache_bytes=0) as home:
+    async def scenario() -> None:
+        async with harness(block_cache_bytes=0) as home:
             write, say = home.talker(), home.talker()
             await write("MSET", "a", "0", "z", "0")
             await home.db.flush("memtable")
@@ -239,12 +239,12 @@ def test_reads_of_a_transaction_are_of_one_moment() -> None:
                 if number % 5 == 0:
                     await home.db.flush("memtable")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_queue_has_bounds() -> None:
-    async def story() -> None:
-        async with house(options=RespOptions(max_command_bytes=1000, max_batch_rows=4)) as home:
+    async def scenario() -> None:
+        async with harness(options=RespOptions(max_command_bytes=1000, max_batch_rows=4)) as home:
             say = home.talker()
             await say("MULTI")
             with pytest.raises(RespFailure, match="too large"):
@@ -258,4 +258,4 @@ def test_a_queue_has_bounds() -> None:
                 await say("PING")
             assert home.backend.errors["ping"] == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Exit codes are an interface: this table pins them (docs/operations.md 12)."""
+"""Exit codes are a public interface: this table fixes them (docs/reference/exit-codes.md)."""
 
 import pytest
 

@@ -1,13 +1,13 @@
-"""Health follows the table of docs/operations.md 10."""
+"""Health follows the table of docs/reference/health.md."""
 
 import pytest
 
 from shale.env import Clock
-from shale.service.health import Health, Reachability, State, Verdict
+from shale.service.health import Health, HealthCheckResult, ServiceState, StoreReachability
 
 
 class FakeClock(Clock):
-    """A clock that stands until it is moved."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -27,15 +27,15 @@ def clock() -> FakeClock:
 @pytest.mark.parametrize(
     ("state", "ready", "word"),
     [
-        (State.STARTING, False, "starting"),
-        (State.ACTIVE, True, "ok"),
-        (State.STANDBY, False, "standby"),
-        (State.FENCED, False, "fenced"),
-        (State.DRAINING, False, "draining"),
+        (ServiceState.STARTING, False, "starting"),
+        (ServiceState.ACTIVE, True, "ok"),
+        (ServiceState.STANDBY, False, "standby"),
+        (ServiceState.FENCED, False, "fenced"),
+        (ServiceState.DRAINING, False, "draining"),
     ],
 )
 def test_readiness_follows_the_state_and_liveness_does_not(
-    clock: FakeClock, state: State, ready: bool, word: str
+    clock: FakeClock, state: ServiceState, ready: bool, word: str
 ) -> None:
     health = Health(clock)
     health.set_state(state)
@@ -46,25 +46,25 @@ def test_readiness_follows_the_state_and_liveness_does_not(
 def test_startup_stays_true_once_it_was_active(clock: FakeClock) -> None:
     health = Health(clock)
     assert not health.startup().ok
-    health.set_state(State.ACTIVE)
-    health.set_state(State.DRAINING)
+    health.set_state(ServiceState.ACTIVE)
+    health.set_state(ServiceState.DRAINING)
     assert health.startup().ok
 
 
-def test_nobody_leaves_fenced_and_only_a_fence_ends_draining(clock: FakeClock) -> None:
+def test_fenced_is_final_and_only_a_fence_ends_draining(clock: FakeClock) -> None:
     health = Health(clock)
-    health.set_state(State.DRAINING)
-    health.set_state(State.ACTIVE)
-    assert health.state is State.DRAINING
-    health.set_state(State.FENCED)
-    health.set_state(State.ACTIVE)
-    assert health.state is State.FENCED
+    health.set_state(ServiceState.DRAINING)
+    health.set_state(ServiceState.ACTIVE)
+    assert health.state is ServiceState.DRAINING
+    health.set_state(ServiceState.FENCED)
+    health.set_state(ServiceState.ACTIVE)
+    assert health.state is ServiceState.FENCED
 
 
 def test_a_short_trouble_degrades_and_a_long_one_takes_readiness(clock: FakeClock) -> None:
-    health, store = Health(clock), Reachability(clock, grace_s=30)
+    health, store = Health(clock), StoreReachability(clock, grace_s=30)
     health.add_ready_check("store", store.check)
-    health.set_state(State.ACTIVE)
+    health.set_state(ServiceState.ACTIVE)
     assert health.ready().word == "ok"
     store.failed()
     clock.now_s += 29
@@ -93,7 +93,7 @@ def test_a_silent_loop_takes_liveness(clock: FakeClock) -> None:
 
 def test_a_dead_task_takes_both(clock: FakeClock) -> None:
     health = Health(clock)
-    health.set_state(State.ACTIVE)
+    health.set_state(ServiceState.ACTIVE)
     health.fail("corruption in wal 7")
     assert not health.live().ok
     assert not health.ready().ok
@@ -101,8 +101,8 @@ def test_a_dead_task_takes_both(clock: FakeClock) -> None:
 
 def test_the_first_bad_check_gives_the_word(clock: FakeClock) -> None:
     health = Health(clock)
-    health.set_state(State.ACTIVE)
-    health.add_ready_check("a", lambda: Verdict(ok=True, degraded=True, message="slow"))
-    health.add_ready_check("b", lambda: Verdict(ok=False, message="full"))
+    health.set_state(ServiceState.ACTIVE)
+    health.add_ready_check("a", lambda: HealthCheckResult(ok=True, degraded=True, message="slow"))
+    health.add_ready_check("b", lambda: HealthCheckResult(ok=False, message="full"))
     report = health.ready()
     assert (report.word, report.checks["a"].degraded) == ("full", True)

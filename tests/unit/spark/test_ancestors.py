@@ -1,4 +1,4 @@
-"""What tasks get of a clone of a clone is enough to find every SST where it is."""
+"""Tasks on a clone of a clone find every SST of its ancestors."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -11,8 +11,8 @@ import pytest
 import shale
 from shale.admin.verify.inventory import read_inventory
 from shale.admin.verify.parts import plan_parts
-from shale.engine.load_target import TakenDatabase
-from shale.engine.where import Where, resolve
+from shale.engine.load.target import ExistingDatabase
+from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
 from shale.kernels.rows import entries_from_rows
 from shale.protocol.manifest_store import ManifestStore
@@ -25,14 +25,14 @@ from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import plan_job
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
-from shale_spark.compaction.plan import TaskPlan, cut_job, decode_plan, encode_plan
-from shale_spark.load.part import run_part
+from shale_spark.compaction.task_plan import TaskPlan, decode_plan, encode_plan, trim_job
+from shale_spark.load.load_task import run_load_task
 from shale_spark.load.request import load_request
-from shale_spark.load.rules import Duplicates, PartPlan, RowRules
+from shale_spark.load.rules import DuplicateKeys, LoadTaskPlan, RowRules
 from shale_spark.scrub import _verified
 from shale_spark.source.filters import KeySet
-from shale_spark.source.options import ReadOptions
-from shale_spark.source.planning import plan_read
+from shale_spark.source.options import SparkReadOptions
+from shale_spark.source.planner import plan_read
 from tests.unit.clones.lineage import PATHS, Lineage, Rows, manifest_of, written
 from tests.unit.spark.source.databases import rows_of_plan
 
@@ -40,16 +40,16 @@ ENV = Env.system()
 CUTS = (None, b"key-25", b"key-45", None)
 
 
-def where_of(lineage: Lineage, path: str) -> Where:
+def parse_where(lineage: Lineage, path: str) -> DatabaseLocation:
     return resolve(lineage.place(path))
 
 
 @pytest.mark.parametrize("partition_bytes", [700, 1 << 20])
 def test_reads(partition_bytes: int, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         lineage = await written(f"file://{tmp_path}")
         for path in PATHS:
-            options = ReadOptions(where=where_of(lineage, path), partition_bytes=partition_bytes)
+            options = SparkReadOptions(where=parse_where(lineage, path), partition_bytes=partition_bytes)
             singles = tuple(sorted(lineage.rows["g"]))[::7]
             for wanted in (KeySet(), KeySet(KeyRange.half_open(b"key-15", b"key-45")), KeySet(keys=singles)):
                 plans = (await plan_read(options, wanted, ENV)).plans
@@ -65,28 +65,28 @@ def test_reads(partition_bytes: int, tmp_path: Path) -> None:
                     if wanted.key_range.contains(key) and (wanted.keys is None or key in wanted.keys)
                 }
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
 def test_scrub(tmp_path: Path) -> None:
-    """Also the parts that tasks get, each on its own."""
+    """Also each part of a task separately."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         lineage = await written(f"file://{tmp_path}")
         for path in PATHS:
             inventory = await read_inventory(open_store(lineage.url), None, path, ENV)
             assert inventory.findings == ()
             for part in plan_parts(inventory, part_bytes=1, items_max=1):
-                result = await _verified(where_of(lineage, path), part, ENV)
+                result = await _verified(parse_where(lineage, path), part, ENV)
                 assert (result.findings, result.gone) == ((), ())
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
 def test_compaction(tmp_path: Path) -> None:
-    """Each range in a task that knows no more than its plan; together they are the whole database."""
+    """Each task knows only its plan; together their ranges cover the whole database."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         lineage = await written(f"file://{tmp_path}")
         for path in ("p", "c"):
             store = open_store(lineage.url)
@@ -98,8 +98,8 @@ def test_compaction(tmp_path: Path) -> None:
             for index, (first, end) in enumerate(pairwise(CUTS)):
                 keys = KeyRange.half_open(first, end)
                 plan = TaskPlan(
-                    where=where_of(lineage, path),
-                    job=cut_job(job, keys),
+                    where=parse_where(lineage, path),
+                    job=trim_job(job, keys),
                     index=index,
                     range=keys,
                     retention_min_seq=Seq(2**50),
@@ -112,7 +112,7 @@ def test_compaction(tmp_path: Path) -> None:
             async with shale.DbReader.open(lineage.place(path)) as db:
                 assert {row.key: row.value async for row in db.scan()} == lineage.rows[path]
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
 async def merged(plan: TaskPlan) -> list[SstView]:
@@ -126,28 +126,28 @@ async def merged(plan: TaskPlan) -> list[SstView]:
 
 
 def compacted(manifest: Manifest, views: tuple[SstView, ...]) -> Manifest:
-    """With nothing borrowed any more."""
+    """Nothing is borrowed afterwards."""
     return replace(manifest, tree=Tree(compacted=(SortedRun(id=RunId(0), ssts=views),)), external_dbs=())
 
 
 def test_a_load_on_top(tmp_path: Path) -> None:
-    """What is borrowed stays where it is, and what is loaded belongs to the clone."""
+    """Borrowed SSTs stay at their paths, and loaded ones belong to the clone."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         lineage = await written(f"file://{tmp_path}")
         before = await manifest_of(open_store(lineage.url), "c")
-        where = where_of(lineage, "c")
+        where = parse_where(lineage, "c")
         stores = where.connect(ENV, Metrics(), component="pipeline")
-        target = await TakenDatabase.open(stores.main, "c", ENV, Metrics())
-        plan = PartPlan(
+        target = await ExistingDatabase.open(stores.main, "c", ENV, Metrics())
+        plan = LoadTaskPlan(
             where=where,
-            rules=RowRules(stamp=target.stamp, duplicates=Duplicates.LAST),
+            rules=RowRules(stamp=target.stamp, duplicates=DuplicateKeys.LAST),
             sst=load_request("file:///anywhere").sst,
             sst_bytes=20_000,
         )
         loaded: Rows = {b"key-%02d" % number: b"loaded" for number in range(30, 35)}
         batch = pa.RecordBatch.from_pydict({"shale_key": [*loaded], "shale_value": [*loaded.values()]})
-        part = await run_part(iter([batch]), plan, ENV)
+        part = await run_load_task(iter([batch]), plan, ENV)
         await target.commit(part.ssts)
         await target.close()
         await stores.aclose()
@@ -155,4 +155,4 @@ def test_a_load_on_top(tmp_path: Path) -> None:
             assert {row.key: row.value async for row in db.scan()} == {**lineage.rows["c"], **loaded}
         assert (await manifest_of(open_store(lineage.url), "c")).external_dbs == before.external_dbs
 
-    anyio.run(story)
+    anyio.run(scenario)

@@ -1,4 +1,4 @@
-"""Rows become Arrow batches and come back, whatever they hold and wherever they begin in their buffers."""
+"""Rows become Arrow batches and come back, with any values and any offset in their buffers."""
 
 import datetime as dt
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.engine.arrow import in_batches
+from shale.engine.arrow.batches import in_batches
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE, Entry
@@ -20,7 +20,7 @@ MS = st.integers(-(2**50), 2**50)
 
 @st.composite
 def entries(draw: Any) -> Entry:
-    """A value as any writer may have stored it."""
+    """Return a row as any writer may have stored it."""
     flags = draw(st.sampled_from([0, FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_CREATE_TS | FLAG_EXPIRE_TS]))
     return Entry(
         draw(st.binary(min_size=1, max_size=9)),
@@ -52,7 +52,7 @@ def test_keys_and_values_are_not_copied() -> None:
 
 @pytest.mark.parametrize("form", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view()])
 def test_all_forms_of_strings_are_taken(form: Any) -> None:
-    """Also from the middle of an array."""
+    """Also slices of an array."""
     keys = pa.array(["a", "bb", "ccc", "d"], pa.string()).cast(form)[1:]
     batch = pa.RecordBatch.from_arrays([keys, pa.array([b"1", None, b"3"])], names=["key", "value"])
     assert entries_from_rows(batch_to_rows(batch)) == [
@@ -63,7 +63,7 @@ def test_all_forms_of_strings_are_taken(form: Any) -> None:
 
 
 def test_a_null_that_covers_bytes_leaves_none_in_the_tombstone() -> None:
-    """Arrow lets a null stand over bytes; tombstones have empty values."""
+    """Arrow allows bytes under a null; tombstones have empty values."""
     values = pa.Array.from_buffers(
         pa.binary(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 3, 5], np.int32)), pa.py_buffer(b"abcde")]
     )
@@ -72,7 +72,7 @@ def test_a_null_that_covers_bytes_leaves_none_in_the_tombstone() -> None:
 
 
 def test_times_and_given_sequence_numbers() -> None:
-    """Times are whole milliseconds, rounded down to them, and only where there are some."""
+    """Times are rounded down to whole milliseconds, and absent times stay absent."""
     when = dt.datetime(2024, 5, 1, 12, 0, 0, 1999, tzinfo=dt.UTC)
     batch = pa.RecordBatch.from_arrays(
         [pa.array([b"x", b"y"]), pa.array([b"", b""]), pa.array([when, None]), pa.array([None, 7], pa.int64())],

@@ -1,19 +1,27 @@
-"""Which Java is taken, and what is said where there is none."""
+"""The choice of the Java installation, and the error if there is none."""
 
 from pathlib import Path
 
 import pytest
 
 from shale.errors import InvalidRequestError
-from shale_spark import java
-from shale_spark.java import MODULE, JavaHome, installed, missing_message, read_home
-from shale_spark.java_packages import debian_package, install_command, installation
+from shale_spark import prerequisites
+from shale_spark.prerequisites import (
+    MODULE,
+    JavaHome,
+    debian_package,
+    install_command,
+    installation,
+    installed,
+    missing_message,
+    read_home,
+)
 
 
 def make_home(path: Path, version: str, modules: str = f"java.base {MODULE} java.sql") -> Path:
     (path / "bin").mkdir(parents=True)
     (path / "bin" / "java").touch(mode=0o755)
-    (path / "release").write_text(f'IMPLEMENTOR="Somebody"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n')
+    (path / "release").write_text(f'IMPLEMENTOR="Vendor"\nJAVA_VERSION="{version}"\nMODULES="{modules}"\n')
     return path
 
 
@@ -60,13 +68,13 @@ def test_an_old_java_home_does_not_hide_a_good_one(tmp_path: Path, monkeypatch: 
     old, good = make_home(tmp_path / "old", "8"), make_home(tmp_path / "good", "17.0.1")
     monkeypatch.setenv("JAVA_HOME", str(old))
     monkeypatch.setenv("PATH", str(good / "bin"))
-    assert java.require_java().path == good
+    assert prerequisites.require_java().path == good
 
 
 def test_without_java_one_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "installed", lambda _environ: iter((JavaHome(Path("/old"), 11, frozenset()),)))
+    monkeypatch.setattr(prerequisites, "installed", lambda _environ: iter((JavaHome(Path("/old"), 11, frozenset()),)))
     with pytest.raises(InvalidRequestError, match=r"Java 17 or later.*/old \(Java 11\)") as raised:
-        java.require_java()
+        prerequisites.require_java()
     assert str(raised.value).endswith(f"install one with: {install_command()}")
     assert "none is installed" in missing_message((), "x")
 
@@ -98,16 +106,16 @@ def test_each_release_has_its_package(system: str, version: str, wanted: str) ->
 def test_one_command_for_each_system(program: str, told_to_root: str, told_to_others: str) -> None:
     found = installation(lambda name: name == program, {})
     assert found is not None
-    assert found.told(is_root=True) == told_to_root
-    assert found.told(is_root=False) == told_to_others
+    assert found.command_line(is_root=True) == told_to_root
+    assert found.command_line(is_root=False) == told_to_others
 
 
 def test_debian_fetches_its_lists_first() -> None:
     found = installation(lambda name: name in {"apt-get", "brew"}, {"ID": "debian", "VERSION_ID": "13"})
     assert found is not None
     assert found.refresh == ("apt-get", "-qq", "update")
-    assert found.told(is_root=False).endswith("--no-install-recommends openjdk-21-jre-headless")
+    assert found.command_line(is_root=False).endswith("--no-install-recommends openjdk-21-jre-headless")
 
 
-def test_nobody_knows_how_on_an_unknown_system() -> None:
+def test_an_unknown_system_has_no_installation_command() -> None:
     assert installation(lambda _name: None, {}) is None

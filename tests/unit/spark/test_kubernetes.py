@@ -1,4 +1,4 @@
-"""What the image runs when Spark's Kubernetes client starts a container of it."""
+"""The command of the image when Spark's Kubernetes client starts a container of it."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_classes_of_the_user_are_found() -> None:
 
 
 @pytest.mark.parametrize("missing", [name for name in ENVIRON if "OPT" not in name])
-def test_a_container_that_nobody_started_says_so(missing: str) -> None:
+def test_a_missing_variable_of_the_container_is_named(missing: str) -> None:
     environ = {name: value for name, value in ENVIRON.items() if name != missing}
     with pytest.raises(InvalidRequestError, match=f"{missing} is not set"):
         executor_command(environ, java=JAVA, spark_home=HOME)

@@ -1,22 +1,22 @@
-"""What docs/spark.md says of settings and commands is so."""
+"""Settings and commands of docs/how-to/spark.md exist."""
 
 import re
 import tomllib
-from pathlib import Path
 
-from shale.service.spark_section import SparkSection
+from shale.service.config.spark_section import SparkSection
 from shale_spark.cli.app import app
+from tests.paths import REPOSITORY
 
-PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "spark.md").read_text()
 
 
 def test_every_setting_is_in_the_table_and_nothing_else() -> None:
-    told = re.findall(r"^\| `spark\.(\w+)` \|", PAGE, re.MULTILINE)
+    told = re.findall(r"^- `spark\.(\w+)`", PAGE, re.MULTILINE)
     assert told == list(SparkSection.model_fields)
 
 
 def test_every_command_is_in_the_table_and_nothing_else() -> None:
-    told = re.findall(r"^\| `shale spark (\w+)", PAGE, re.MULTILINE)
+    told = re.findall(r"^- `shale spark (\w+)", PAGE, re.MULTILINE)
     assert sorted(told) == sorted(command.name or "" for command in app.registered_commands)
 
 

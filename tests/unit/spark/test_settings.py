@@ -7,13 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from shale.errors import InvalidRequestError
-from shale.service.settings import load
-from shale.service.spark_section import SPARK_MIN_BYTES, SparkSection, SparkSettings, parse_conf
+from shale.service.config.settings import load_settings
+from shale.service.config.spark_section import SPARK_MIN_BYTES, SparkSection, SparkSettings, parse_conf
 from shale_compactor.settings import CompactorSettings
 from shale_compactor.worker.settings import WorkerSettings
 from shale_gc.settings import GcSettings
-from shale_spark.conf import properties, with_master, worker_python
-from shale_spark.settings import SparkCommandSettings
+from shale_spark.session_conf import SparkCommandSettings, properties, with_master, worker_python
 
 FILE = """
 [database]
@@ -43,7 +42,7 @@ def test_one_file_serves_all_that_use_spark(
 ) -> None:
     file = tmp_path / "shale.toml"
     file.write_text(FILE)
-    section = load(model, ["--config", str(file)]).settings.spark
+    section = load_settings(model, ["--config", str(file)]).settings.spark
     assert (section.executor, section.spark_min_bytes, section.ranges) == ("auto", 1 << 30, 64)
     assert section.conf == CONF
     assert dict(section.settings().conf) == CONF
@@ -52,13 +51,13 @@ def test_one_file_serves_all_that_use_spark(
 def test_daemons_without_spark_pass_over_its_section(tmp_path: Path) -> None:
     file = tmp_path / "shale.toml"
     file.write_text(FILE)
-    assert load(GcSettings, ["--config", str(file)]).unknown_env == ()
+    assert load_settings(GcSettings, ["--config", str(file)]).unknown_env == ()
 
 
 def test_properties_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHALE_SPARK__MASTER", "local[4]")
     monkeypatch.setenv("SHALE_SPARK__CONF", "spark.executor.memory=1g\nspark.jars=a.jar,b.jar\n")
-    section = load(SparkCommandSettings, ["--url=file:///data/orders"]).settings.spark
+    section = load_settings(SparkCommandSettings, ["--url=file:///data/orders"]).settings.spark
     assert section.master == "local[4]"
     assert section.conf == {"spark.executor.memory": "1g", "spark.jars": "a.jar,b.jar"}
 
@@ -73,7 +72,7 @@ def test_properties_that_are_none(wrong: str) -> None:
         SparkSection.model_validate({"conf": wrong})
 
 
-def test_jobs_stay_in_process_unless_somebody_wants_spark() -> None:
+def test_jobs_stay_in_process_unless_spark_is_chosen() -> None:
     section = SparkSection()
     assert section.executor == "local"
     assert section.spark_min_bytes == SPARK_MIN_BYTES

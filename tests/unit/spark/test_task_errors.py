@@ -1,4 +1,4 @@
-"""Errors keep class, message and attributes on their way from a task to the driver."""
+"""Errors keep class, message and attributes between a task and the driver."""
 
 from uuid import UUID
 
@@ -6,7 +6,7 @@ import pytest
 
 from shale import errors
 from shale.errors import CheckpointMissing, CorruptionError, InvalidCompaction, ObjectVersionBehindBoundary, ShaleError
-from shale_spark.task_errors import decode_error, encode_error
+from shale_spark.errors import decode_error, encode_error
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from shale_spark.task_errors import decode_error, encode_error
     ],
 )
 def test_an_error_comes_back_as_itself(error: ShaleError) -> None:
-    """What a caller may look at is the same on the other side."""
+    """Its attributes are the same on the other side."""
     back = decode_error(encode_error(error))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -34,7 +34,7 @@ def test_an_unknown_class_becomes_its_nearest_ancestor() -> None:
     """A class that only the executors can import is still an error of its branch."""
 
     class Local(CorruptionError):
-        """Defined where nobody can import it."""
+        """A class that cannot be imported."""
 
     back = decode_error(encode_error(Local("damaged", path="x")))
     assert type(back) is CorruptionError

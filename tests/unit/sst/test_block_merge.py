@@ -1,8 +1,7 @@
-"""Merging stored blocks against the way through columns: the same rows, and the same bytes."""
+"""Merging stored blocks against merging columns: the same rows, and the same bytes."""
 
 import resource
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shale.errors import CorruptionError
-from shale.format.block import StoredBlocks, open_blocks
-from shale.format.block_plain import decode_block_plain, encode_block_plain, split_plain
-from shale.format.section import seal_section
-from shale.iter.plain import fuse_plain
-from shale.kernels.choice import load_kernels
-from shale.kernels.merge_steps import Step
+from shale.format.blocks.decoder import StoredBlocks, open_blocks
+from shale.format.blocks.plain import decode_block_plain, encode_block_plain
+from shale.format.blocks.section import seal_section
+from shale.iter.merge_filter_plain import merge_filter_plain
+from shale.kernels.dispatch import use_kernels
+from shale.kernels.merge_rules import MergeRules
+from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import rows_from_entries
-from shale.kernels.rules import Rules
 from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
-from shale.types import EVERYTHING, FLAG_MERGE, FLAG_TOMBSTONE, Compression, Entry, KeyRange
-from tests.unit.iter.test_fused import FEW_KEYS, RULES, SEQS
+from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Compression, Entry, KeyRange
+from tests.unit.iter.merge_inputs import FEW_KEYS, RULES, SEQS
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.strategies import KEYS, SORTED_ROWS, entries, in_order
+from tests.unit.sst.stored_runs import RANGES, stored
 
 FILES = list[tuple[bytes, object]]
 SOURCES = st.lists(
@@ -33,63 +33,35 @@ SOURCES = st.lists(
     ),
     max_size=5,
 )
-RANGES = st.builds(lambda one, other: KeyRange.half_open(min(one, other), max(one, other) + b"\0"), KEYS, KEYS)
 OPTIONS = SstOptions(block_size_bytes=200, min_filter_keys=2)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _kernels() -> None:
-    if not load_kernels():
-        pytest.skip("kernels need a JIT compiler")
+    if not use_kernels():
+        pytest.skip("there are no compiled kernels")
 
 
-def stored(
-    rows: list[Entry],
-    *,
-    span: int = 3,
-    version: int = 2,
-    compression: Compression = Compression.NONE,
-    visible: KeyRange = EVERYTHING,
-) -> list[StoredBlocks]:
-    """Spans of ``span`` blocks each."""
-    encode = encode_block_plain if version == 2 else encode_block_v1
-    sections = [seal_section(encode(part), compression) for part in split_plain(rows, 150)]
-    offsets = np.cumsum([1000, *map(len, sections)])
-    data = b"".join(sections)
-    starts = [*range(0, len(sections), span), len(sections)]
-    return [
-        open_blocks(
-            data[offsets[first] - 1000 : offsets[last] - 1000],
-            offsets[first : last + 1],
-            version=version,
-            compression=compression,
-            path="x.sst",
-            visible=visible,
-        )
-        for first, last in pairwise(starts)
-    ]
-
-
-def merged(sources: Sequence[list[StoredBlocks]], rules: Rules, options: SstOptions, until_bytes: int) -> FILES:
-    """The files that a merge of spans makes."""
-    from shale.format.block_merge import BlockMerge
+def merged(sources: Sequence[list[StoredBlocks]], rules: MergeRules, options: SstOptions, until_bytes: int) -> FILES:
+    """Return the files that a merge of spans writes."""
+    from shale.format.blocks.merge import BlockMerge
 
     merge = BlockMerge(len(sources), rules)
     rest = [iter(spans) for spans in sources]
     for number, spans in enumerate(rest):
         any(merge.begin(number, blocks) for blocks in spans)
     files: FILES = []
-    step = Step.FULL
-    while step is not Step.DONE:
+    step = MergeStatus.FULL
+    while step is not MergeStatus.DONE:
         merge.begin_file()
         builder, parts = SstBuilder(options), []
-        step = Step.NEED_ROOM
-        while step not in (Step.DONE, Step.FULL):
+        step = MergeStatus.NEED_OUTPUT_SPACE
+        while step not in (MergeStatus.DONE, MergeStatus.FULL):
             step = builder.merge(merge, until_bytes=until_bytes)
             parts += builder.take_parts()
-            if step is Step.STARVED:
-                assert merge.starved is not None
-                while not merge.feed(next(rest[merge.starved], None)):
+            if step is MergeStatus.NEED_INPUT:
+                assert merge.source_needing_input is not None
+                while not merge.feed(next(rest[merge.source_needing_input], None)):
                     pass
         if not builder.is_empty:
             last_parts, info = builder.finish()
@@ -98,7 +70,7 @@ def merged(sources: Sequence[list[StoredBlocks]], rules: Rules, options: SstOpti
 
 
 def built(rows: list[Entry], options: SstOptions, until_bytes: int) -> FILES:
-    """The same by way of columns."""
+    """Return the files that a merge of columns writes."""
     columns, files = rows_from_entries(rows), FILES()
     while len(columns):
         builder = SstBuilder(options)
@@ -112,10 +84,10 @@ def built(rows: list[Entry], options: SstOptions, until_bytes: int) -> FILES:
 @settings(max_examples=300)
 @given(SOURCES, RULES, st.integers(1, 4), st.sampled_from([0, 400, 10**9]))
 def test_merged_blocks_are_those_of_merged_rows(
-    sources: list[list[Entry]], rules: Rules, span: int, until_bytes: int
+    sources: list[list[Entry]], rules: MergeRules, span: int, until_bytes: int
 ) -> None:
     spans = [stored(rows, span=span) for rows in sources]
-    rows = list(fuse_plain(sources, rules))
+    rows = list(merge_filter_plain(sources, rules))
     assert merged(spans, rules, OPTIONS, until_bytes) == built(rows, OPTIONS, until_bytes)
 
 
@@ -129,24 +101,26 @@ def test_compressed_blocks(
     sources: list[list[Entry]], before: Compression, after: Compression, until_bytes: int
 ) -> None:
     options = SstOptions(block_size_bytes=200, compression=after)
-    rules = Rules(newest_only=True, min_seq=20)
+    rules = MergeRules(newest_only=True, min_seq=20)
     spans = [stored(rows, compression=before) for rows in sources]
-    rows = list(fuse_plain(sources, rules))
+    rows = list(merge_filter_plain(sources, rules))
     assert merged(spans, rules, options, until_bytes) == built(rows, options, until_bytes)
 
 
 @given(st.lists(SORTED_ROWS, min_size=1, max_size=3), RULES)
-def test_blocks_of_version_1(sources: list[list[Entry]], rules: Rules) -> None:
-    rows = list(fuse_plain([list(map(as_v1_reads, rows)) for rows in sources], rules))
+def test_blocks_of_version_1(sources: list[list[Entry]], rules: MergeRules) -> None:
+    rows = list(merge_filter_plain([list(map(as_v1_reads, rows)) for rows in sources], rules))
     spans = [stored(rows, version=1) for rows in sources]
     assert merged(spans, rules, OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
 
 
 @given(st.lists(SORTED_ROWS, min_size=1, max_size=3), RANGES, st.integers(1, 4))
 def test_rows_out_of_range_are_left_out(sources: list[list[Entry]], visible: KeyRange, span: int) -> None:
-    rows = list(fuse_plain([[row for row in rows if visible.contains(row.key)] for rows in sources], Rules()))
+    rows = list(
+        merge_filter_plain([[row for row in rows if visible.contains(row.key)] for rows in sources], MergeRules())
+    )
     spans = [stored(rows, span=span, visible=visible) for rows in sources]
-    assert merged(spans, Rules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
+    assert merged(spans, MergeRules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
 
 
 @settings(max_examples=300)
@@ -165,11 +139,11 @@ def test_hostile_images_meet_the_twins_verdict(rows: list[Entry], data: st.DataO
         expected = []
     if not expected or in_order(expected) != expected:
         with pytest.raises(CorruptionError) as caught:
-            merged([[blocks]], Rules(), OPTIONS, 10**9)
+            merged([[blocks]], MergeRules(), OPTIONS, 10**9)
         assert caught.value.path == "x.sst"
         assert 1000 <= (caught.value.offset or 0) <= 1000 + len(section)
     else:
-        assert merged([[blocks]], Rules(), OPTIONS, 10**9) == built(expected, OPTIONS, 10**9)
+        assert merged([[blocks]], MergeRules(), OPTIONS, 10**9) == built(expected, OPTIONS, 10**9)
 
 
 def test_a_flipped_bit_is_reported_with_its_block() -> None:
@@ -181,51 +155,51 @@ def test_a_flipped_bit_is_reported_with_its_block() -> None:
         image=image, bounds=blocks.bounds, places=blocks.places, has_checksums=True, version=2, path="x.sst"
     )
     with pytest.raises(CorruptionError, match=r"x\.sst at byte \d+: checksum mismatch") as caught:
-        merged([[broken]], Rules(), OPTIONS, 10**9)
+        merged([[broken]], MergeRules(), OPTIONS, 10**9)
     assert caught.value.offset == blocks.places[3]
 
 
-def test_what_lies_behind_the_range_must_not_come_back_into_it() -> None:
-    """Checksums hold, the order does not: rows behind the intruder would be lost without a word."""
+def test_what_lies_after_the_range_must_not_come_back_into_it() -> None:
+    """Checksums are valid, the order is not: rows after the misplaced one would be lost silently."""
     rows = [Entry(b"a", b"", 1, 0), Entry(b"z", b"", 1, 0), Entry(b"b", b"", 1, 0)]
     with pytest.raises(CorruptionError, match="out of order"):
-        merged([stored(rows, visible=KeyRange.half_open(b"a", b"c"))], Rules(), OPTIONS, 10**9)
+        merged([stored(rows, visible=KeyRange.half_open(b"a", b"c"))], MergeRules(), OPTIONS, 10**9)
 
 
 def test_many_tombstones_of_one_key_wait_for_what_is_below() -> None:
-    graves = [Entry(b"k" * 300, b"", seq, FLAG_TOMBSTONE | 4, 7) for seq in range(3000, 1, -1)]
-    rules = Rules(newest_only=True, min_seq=1, drop_tombstones=True)
-    assert merged([stored(graves)], rules, OPTIONS, 10**9) == []
+    tombstones = [Entry(b"k" * 300, b"", seq, FLAG_TOMBSTONE | 4, 7) for seq in range(3000, 1, -1)]
+    rules = MergeRules(newest_only=True, min_seq=1, drop_tombstones=True)
+    assert merged([stored(tombstones)], rules, OPTIONS, 10**9) == []
     below = Entry(b"k" * 300, b"v", 1, 0)
-    spans = [stored(graves), stored([below])]
-    assert merged(spans, rules, OPTIONS, 10**9) == built([*graves, below], OPTIONS, 10**9)
+    spans = [stored(tombstones), stored([below])]
+    assert merged(spans, rules, OPTIONS, 10**9) == built([*tombstones, below], OPTIONS, 10**9)
 
 
 def test_values_keys_and_numbers_of_rows_beyond_every_buffer() -> None:
-    """A value larger than the output, keys longer than the notes have room for, more rows than hashes have."""
+    """A value larger than the output, keys longer than the table has space for, more rows than hashes."""
     rows = [Entry(b"%05d" % number, b"", 1, 0) for number in range(40_000)]
     rows += [Entry(b"k" * 65_535, b"v", 1, 0), Entry(b"k" * 65_534 + b"l", b"w" * (6 << 20), 1, FLAG_MERGE)]
     rows += [Entry(b"l" * 65_535, b"x", 1, 0)]
-    assert merged([stored(rows, span=10**9)], Rules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
+    assert merged([stored(rows, span=10**9)], MergeRules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
 
 
 @pytest.mark.parametrize("key_len", [8, 300])
 def test_notes_of_many_small_reads_fill_up(key_len: int) -> None:
-    """Thousands of blocks, of which each call sees a few: their table fills in between, or the room for keys."""
+    """Thousands of blocks, of which each call sees a few: their table, or the space for keys, fills up."""
     rows = [Entry(b"%0*d" % (key_len, number), b"v" * 100, 1, 0) for number in range(3000)]
     sources = [rows[0::2], rows[1::2]]
-    files = merged([stored(source, span=2) for source in sources], Rules(), OPTIONS, 10**9)
+    files = merged([stored(source, span=2) for source in sources], MergeRules(), OPTIONS, 10**9)
     assert files == built(rows, OPTIONS, 10**9)
     assert len(files) == 1
 
 
-def test_room_for_keys_behind_huge_values_takes_no_memory() -> None:
-    """Keys get room by the size of blocks; copying that room took a second and thrice the value."""
-    from shale.format.block_merge import BlockMerge
+def test_room_for_keys_after_huge_values_takes_no_memory() -> None:
+    """The space for keys follows the size of blocks; a copy of that space took a second and three times the value."""
+    from shale.format.blocks.merge import BlockMerge
 
     sizes = (30 << 20, 70 << 20)
     spans = [stored([Entry(b"k%d" % size, bytes(size), 1, 0)])[0] for size in sizes]
-    merge = BlockMerge(2, Rules())
+    merge = BlockMerge(2, MergeRules())
     assert merge.begin(0, spans[0])
     before = _resident_bytes()
     assert merge.begin(1, spans[1])
@@ -238,12 +212,12 @@ def _resident_bytes() -> int:
 
 
 def test_what_expired_is_counted() -> None:
-    from shale.format.block_merge import BlockMerge
+    from shale.format.blocks.merge import BlockMerge
 
     rows = [Entry(b"a", b"v", 1, 2, 0, 5), Entry(b"b", b"v", 1, 2 | FLAG_MERGE, 0, 5), Entry(b"c", b"v", 1, 2, 0, 6)]
-    merge = BlockMerge(1, Rules(newest_only=True, now_tick=5))
+    merge = BlockMerge(1, MergeRules(newest_only=True, now_tick=5))
     merge.begin_file()
     assert merge.begin(0, stored(rows)[0])
-    assert SstBuilder(OPTIONS).merge(merge) is Step.STARVED
+    assert SstBuilder(OPTIONS).merge(merge) is MergeStatus.NEED_INPUT
     assert merge.take_expired() == (1, 1)
     assert merge.take_expired() == (0, 0)

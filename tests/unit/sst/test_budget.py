@@ -1,4 +1,4 @@
-"""One number bounds what all databases of a process keep, whichever threads read them."""
+"""One limit covers the memory of all databases of a process, in all threads."""
 
 import asyncio
 import gc
@@ -12,12 +12,12 @@ import pytest
 from shale.engine.configure import configure
 from shale.errors import InvalidRequestError
 from shale.sst.budget import MemoryBudget
-from shale.sst.cache import BlockCache
+from shale.sst.cache import BlockCache, thread_cache
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.slot import SstSlot
 from shale.sst.source import SstSource
 from shale.types import Entry, SstView
-from tests.unit.engine.reading import Shelf
+from tests.unit.engine.reading import PATHS, Shelf
 
 ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
 
@@ -37,11 +37,11 @@ async def read_all(shelf: Shelf, slot: SstSlot, times: int = 1) -> None:
 
 
 def test_scans_at_the_same_time_stay_within_the_bound() -> None:
-    """What a scan holds counts as long as it is held; blocks make room for it."""
+    """Blocks that a scan holds count against the bound, and cached blocks are evicted for them."""
 
     async def run() -> None:
         budget = MemoryBudget(40_000)
-        shelf = shelf_of(budget.cache())
+        shelf = shelf_of(thread_cache(budget))
         views = [SstView(id=sst.id, sst=sst) for sst in [await shelf.sst(ROWS) for _ in range(6)]]
         most = 0
 
@@ -88,7 +88,7 @@ def test_blocks_read_once_do_not_push_out_what_is_used() -> None:
 
 
 def test_what_comes_back_soon_stays() -> None:
-    """A block that was pushed out and is read again has shown that it is not read once."""
+    """A block that was evicted and read again is kept longer than one that was read once."""
 
     async def run() -> None:
         shelf = Shelf(cache_bytes=20_000)
@@ -110,7 +110,7 @@ def test_what_comes_back_soon_stays() -> None:
 
 
 def test_hit_rate_on_a_skewed_trace() -> None:
-    """Popular blocks among many, with passes through all of them: one queue with second chances reaches 0.12."""
+    """Popular blocks among many, with full passes: one queue with second chances reaches a hit rate of 0.12."""
     rng = np.random.default_rng(1)
     shelf = Shelf(cache_bytes=130_000, block_size_bytes=1024)
     weights = 1 / np.arange(1, 901)
@@ -134,13 +134,13 @@ def test_hit_rate_on_a_skewed_trace() -> None:
 
 
 def test_threads_share_one_bound() -> None:
-    """Whoever came first holds everything, until another thread needs its part."""
+    """The first thread holds all entries, until another thread needs its part."""
     budget = MemoryBudget(100_000)
     go, done = threading.Event(), threading.Event()
     used: list[int] = []
 
     async def other() -> None:
-        shelf = shelf_of(budget.cache())
+        shelf = shelf_of(thread_cache(budget))
         slot = shelf.reader.slot(await shelf.sst(ROWS))
         await read_all(shelf, slot, times=2)
         go.set()
@@ -153,15 +153,15 @@ def test_threads_share_one_bound() -> None:
     thread.start()
 
     async def run() -> int:
-        shelf = shelf_of(budget.cache())
+        shelf = shelf_of(thread_cache(budget))
         slots = [shelf.reader.slot(await shelf.sst(ROWS)) for _ in range(2)]
         for _ in range(20):
             for slot in slots:
                 await read_all(shelf, slot)
-            if budget.cache().used_bytes > 45_000:
+            if thread_cache(budget).used_bytes > 45_000:
                 break
             await anyio.sleep(0.01)
-        return budget.cache().used_bytes
+        return thread_cache(budget).used_bytes
 
     assert go.wait(30)
     mine = anyio.run(run)
@@ -173,7 +173,7 @@ def test_threads_share_one_bound() -> None:
 
 def test_a_reader_gives_its_memory_back() -> None:
     async def run() -> None:
-        cache = MemoryBudget(1 << 20).cache()
+        cache = thread_cache(MemoryBudget(1 << 20))
         shelf, other = shelf_of(cache), shelf_of(cache)
         for each in (shelf, other):
             await read_all(each, each.reader.slot(await each.sst(ROWS)))
@@ -186,11 +186,11 @@ def test_a_reader_gives_its_memory_back() -> None:
     anyio.run(run)
 
 
-def test_a_reader_that_was_dropped_leaves_nothing_behind() -> None:
+def test_a_dropped_reader_releases_its_budget() -> None:
     async def run() -> None:
         cache = BlockCache(1 << 20)
         shelf = Shelf()
-        reader = type(shelf.reader)(shelf.store, shelf.reader._paths, cache, shelf.reader.env)
+        reader = type(shelf.reader)(shelf.store, PATHS, cache, shelf.reader.env)
         await reader.meta(await shelf.sst(ROWS))
         del reader
         gc.collect()
@@ -273,9 +273,9 @@ def test_a_loop_that_stands_still_collects_no_requests() -> None:
     largest._held_bytes = 5000
     loop.call_soon_threadsafe = calls.append  # type: ignore[assignment,method-assign]
     for _ in range(100):
-        budget.ask_for(needy)
+        budget.request_room(needy)
     assert len(calls) == 1
     calls[0]()  # type: ignore[operator]
-    budget.ask_for(needy)
+    budget.request_room(needy)
     assert len(calls) == 2
     loop.close()

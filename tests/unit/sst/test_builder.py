@@ -1,4 +1,4 @@
-"""The SST builder: one file, whatever the pieces and the path its rows take."""
+"""The SST builder writes the same file for any chunks and by both implementations."""
 
 from itertools import groupby, pairwise
 
@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.errors import CorruptionError, InvalidRequestError
-from shale.format.block import decode_blocks
-from shale.format.filter import decode_filters
-from shale.format.index import BlockIndex, decode_index
-from shale.format.section import open_section
-from shale.format.sst_info import decode_trailer
-from shale.format.stats import decode_stats
-from shale.kernels.choice import load_kernels
+from shale.format.blocks.decoder import decode_blocks
+from shale.format.blocks.section import open_section
+from shale.format.sst.filter import decode_filters
+from shale.format.sst.index import BlockIndex, decode_index
+from shale.format.sst.info import decode_trailer
+from shale.format.sst.stats import decode_stats
 from shale.kernels.rows import Rows, concat_rows, entries_from_rows, rows_from_entries
 from shale.sst.builder import SstBuilder, build_sst
 from shale.sst.options import SstOptions
@@ -21,21 +20,21 @@ from shale.sst.wal_builder import build_wal_sst
 from shale.types import FLAG_CREATE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Compression, Entry, SstInfo, SstType
 from tests.unit.kernels.strategies import ANY_ROWS, SORTED_ROWS
 
-PLAIN_SWITCHES = ("shale.format.block", "shale.format.block_writer", "shale.format.bloom", "shale.sst.builder")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels() -> None:
-    load_kernels()
+PLAIN_SWITCHES = (
+    "shale.format.blocks.decoder",
+    "shale.format.blocks.writer",
+    "shale.format.sst.bloom",
+    "shale.sst.builder",
+)
 
 
 def plainly(patch: pytest.MonkeyPatch) -> None:
     for module in PLAIN_SWITCHES:
-        patch.setattr(f"{module}.use_kernels", lambda _size: False)
+        patch.setattr(f"{module}.use_kernels", lambda: False)
 
 
 def test_compressed_blocks_are_handed_out_together() -> None:
-    """Each part costs a write; a compaction spent most of its time with parts of a few hundred bytes."""
+    """Each part costs a write; parts of a few hundred bytes dominated the time of a compaction."""
     builder = SstBuilder(SstOptions(compression=Compression.ZSTD))
     builder.add(rows_from_entries([Entry(b"%06d" % number, bytes(100), 1, 0) for number in range(10_000)]))
     parts = builder.take_parts()
@@ -44,7 +43,7 @@ def test_compressed_blocks_are_handed_out_together() -> None:
 
 
 def test_blocks_are_not_larger_than_their_offsets_can_say() -> None:
-    """Offsets are stored in 16 bits; beyond, kernels would cut them and lookups miss rows."""
+    """Offsets have 16 bits; kernels would truncate larger ones and lookups would miss rows."""
     with pytest.raises(InvalidRequestError, match="block_size_bytes"):
         SstOptions(block_size_bytes=65_537)
 
@@ -86,7 +85,7 @@ def test_pieces_and_paths_give_one_file(
 
 @given(SORTED_ROWS, st.integers(0, 120))
 def test_the_path_may_change_on_the_way(entries: list[Entry], cut: int) -> None:
-    """A builder begins in plain Python and goes on with kernels once there is more to do."""
+    """A builder starts in plain Python and continues with kernels for larger input."""
     rows = rows_from_entries(entries)
     options = SstOptions(block_size_bytes=1024)
     builder = SstBuilder(options)

@@ -1,4 +1,4 @@
-"""The cache stays within its bytes, keeps what is used, and forgets without a trace."""
+"""The cache stays within its bytes, keeps used entries, and frees evicted ones."""
 
 import tracemalloc
 
@@ -55,7 +55,7 @@ def test_never_more_than_the_capacity(capacity: int) -> None:
 
 
 def test_what_is_used_stays() -> None:
-    """One block is used again and again while the others pass by; the kernel marks uses the same way."""
+    """One block is used repeatedly while others are read once; the kernel marks uses the same way."""
 
     async def run() -> None:
         shelf = Shelf(cache_bytes=24_000)
@@ -107,8 +107,8 @@ def test_metadata_goes_with_its_blocks() -> None:
     anyio.run(run)
 
 
-def test_metadata_that_somebody_holds_is_not_read_again() -> None:
-    """A cache that keeps nothing, and a scan that is still on its way through the SST."""
+def test_metadata_in_use_is_not_read_again() -> None:
+    """A cache without capacity, and a scan that still reads the SST."""
 
     async def run() -> None:
         shelf = Shelf(cache_bytes=0)
@@ -124,7 +124,6 @@ def test_metadata_that_somebody_holds_is_not_read_again() -> None:
     anyio.run(run)
 
 
-@pytest.mark.usefixtures("kernels_loaded")
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 def test_metadata_takes_the_memory_that_it_says(compression: Compression) -> None:
     async def run() -> None:

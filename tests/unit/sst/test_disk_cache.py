@@ -1,4 +1,4 @@
-"""The disk cache answers from disk, survives restarts and damage, keeps its bound, and never fails a read."""
+"""The disk cache survives restarts and damage, keeps its limit, and never fails a read."""
 
 import errno
 import os
@@ -12,6 +12,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
+from shale.concurrency.background_tasks import BackgroundTasks
 from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache, part_reader
@@ -20,7 +21,7 @@ from shale.sst.disk_part import PartRange, head_size
 from shale.sst.part_reader import PartReader
 from shale.sst.reader import SstReader
 from shale.types import Entry
-from tests.unit.engine.reading import CountingStore, Shelf, quiet_env
+from tests.unit.engine.reading import PATHS, RangeRecordingStore, Shelf, quiet_env
 
 T = TypeVar("T")
 PART = 64 << 10
@@ -28,7 +29,7 @@ ROWS = [Entry(b"k%05d" % key, b"v" * 200, key + 1, 0) for key in range(2000)]
 
 
 class Hands(Clock):
-    """A clock whose hands somebody moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -50,7 +51,7 @@ def files_of(directory: Path) -> list[Path]:
 
 
 class SlowCpu(InlineCpu):
-    """Work that is done in the background of reads stands still at a gate."""
+    """A CPU pool whose background work waits at a gate."""
 
     gate: anyio.Event | None = None
 
@@ -61,12 +62,14 @@ class SlowCpu(InlineCpu):
 
 
 class Objects:
-    """Objects in a store that counts its reads, behind a disk cache."""
+    """A disk cache over a store that counts its reads."""
 
     def __init__(self, cache: DiskCache, cpu: InlineCpu | None = None) -> None:
-        self.store = CountingStore()
+        self.store = RangeRecordingStore()
         self.gates: dict[str, anyio.Event] = {}
-        self.parts = PartReader(cache, self.store.url, Env(SystemClock(), Random(1), cpu or InlineCpu()))
+        self.background = BackgroundTasks()
+        env = Env(SystemClock(), Random(1), cpu or InlineCpu())
+        self.parts = PartReader(cache, self.store.url, env, self.background)
 
     async def read(self, key: str, start: int, end: int, size: int) -> memoryview:
         return await self.parts.read(key, start, end, size, partial(self._fetch, key))
@@ -85,31 +88,31 @@ class Objects:
 
 
 def test_a_read_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not on disk yet is found in memory, once; what turns out to be damaged does not come to stay."""
+    """A part that is not on disk yet is found in memory, once; a damaged part is dropped."""
 
     async def run() -> None:
         slow = SlowCpu()
         objects = Objects(cache_in(tmp_path), slow)
         data = await objects.put("a", 2 * PART)
         async with anyio.create_task_group() as tasks:
-            objects.parts.tasks = tasks
+            objects.background.open(tasks)
             slow.gate = anyio.Event()
             assert bytes(await objects.read("a", 0, 10, 2 * PART)) == data[:10]
             assert bytes(await objects.read("a", 5, 20, 2 * PART)) == data[5:20]
             assert objects.store.reads == [("a", 0, PART)]
-            monkeypatch.setattr(part_reader, "_UNWRITTEN_BYTES_MAX", PART)
+            monkeypatch.setattr(part_reader, "UNWRITTEN_BYTES_MAX", PART)
             assert bytes(await objects.read("a", PART, PART + 9, 2 * PART)) == data[PART : PART + 9]
             assert files_of(tmp_path) == []
             slow.gate.set()
         assert len(files_of(tmp_path)) == 1
         async with anyio.create_task_group() as tasks:
-            objects.parts.tasks = tasks
+            objects.background.open(tasks)
             slow.gate = anyio.Event()
             await objects.read("a", PART, PART + 9, 2 * PART)
             objects.parts.forget("a")
             slow.gate.set()
         assert files_of(tmp_path) == []
-        assert not objects.parts._pending
+        assert not objects.parts.pending_parts
 
     anyio.run(run)
 
@@ -220,7 +223,7 @@ def cut(path: Path, size: int) -> None:
         pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-4096] + bytes(4096)), id="page of zeros"),
     ],
 )
-def test_damage_is_found_dropped_and_healed(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_damage_is_found_dropped_and_repaired(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     async def run() -> None:
         objects = Objects(cache_in(tmp_path))
         data = await objects.put("a", PART)
@@ -267,7 +270,7 @@ def test_the_bound_holds_and_what_is_used_stays(tmp_path: Path) -> None:
 
 
 def test_processes_that_share_a_directory_see_each_other(tmp_path: Path) -> None:
-    """Each has its own list of names; the bound holds up to what was written since the last look."""
+    """Each process has its own index; the bound includes files written since the last listing."""
 
     async def run() -> None:
         ours, theirs = Objects(cache_in(tmp_path, parts=64)), Objects(cache_in(tmp_path, parts=64))
@@ -367,7 +370,7 @@ def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 def reader_of(shelf: Shelf, cache: DiskCache) -> SstReader:
-    return SstReader(shelf.store, shelf.reader._paths, type(shelf.reader.cache)(0), quiet_env(), disk=cache)
+    return SstReader(shelf.store, PATHS, type(shelf.reader.cache)(0), quiet_env(), disk=cache)
 
 
 def test_ssts_are_read_from_disk(tmp_path: Path) -> None:
@@ -387,7 +390,7 @@ def test_ssts_are_read_from_disk(tmp_path: Path) -> None:
 
 
 def test_damage_that_came_from_the_store_does_not_stay(tmp_path: Path) -> None:
-    """A byte that flipped on the way is cached with a good checksum; who finds it makes the next read ask again."""
+    """A byte that flipped in transfer is cached under a valid checksum; after an error the part is fetched again."""
 
     async def run() -> None:
         shelf = Shelf()
@@ -405,7 +408,7 @@ def test_damage_that_came_from_the_store_does_not_stay(tmp_path: Path) -> None:
 
 
 def test_processes_of_one_number_do_not_disturb_each_other(tmp_path: Path) -> None:
-    """As in containers that share a directory, or after one that died there."""
+    """Containers that share a directory may have equal process ids, also after a crash."""
     cache = cache_in(tmp_path)
     others = tmp_path / "parts-1" / f"{os.getpid()}-0.new"
     others.write_bytes(b"half")

@@ -4,11 +4,11 @@ import anyio
 import numpy as np
 import pytest
 
+from shale.concurrency.read_ahead import ReadAhead
 from shale.errors import ClosedError, CorruptionError
-from shale.format.block import decode_images
+from shale.format.blocks.decoder import decode_images
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
-from shale.sst.read_ahead import ReadAhead
 from shale.sst.source import RunSource, SstSource, span_end
 from shale.types import Entry, KeyRange, RunId, SortedRun, excluded, included
 from tests.unit.engine.reading import Shelf
@@ -102,11 +102,11 @@ def test_what_was_read_ahead_is_taken_without_waiting() -> None:
             without_waiting = 0
             while taken[-1] is not None:
                 await anyio.wait_all_tasks_blocked()
-                if source.is_at_hand:
+                if source.is_ready:
                     without_waiting += 1
                     taken.append(source.take())
-                    assert not source.is_at_hand
-                    source.read_on()
+                    assert not source.is_ready
+                    source.start_next_read()
                 else:
                     taken.append(await source.next())
             assert without_waiting >= len(taken) - 3
@@ -127,7 +127,7 @@ def test_errors_of_a_prefetch_reach_the_reader_of_the_rows() -> None:
             await anyio.wait_all_tasks_blocked()
             await shelf.store.delete(shelf.reader.slot(view.sst).path)
             await source.next()
-            with pytest.raises(CorruptionError, match="gone"):
+            with pytest.raises(CorruptionError, match="does not exist"):
                 await source.next()
             read_ahead.close()
             other = SstSource(shelf.reader, view, read_ahead_bytes=5000, read_ahead=read_ahead)
@@ -141,11 +141,11 @@ def test_a_wanted_number_of_rows_is_not_much_overshot() -> None:
     async def run() -> None:
         shelf = Shelf()
         view = await shelf.view(ROWS)
-        source = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), rows_wanted=100)
+        source = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), expected_rows=100)
         rows = await source.next()
         assert rows is not None
         assert 90 <= len(rows) <= 200
-        again = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), rows_wanted=100)
+        again = SstSource(shelf.reader, view, KeyRange.half_open(b"k00100", None), expected_rows=100)
         reads = len(shelf.store.reads)
         assert await again.next() is not None
         assert len(shelf.store.reads) == reads  # short reads are kept
@@ -155,7 +155,7 @@ def test_a_wanted_number_of_rows_is_not_much_overshot() -> None:
 
 @pytest.mark.parametrize("count", [3, 2000])
 def test_blocks_that_are_in_memory_decode_like_stored_ones(count: int) -> None:
-    """And what is wrong with one is said with its place in the object."""
+    """An error names its place in the object."""
 
     async def run() -> None:
         shelf = Shelf(cache_bytes=1 << 22)

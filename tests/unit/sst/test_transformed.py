@@ -1,4 +1,4 @@
-"""A transformer is applied to every section after compression, and to nothing else, with kernels and without."""
+"""A transformer is applied to every section after compression and to nothing else, with and without kernels."""
 
 from typing import Any
 from zlib import crc32
@@ -7,21 +7,21 @@ import anyio
 import pytest
 
 from shale.errors import CorruptionError
-from shale.format.compression import compress
-from shale.format.section import open_section, seal_section
-from shale.format.transform import CannotDecode
+from shale.format.blocks.compression import compress
+from shale.format.blocks.section import open_section, seal_section
+from shale.format.blocks.transform import TransformError
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
 from shale.sst.wal_builder import build_wal_sst
 from shale.types import Compression, Entry
-from tests.unit.engine.reading import Shelf
+from tests.unit.engine.reading import PATHS, Shelf
 
 ROWS = [Entry(b"k%05d" % key, b"v" * (key % 90), key + 1, 0) for key in range(1500)]
 
 
 class Marked:
-    """Puts a mark in front, and counts its calls."""
+    """A transformer that adds a prefix and counts its calls."""
 
     def __init__(self) -> None:
         self.encoded: list[bytes] = []
@@ -32,7 +32,7 @@ class Marked:
 
     def decode(self, data: Any) -> bytes:
         if bytes(data[:4]) != b"MARK":
-            raise CannotDecode("there is no mark")
+            raise TransformError("there is no mark")
         return bytes(byte ^ 0xFF for byte in bytes(data[4:]))
 
 
@@ -51,8 +51,8 @@ def test_after_compression_and_before_the_checksum(compression: Compression) -> 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
 def test_every_section_of_an_sst(kernels: bool, compression: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernels:
-        for module in ("block", "block_writer", "index", "stats", "bloom"):
-            monkeypatch.setattr(f"shale.format.{module}.use_kernels", lambda _: False)
+        for module in ("blocks.decoder", "blocks.writer", "sst.index", "sst.stats", "sst.bloom"):
+            monkeypatch.setattr(f"shale.format.{module}.use_kernels", lambda: False)
     transformer = Marked()
     options = SstOptions(block_size_bytes=1024, min_filter_keys=1, compression=compression, transformer=transformer)
     data, info = build_sst(rows_from_entries(ROWS), options)
@@ -82,9 +82,7 @@ def test_a_reader_decodes_rows_and_images() -> None:
     async def run() -> None:
         transformer = Marked()
         shelf = Shelf(transformer=transformer)
-        reader = type(shelf.reader)(
-            shelf.store, shelf.reader._paths, shelf.reader.cache, shelf.reader.env, transformer=transformer
-        )
+        reader = type(shelf.reader)(shelf.store, PATHS, shelf.reader.cache, shelf.reader.env, transformer=transformer)
         sst = await shelf.sst(ROWS)
         rows = await reader.blocks(sst, 0, len((await reader.meta(sst)).index))
         assert entries_from_rows(rows) == ROWS

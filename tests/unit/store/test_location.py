@@ -1,4 +1,4 @@
-"""Where a database lives, in every spelling."""
+"""The location of a database, in every notation."""
 
 import pytest
 
@@ -63,6 +63,6 @@ def test_one_way_of_naming_is_enough() -> None:
         parse_location("s3://b/p", store="s3://b")
     with pytest.raises(InvalidRequestError, match="no database"):
         parse_location()
-    with pytest.raises(InvalidRequestError, match="bucket only"):
+    with pytest.raises(InvalidRequestError, match="only a bucket"):
         parse_location(store="s3://b/prefix", path="x")
     assert parse_location(store="file:///data") == Location("file:///data", "")

@@ -1,4 +1,4 @@
-"""The start-up check tells a safe store from one that lies."""
+"""The start-up check distinguishes a safe store from one that violates its contract."""
 
 import random
 
@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 
 class Deaf(MemoryStore):
-    """Ignores the conditions of one kind, as s3rver does."""
+    """A store that ignores the conditions of one kind, as s3rver does."""
 
     def __init__(self, ignores: type) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Deaf(MemoryStore):
 
 
 class Racy(MemoryStore):
-    """Checks first and writes later, as many servers did."""
+    """A store that checks a condition first and writes later, as many servers did."""
 
     async def put(self, key, data, *, mode=OVERWRITE, attributes=None):  # type: ignore[no-untyped-def]
         found = await self.head(key)
@@ -106,7 +106,7 @@ async def test_an_outage_is_not_a_lie() -> None:
     faulty.add(Rule(fault=Fault.BEFORE, times=10_000))
     store = RetryingStore(faulty, ENV, RetryPolicy(first_delay_s=0.001))
     with pytest.raises(UnavailableError, match="injected"):
-        await require_safe_store(store, ENV, deadline_s=2)
+        await require_safe_store(store, ENV, deadline_s=0.2)
     faulty.freeze()
     with pytest.raises(UnavailableError, match="did not answer"):
         await require_safe_store(store, ENV, deadline_s=0.05)

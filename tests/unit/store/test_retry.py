@@ -9,18 +9,19 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableError
 from shale.store import memory as memory_store
 from shale.store import retry
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy
-from shale.store.port import CREATE, PUT_ID, Buffer, Got, ObjectMeta, Update
+from shale.store.port import CREATE, PUT_ID, GetResult, ObjectMeta, Update
 from shale.store.retry import RetryingStore
 from shale.telemetry.log import RateLimit
 from shale.testing import faulty_store
 from shale.testing.faults import Fault
-from shale.testing.faulty_store import FaultPlan, FaultyStore, Request, Rule
+from shale.testing.faulty_store import FaultPlan, FaultyStore, Rule, StoreRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +33,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Every pause between attempts, without waiting for it."""
+    """Record every pause between attempts, without waiting."""
     taken: list[float] = []
 
     async def sleep(delay_s: float) -> None:
@@ -44,10 +45,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def make(
     *, attributes: bool = True, policy: RetryPolicy | None = None, plan: FaultPlan | None = None
-) -> tuple[MemoryStore, FaultyStore, RetryingStore, list[Request]]:
+) -> tuple[MemoryStore, FaultyStore, RetryingStore, list[StoreRequest]]:
     memory = MemoryStore(supports_attributes=attributes)
     faulty = FaultyStore(memory, random.Random(1), plan or FaultPlan())
-    requests: list[Request] = []
+    requests: list[StoreRequest] = []
     faulty.observe(requests.append)
     env = Env(SystemClock(), random.Random(2), InlineCpu())
     return memory, faulty, RetryingStore(faulty, env, policy), requests
@@ -58,12 +59,12 @@ async def test_delays_double_up_to_a_second(pauses: list[float]) -> None:
     await memory.put("k", b"v")
     faulty.add(Rule(fault=Fault.BEFORE, op="get", times=7))
     got = await store.get("k")
-    assert isinstance(got, Got)
+    assert isinstance(got, GetResult)
     assert bytes(got.data) == b"v"
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-async def test_a_limit_ends_the_patience(pauses: list[float]) -> None:
+async def test_retries_max_ends_the_retries(pauses: list[float]) -> None:
     _, faulty, store, requests = make(policy=RetryPolicy(retries_max=2))
     faulty.add(Rule(fault=Fault.BEFORE, times=99))
     with pytest.raises(UnavailableError, match="3 times"):
@@ -95,7 +96,7 @@ async def test_a_lost_answer_of_an_update_is_a_success(pauses: list[float]) -> N
     assert etag == meta.etag != first
 
 
-async def test_equal_bytes_of_somebody_else_are_a_conflict(pauses: list[float]) -> None:
+async def test_equal_bytes_of_another_writer_are_a_conflict(pauses: list[float]) -> None:
     memory, faulty, store, _ = make()
     await memory.put("k", b"v", attributes={PUT_ID: "someone"})
     faulty.add(Rule(fault=Fault.BEFORE, op="put"))
@@ -130,7 +131,7 @@ async def test_each_logical_put_has_its_own_id(pauses: list[float]) -> None:
 
 
 async def test_an_object_that_vanished_meanwhile_was_a_conflict(pauses: list[float]) -> None:
-    """A writer that lost must not win because the winner's file was collected before we looked again."""
+    """A writer must not succeed because the file of the winner was collected before its check."""
 
     class Collected(MemoryStore):
         async def head(self, key: str) -> ObjectMeta | None:
@@ -148,7 +149,7 @@ async def test_denied_credentials_are_retried_unless_told_otherwise(pauses: list
     class Locked(MemoryStore):
         tries = 0
 
-        async def get(self, key: str) -> Got | None:
+        async def get(self, key: str) -> GetResult | None:
             self.tries += 1
             if self.tries < 4:
                 raise AccessDenied("403")
@@ -165,7 +166,7 @@ async def test_denied_credentials_are_retried_unless_told_otherwise(pauses: list
 
 
 class Unlimited(RateLimit):
-    """Admits every line: these tests are about the limits of the retry layer itself."""
+    """Admits every log line: these tests are about the limits of the retry layer itself."""
 
     def admit(self, event: str, error_type: str, now_s: float) -> int | None:
         return 0
@@ -179,7 +180,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, object]]:
 async def test_an_outage_is_logged_at_powers_of_two_and_at_its_end(
     pauses: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shale.telemetry.log._LIMIT", Unlimited())
+    monkeypatch.setattr("shale.telemetry.log.RATE_LIMIT", Unlimited())
     caplog.set_level("INFO", "shale")
     _, faulty, store, _ = make()
     faulty.add(Rule(fault=Fault.BEFORE, op="head", times=9))
@@ -191,7 +192,7 @@ async def test_refused_credentials_are_an_error_once_a_minute(
     pauses: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Locked(MemoryStore):
-        async def get(self, key: str) -> Got | None:
+        async def get(self, key: str) -> GetResult | None:
             now_s[0] += 1.0
             if now_s[0] < 150:
                 raise AccessDenied("403")
@@ -202,7 +203,7 @@ async def test_refused_credentials_are_an_error_once_a_minute(
             return now_s[0]
 
     now_s = [0.0]
-    monkeypatch.setattr("shale.telemetry.log._LIMIT", Unlimited())
+    monkeypatch.setattr("shale.telemetry.log.RATE_LIMIT", Unlimited())
     caplog.set_level("ERROR", "shale")
     await RetryingStore(Locked(), Env(Watch(), random.Random(1), InlineCpu())).get("k")
     assert logged(caplog) == [("store.auth.failed", "get", None)] * 3
@@ -234,7 +235,7 @@ async def test_the_beginning_of_a_long_stream_is_let_go() -> None:
             yield view
 
     class Sink(MemoryStore):
-        async def put_stream(self, key: str, parts: AsyncIterable[Buffer]) -> None:
+        async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
             async for _part in parts:
                 pass
             assert sum(part() is not None for part in handed_out) <= 2
@@ -274,7 +275,7 @@ async def test_one_seed_gives_one_history() -> None:
 
 
 async def test_a_listing_goes_on_where_it_was(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pages have come; the third request fails, and what has come is neither lost nor repeated."""
+    """Two pages have arrived; the third request fails, and no object is lost or repeated."""
     for module in (memory_store, faulty_store):
         monkeypatch.setattr(module, "LIST_PAGE", 2)
     memory, faulty, store, requests = make()

@@ -1,4 +1,4 @@
-"""``shale.sync.Admin`` has what ``shale.Admin`` has, and does it; so has the cache of a database."""
+"""``shale.sync.Admin`` and the cache of a database have the methods of the asynchronous ones."""
 
 import inspect
 from typing import Any
@@ -6,27 +6,25 @@ from typing import Any
 import pytest
 
 from shale import sync
-from shale.admin import admin, checkpoints, clones, garbage, states
+from shale.admin import admin, checkpoints, clones, gc, states
 from shale.engine import db_cache
 from shale.errors import ClosedError, UnknownCheckpoint
 from shale.store.memory import MemoryStore
 from shale.sync import admin as sync_admin
-from shale.sync import admin_parts
-from shale.sync import clones as sync_clones
 from shale.sync import db_cache as sync_db_cache
 
 TWINS = [
     (admin.Admin, sync_admin.Admin),
-    (checkpoints.CheckpointAdmin, admin_parts.CheckpointAdmin),
-    (states.StateAdmin, admin_parts.StateAdmin),
-    (clones.CloneAdmin, sync_clones.Clones),
-    (garbage.GarbageAdmin, admin_parts.GarbageAdmin),
+    (checkpoints.CheckpointAdmin, sync_admin.CheckpointAdmin),
+    (states.StateAdmin, sync_admin.StateAdmin),
+    (clones.CloneAdmin, sync_admin.CloneAdmin),
+    (gc.GcAdmin, sync_admin.GcAdmin),
     (db_cache.DbCache, sync_db_cache.DbCache),
 ]
 
 
 def public(class_: type) -> dict[str, Any]:
-    """Names and what they take."""
+    """Return public names and their parameters."""
     return {
         name: None if isinstance(value, property) else list(inspect.signature(value).parameters.items())
         for name, value in vars(class_).items()
@@ -56,7 +54,7 @@ def test_states_are_kept_and_looked_at() -> None:
             copy = found.checkpoints.create("2h", all_of_it.id, "copy")
             assert found.checkpoints.get(copy.id) == copy
             assert found.checkpoints.refresh(copy.id).expire_s == 0
-            assert found.checkpoints.kept_alone(copy.id).ssts == ()
+            assert found.checkpoints.exclusive_ssts(copy.id).ssts == ()
             assert found.checkpoints.delete(copy.id)
             with pytest.raises(UnknownCheckpoint):
                 found.checkpoints.refresh(copy.id)
@@ -65,8 +63,8 @@ def test_states_are_kept_and_looked_at() -> None:
             assert [each.id for each in found.states.manifests(2)] == list(range(2, newest.id + 1))
             assert found.states.state_view().compactions is None
             assert list(found.states.compactions_files()) == []
-            assert found.garbage.plan().manifest_id == newest.id
-            assert set(found.garbage.run_once())
+            assert found.gc.plan().manifest_id == newest.id
+            assert set(found.gc.run_once())
             assert found.destroy("soft").mark is None
             assert found.time_of(1) is not None
         with pytest.raises(ClosedError):

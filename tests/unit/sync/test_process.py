@@ -1,4 +1,4 @@
-"""What becomes of the background loop when processes end or fork: programs of their own, run to their end."""
+"""The background loop when processes end or fork: programs of their own, run to their end."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The catalogue keeps the rules of docs/operations.md 1.1 to 1.3."""
+"""The catalogue follows the rules of docs/how-to/monitor.md."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 
 from shale.telemetry.catalogue import CATALOGUE
 from shale.telemetry.metrics import Metrics
-from shale.telemetry.spec import LABEL_VALUES, STORE_SECONDS, Kind, MetricSpec
+from shale.telemetry.spec import LABEL_VALUES, STORE_SECONDS, MetricKind, MetricSpec
 
 ALL = pytest.mark.parametrize("spec", CATALOGUE.values(), ids=lambda spec: spec.name)
 
@@ -14,7 +14,7 @@ ALL = pytest.mark.parametrize("spec", CATALOGUE.values(), ids=lambda spec: spec.
 @ALL
 def test_names_have_a_prefix_and_say_what_they_are(spec: MetricSpec) -> None:
     assert re.fullmatch(r"(slatedb|shale)(_[a-z0-9]+)+", spec.name)
-    assert spec.name.endswith("_total") == (spec.kind is Kind.COUNTER)
+    assert spec.name.endswith("_total") == (spec.kind is MetricKind.COUNTER)
     assert not re.search(r"_(count|sum|bucket|created|sec|ms|kb)$", spec.name)
     assert spec.help.endswith(".")
     assert spec.help[0].isupper()
@@ -32,7 +32,7 @@ def test_engine_metrics_have_the_database_and_only_known_labels(spec: MetricSpec
 
 @ALL
 def test_histograms_have_ascending_bounds_and_nothing_else_has_any(spec: MetricSpec) -> None:
-    assert bool(spec.buckets) == (spec.kind is Kind.HISTOGRAM)
+    assert bool(spec.buckets) == (spec.kind is MetricKind.HISTOGRAM)
     assert list(spec.buckets) == sorted(set(spec.buckets))
 
 
@@ -69,7 +69,11 @@ def test_everything_at_once_stays_in_the_series_budget() -> None:
     apis = LABEL_VALUES["api"]
     for spec in CATALOGUE.values():
         labels = {label: (spec.closed_values(label) or ("w-0",))[0] for label in spec.labels if label != "db"}
-        make = {Kind.COUNTER: metrics.counter, Kind.GAUGE: metrics.gauge, Kind.HISTOGRAM: metrics.histogram}[spec.kind]
+        make = {
+            MetricKind.COUNTER: metrics.counter,
+            MetricKind.GAUGE: metrics.gauge,
+            MetricKind.HISTOGRAM: metrics.histogram,
+        }[spec.kind]
         if "api" not in labels:
             make(spec.name, **labels)
             continue

@@ -4,26 +4,28 @@ import ast
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+import structlog
 
 from shale.errors import CorruptionError, UnavailableError
 from shale.telemetry import log as log_module
 from shale.telemetry.events import Event
+from shale.telemetry.key_format import format_key
 from shale.telemetry.log import RateLimit, get_logger
 from shale.telemetry.log_output import configure_logging, level_name, set_level
-from shale.telemetry.shown_key import format_key
-
-ROOT = Path(__file__).parents[3]
+from tests.paths import REPOSITORY
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
-    log_module._LIMIT.__init__()  # type: ignore[misc]
+    log_module.RATE_LIMIT.__init__()  # type: ignore[misc]
     stream = io.StringIO()
     configure_logging(level="info", format_="json", stream=stream)
     yield stream
@@ -117,7 +119,7 @@ def test_keys_are_shown_as_length_and_eight_bytes(key: bytes, shown: str) -> Non
 
 
 def _calls() -> Iterator[tuple[str, str, str]]:
-    for path in [*ROOT.glob("shared/shale/**/*.py"), *ROOT.glob("services/**/*.py")]:
+    for path in [*REPOSITORY.glob("shared/shale/**/*.py"), *REPOSITORY.glob("services/**/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if (
                 isinstance(node, ast.Call)
@@ -127,7 +129,7 @@ def _calls() -> Iterator[tuple[str, str, str]]:
                 and isinstance(node.args[0].value, ast.Name)
                 and node.args[0].value.id == "Event"
             ):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.func.attr, node.args[0].attr
+                yield f"{path.relative_to(REPOSITORY)}:{node.lineno}", node.func.attr, node.args[0].attr
 
 
 def test_every_call_uses_the_level_of_the_catalogue() -> None:
@@ -147,3 +149,39 @@ def test_events_are_dotted_lower_case_names() -> None:
         assert (
             event.value == event.name.lower().replace("_", ".") or event.value.replace(".", "_") == event.name.lower()
         )
+
+
+def test_a_line_goes_through_structlog(lines: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    original = structlog.stdlib.BoundLogger.info
+
+    def info(self: structlog.stdlib.BoundLogger, event: str | None = None, *args: object, **fields: object) -> object:
+        seen.append(event)
+        return original(self, event, *args, **fields)
+
+    monkeypatch.setattr(structlog.stdlib.BoundLogger, "info", info)
+    get_logger("gc").info(Event.GC_DELETE, count=1)
+    assert seen == [Event.GC_DELETE]
+    assert len(_read(lines)) == 1
+
+
+def test_a_logger_that_writes_nothing_imports_no_structlog() -> None:
+    code = (
+        "import logging, sys; from shale.telemetry.events import Event; from shale.telemetry.log import get_logger;"
+        "logging.getLogger('shale').setLevel(logging.WARNING); get_logger('gc').info(Event.GC_DELETE);"
+        "sys.exit('structlog' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_a_program_that_embeds_the_library_formats_lines_itself() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    logger = logging.getLogger("shale.embedded")
+    logger.addHandler(handler)
+    try:
+        get_logger("embedded").warning(Event.CLONE_INCOMPLETE, count=2)
+    finally:
+        logger.removeHandler(handler)
+    assert stream.getvalue().startswith("WARNING shale.embedded {'event': 'clone.incomplete', 'component': 'embedded'")

@@ -1,10 +1,9 @@
-"""The documentation is what the code says."""
-
-from pathlib import Path
+"""The reference pages match the code."""
 
 from shale.telemetry.reference import page
+from tests.paths import REPOSITORY
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "telemetry.md"
+DOCUMENT = REPOSITORY / "docs" / "reference" / "telemetry.md"
 
 
 def test_the_page_is_fresh() -> None:

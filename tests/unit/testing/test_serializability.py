@@ -1,4 +1,4 @@
-"""The checker itself: every anomaly that has a name is found, and histories that did happen in an order are let be."""
+"""The checker finds every named anomaly and accepts serializable histories."""
 
 import random
 
@@ -111,7 +111,7 @@ def test_what_could_have_happened_in_an_order_is_let_be(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_serial_histories_pass_and_one_stale_read_is_found(seed: int) -> None:
-    """Transactions run one after the other; then the last one is shown a version that was replaced."""
+    """Transactions run one after the other; then the last one reads a version that was replaced."""
     rng = random.Random(seed)
     state: dict[bytes, bytes] = {}
     history: list[Committed] = []

@@ -1,1 +1,1 @@
-"""Whether a database is whole: what its metadata say, what they refer to, and what nobody refers to."""
+"""Checks of a database: its metadata, the objects that they reference, and unreferenced objects."""

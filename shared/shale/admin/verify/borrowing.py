@@ -1,6 +1,6 @@
-"""What a clone borrows from other databases: they are there, and keep it for the clone.
+"""Check the databases that a clone borrows from: they exist and hold its checkpoints.
 
-Source: docs/protocol.md 10.2, 10.3 and Appendix B 13.
+Source: docs/reference/protocol.md 10.2, 10.3 and Appendix B 13.
 """
 
 from collections.abc import Iterable
@@ -17,10 +17,10 @@ from shale.types import ExternalDb, Manifest
 
 
 async def check_borrowing(store: ObjectStore, counted: Iterable[Manifest], env: Env) -> list[Finding]:
-    """Every database that some version still reads SSTs of, once for each pin.
+    """Check each database that a version reads SSTs from, once for each checkpoint in it.
 
     Args:
-        counted: the newest manifest and those of checkpoints; half-built ones have no pins yet.
+        counted: the newest manifest and those of checkpoints; half-built ones have no checkpoints yet.
     """
     borrowed = {
         (external.path, external.final_checkpoint_id): external

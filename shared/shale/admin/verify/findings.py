@@ -1,4 +1,4 @@
-"""A list of findings that stays bounded: a thousand versions may say the same thing a hundred times each."""
+"""A bounded list of findings: thousands of versions may repeat the same finding."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from shale.sst.verify.codes import Severity
 from shale.sst.verify.finding import Finding
 
 FINDINGS_MAX = 10_000
-"""Of each severity, so that warnings never push an error out."""
+"""Limit of each severity, so that warnings never displace errors."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Findings:
     _counts: Counter[Severity] = field(default_factory=Counter)
 
     def append(self, finding: Finding) -> None:
-        """Add one, or count it."""
+        """Add a finding, or only count it beyond the limit."""
         if self._counts[finding.severity] >= FINDINGS_MAX:
             self.left_out += 1
             return
@@ -35,6 +35,6 @@ class Findings:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """In the order in which they were found if that are few enough, otherwise errors before warnings."""
+    """Keep the order of findings if they are within the limit; otherwise put errors before warnings."""
     found = list(findings)
     return found if len(found) <= FINDINGS_MAX else sorted(found, key=lambda each: each.severity is Severity.WARNING)

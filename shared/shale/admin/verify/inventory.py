@@ -1,7 +1,7 @@
-"""Everything that the metadata of a database say: read once, checked, and turned into a list of what has to be there.
+"""Read and check the metadata of a database, and list the objects that must exist.
 
-Objects are listed before metadata are read, so that nothing committed meanwhile looks like an orphan.  Trees are
-forgotten as soon as their SSTs are noted: memory grows with the SSTs and the checkpoints, not with their product.
+Objects are listed before the metadata are read, so that no object committed meanwhile looks like an orphan.  Trees are
+dropped once their SSTs are recorded: memory grows with SSTs plus checkpoints, not with their product.
 """
 
 from array import array
@@ -11,7 +11,6 @@ from functools import partial
 from uuid import UUID
 
 from shale.admin.verify.borrowing import check_borrowing
-from shale.admin.verify.compaction_rules import outputs_of
 from shale.admin.verify.findings import Findings
 from shale.admin.verify.listing import Listing, list_database
 from shale.admin.verify.orphans import (
@@ -23,31 +22,28 @@ from shale.admin.verify.orphans import (
     stray_reason,
     wal_orphans,
 )
+from shale.admin.verify.rules import all_missing, outputs_of
 from shale.admin.verify.versions import HOLES_MAX, check_compactions, check_manifests, without_trees
-from shale.admin.verify.wal_rules import all_missing
+from shale.concurrency.gather import gather
 from shale.env import Env
 from shale.format.names import sst_key, wal_prefix
-from shale.protocol.checkpoint_names import named_checkpoint
+from shale.protocol.checkpoints import resolve_checkpoint
 from shale.protocol.compactions_store import CompactionsStore
-from shale.protocol.followers import followed_after
+from shale.protocol.followers import oldest_followed_wal_id
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
-from shale.protocol.wal_place import require_wal_place
+from shale.protocol.wal_completeness import require_wal_store
 from shale.protocol.wal_store import WalFile, WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
-from shale.store.gather import gather
 from shale.store.port import ObjectStore
 from shale.types import Checkpoint, Compactions, Manifest, Sst
 
 
 @dataclass(frozen=True, slots=True)
 class NeededSst:
-    """An SST that has to be there.
-
-    ``last_seq``: rows above it are invisible to every manifest that shows the SST.
-    """
+    """An SST that must exist; ``last_seq``: highest sequence number that any manifest with the SST makes visible."""
 
     path: str
     sst: Sst
@@ -56,12 +52,16 @@ class NeededSst:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What was read.
+    """The metadata of a database.
 
-    ``checkpoint``: the one to which all is limited, if there is one.  ``latest``: the newest manifest, without its
-    trees.  ``manifests``: those that count, by id, without trees: the newest one, and those that checkpoints keep.
-    ``wal_files``: all that were listed.  ``versions``: how many manifests and compactions files were read;
-    ``objects``: how many were listed.  ``orphans``: at most ``ORPHANS_MAX``; ``orphan_totals`` counts all, by reason.
+    Args:
+        latest: the newest manifest, without trees.
+        checkpoint: the only checkpoint that is checked; ``None``: all.
+        manifests: the newest manifest and those of checkpoints, by id, without trees.
+        wal_files: all listed WAL files.
+        orphans: at most ``ORPHANS_MAX``; ``orphan_totals`` counts all, by reason.
+        versions: number of manifests and compactions files that were read.
+        objects: number of listed objects.
     """
 
     latest_id: int
@@ -79,13 +79,13 @@ class Inventory:
 
     @property
     def replay_after(self) -> int:
-        """No manifest that counts replays a WAL file up to this one."""
+        """Highest WAL id that no manifest in ``manifests`` replays."""
         return min(int(manifest.replay_after_wal_id) for manifest in (self.latest, *self.manifests.values()))
 
 
 @dataclass(slots=True)
 class _Database:
-    """The database that is read, and what was found so far."""
+    """The database, and the findings so far."""
 
     store: ObjectStore
     root: str
@@ -99,11 +99,11 @@ class _Database:
     needed: dict[str, NeededSst] = field(default_factory=dict)
 
     def is_live(self, entry: Checkpoint) -> bool:
-        """Whether a checkpoint still keeps its version."""
+        """Return whether a checkpoint has not expired."""
         return not entry.is_expired(self.env.clock.now_ms())
 
     def count(self, manifest_id: int, manifest: Manifest) -> None:
-        """Note every SST that a manifest shows, once; manifests have to agree on it."""
+        """Record each SST of a manifest once; report manifests that disagree about it."""
         paths = SstPaths.of(self.root, manifest)
         for sst in manifest.ssts().values():
             path = paths.key(sst.id)
@@ -125,14 +125,14 @@ async def read_inventory(
     """Read the metadata of the database at ``root``.
 
     Args:
-        checkpoint: an id or a name: only what this one keeps has to be there, and orphans are not looked for.
+        checkpoint: id or name; check only the objects of this checkpoint, and skip orphans.
 
     Raises:
         LatestRecordMissing: there is no database.
-        InvalidRequestError: its WAL is in a store of its own, and that was not named.
-        CheckpointMissing: the checkpoint is not listed, or has expired.
-        AmbiguousCheckpoint: several have that name.
-        CorruptionError: the newest manifest or its boundary cannot be read, so nothing can be told.
+        InvalidRequestError: its WAL is in a store of its own, and that store was not given.
+        CheckpointMissing: the checkpoint does not exist or has expired.
+        AmbiguousCheckpoint: several checkpoints have that name.
+        CorruptionError: the newest manifest or its boundary cannot be read.
     """
     database = _Database(
         store,
@@ -147,9 +147,9 @@ async def read_inventory(
     findings += _foreign_names(listing)
     versions, compactions = await check_compactions(store, database.compactions, listing.compactions, findings)
     latest = await database.manifests.read_latest()
-    require_wal_place(latest.value, root, is_named=wal_store is not None)
+    require_wal_store(latest.value, root, is_named=wal_store is not None)
     live = [entry for entry in latest.value.checkpoints if database.is_live(entry)]
-    only = None if checkpoint is None else named_checkpoint(latest.value, checkpoint, env.clock.now_ms())
+    only = None if checkpoint is None else resolve_checkpoint(latest.value, checkpoint, env.clock.now_ms())
     chosen = None if only is None else int(only.manifest_id)
     if chosen in {None, latest.id}:
         database.count(latest.id, latest.value)
@@ -161,8 +161,7 @@ async def read_inventory(
     versions += await check_manifests(
         store,
         database.manifests,
-        root,
-        listed=listing.manifests,
+        listing,
         latest_id=latest.id,
         wanted={int(entry.manifest_id) for entry in live},
         findings=findings,
@@ -193,11 +192,11 @@ async def read_inventory(
 async def _orphans(
     database: _Database, latest: Manifest, live: list[Checkpoint], compactions: Versioned[Compactions] | None
 ) -> Orphans:
-    """What nothing names; outputs of jobs are looked for on the way.
+    """Return unreferenced objects; also check that the outputs of active jobs exist.
 
     Args:
-        live: the checkpoints of the latest manifest that keep their versions.
-        compactions: the newest, if there is one.
+        live: checkpoints of the latest manifest that have not expired.
+        compactions: the newest compactions, if any.
     """
     entries = compactions.value if compactions is not None else Compactions()
     await _check_outputs(database, entries)
@@ -229,7 +228,7 @@ def _foreign_names(listing: Listing) -> list[Finding]:
 def _epoch_findings(
     database: _Database, latest: Versioned[Manifest], compactions: Versioned[Compactions] | None
 ) -> list[Finding]:
-    """A coordinator claims its epoch in the manifest first, and what it then writes was read before that manifest."""
+    """Check the epochs: a coordinator claims its epoch in the manifest before the compactions."""
     if compactions is None or compactions.value.compactor_epoch <= latest.value.compactor_epoch:
         return []
     what = f"its compactor_epoch is {compactions.value.compactor_epoch}, the manifest's {latest.value.compactor_epoch}"
@@ -237,16 +236,16 @@ def _epoch_findings(
 
 
 async def _check_wal(database: _Database, latest_id: int | None) -> None:
-    """Every file that replay would read is there; a half-built clone may lack some.
+    """Check that all WAL files of a replay exist; half-built clones are skipped.
 
     Args:
-        latest_id: the log goes on behind what this version knows of it.
+        latest_id: id of the newest manifest, whose replay continues beyond ``next_wal_sst_id``.
     """
     counted = [(each, key == latest_id) for key, each in database.counted.items() if each.initialized]
     missing = all_missing(counted, array("Q", (file.id for file in database.listing.wal)))
     database.findings.left_out += max(0, len(missing) - HOLES_MAX)
     missing = missing[:HOLES_MAX]
-    # One may have been written after the listing.
+    # A file may have been written after the listing.
     there = await gather([partial(database.wal.exists, each.first) for each in missing]) if missing else []
     for each, is_there in zip(missing, there, strict=True):
         if not is_there:
@@ -254,21 +253,21 @@ async def _check_wal(database: _Database, latest_id: int | None) -> None:
 
 
 def _unused_wal_files(database: _Database, latest: Manifest, *, is_all_known: bool) -> Iterable[Orphan]:
-    """What nobody replays, if the checkpoints of ``latest`` are those that count."""
+    """Return the WAL files that neither ``latest`` nor its checkpoints replay."""
     named = {int(entry.manifest_id) for entry in latest.checkpoints}
     pinned = {key: manifest for key, manifest in database.counted.items() if key in named}
     return wal_orphans(
         database.listing.wal,
         latest=latest,
         pinned=pinned.values(),
-        followed_after=followed_after(latest, pinned) if is_all_known else None,
+        oldest_followed_wal_id=oldest_followed_wal_id(latest, pinned) if is_all_known else None,
         is_all_known=is_all_known,
         prefix=wal_prefix(database.root),
     )
 
 
 async def _check_outputs(database: _Database, compactions: Compactions) -> None:
-    """A compaction that is under way goes on behind what it has written."""
+    """Check that the published outputs of active compactions exist: a resumed job continues after them."""
     outputs = {sst_id: entry for entry in compactions.entries if entry.is_active for sst_id in outputs_of(entry)}
     listed = {sst.id for sst in database.listing.ssts if sst.id in outputs} if outputs else set()
     for sst_id, entry in outputs.items():

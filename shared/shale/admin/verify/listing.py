@@ -1,9 +1,9 @@
-"""What lies below a database's root, read page by page before anything else: ids and sizes, and names of nobody's."""
+"""List all objects below a database's root, by namespace, including unknown names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from shale.admin.verify.packed import Packed
+from shale.admin.verify.packed_list import PackedList
 from shale.format.names import (
     COMPACTIONS_SUFFIX,
     MANIFEST_SUFFIX,
@@ -44,7 +44,7 @@ class ListedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An object whose name means nothing to anybody here; ``resource``: whose namespace it lies in, if in one."""
+    """An object with an unknown name; ``resource``: the namespace that it is in, if any."""
 
     key: str
     size: int
@@ -52,15 +52,15 @@ class Stray:
     is_staged: bool = False
 
 
-def _packed_ssts() -> Packed[ListedSst]:
-    return Packed(
+def _packed_ssts() -> PackedList[ListedSst]:
+    return PackedList(
         lambda sst: (sst.id >> 64, sst.id & 2**64 - 1, sst.size),
         lambda high, low, size: ListedSst(Ulid(high << 64 | low), size),
     )
 
 
-def _packed_wal() -> Packed[WalFile]:
-    return Packed(
+def _packed_wal() -> PackedList[WalFile]:
+    return PackedList(
         lambda file: (file.id, file.size, max(0, file.last_modified_ms)),
         lambda wal_id, size, last_modified_ms: WalFile(WalId(wal_id), size, last_modified_ms),
     )
@@ -68,24 +68,24 @@ def _packed_wal() -> Packed[WalFile]:
 
 @dataclass(slots=True)
 class Listing:
-    """Ascending by id.
+    """All objects of a database, ascending by id in each namespace.
 
-    Of strays at most ``STRAYS_MAX`` are kept; ``strays_left_out`` has how many others there are and their bytes, by
-    whether they are staged.  ``hanging`` are those that SlateDB takes for versions, no more than ``STRAYS_MAX`` either.
+    At most ``STRAYS_MAX`` strays are listed; ``strays_left_out`` has number and bytes of the others, by ``is_staged``.
+    ``hanging``: strays that SlateDB takes for versions, at most ``STRAYS_MAX``.
     """
 
     root: str
     manifests: list[ListedVersion] = field(default_factory=list)
     compactions: list[ListedVersion] = field(default_factory=list)
-    ssts: Packed[ListedSst] = field(default_factory=_packed_ssts)
-    wal: Packed[WalFile] = field(default_factory=_packed_wal)
+    ssts: PackedList[ListedSst] = field(default_factory=_packed_ssts)
+    wal: PackedList[WalFile] = field(default_factory=_packed_wal)
     strays: list[Stray] = field(default_factory=list)
     strays_left_out: dict[bool, tuple[int, int]] = field(default_factory=dict)
     hanging: list[Stray] = field(default_factory=list)
     objects: int = 0
 
     def add(self, page: Sequence[ObjectMeta], *, only_wal: bool = False) -> None:
-        """Sort the objects of a page into their namespaces."""
+        """Add the objects of a page to their namespaces."""
         known = {boundary_key(self.root, name) for name in ("manifest", "compactions")}
         known |= {deleting_key(self.root), destroyed_key(self.root)}
         for meta in page:
@@ -130,7 +130,7 @@ class Listing:
 
 
 async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root: str) -> Listing:
-    """List everything below the root, and below its WAL if that is in a store of its own."""
+    """List all objects below the root, and in the WAL's own store if separate."""
     listing = Listing(root)
     async for page in store.list_pages(f"{root}/" if root else ""):
         listing.add(page)
@@ -146,7 +146,7 @@ async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root:
 
 
 def hangs_slatedb(stray: Stray) -> bool:
-    """Whether SlateDB takes the name for a version, and then finds nothing under the canonical one."""
+    """Return whether SlateDB takes the name for a version and then finds no object under the canonical name."""
     suffix = {"manifest": MANIFEST_SUFFIX, "compactions": COMPACTIONS_SUFFIX}.get(stray.resource or "")
     if suffix is None or not stray.key.endswith(suffix):
         return False

@@ -1,4 +1,4 @@
-"""The objects of an inventory, in parts that can be checked apart from each other, and what all parts say together."""
+"""Divide an inventory into parts, check each part independently, and combine their results."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VerifyPart:
-    """Some objects.  ``wal``: ids of WAL files."""
+    """Objects to check together; ``wal``: ids of WAL files."""
 
     ssts: tuple[NeededSst, ...] = ()
     wal: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ class VerifyPart:
 
 @dataclass(frozen=True, slots=True)
 class WalSeqs:
-    """Between which sequence numbers the rows of a WAL file lie."""
+    """First and last sequence number of the rows of a WAL file."""
 
     wal_id: int
     first: int
@@ -37,10 +37,13 @@ class WalSeqs:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What was found.
+    """The result of checking one part.
 
-    ``gone``: keys of objects that were not there.  ``wal``: of the files with rows that can be read.  ``opaque`` and
-    ``opened``: how many objects could not be read although their checksums are right, and how many could.
+    Args:
+        gone: keys of missing objects.
+        wal: sequence numbers of the readable WAL files with rows.
+        opaque: objects with valid checksums that could not be decoded.
+        opened: objects that could be decoded.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -53,7 +56,7 @@ class PartResult:
 
 
 def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iterator[VerifyPart]:
-    """Parts of about ``part_bytes``, with at most ``items_max`` objects each.  Fences hold nothing to check."""
+    """Yield parts of about ``part_bytes`` with at most ``items_max`` objects each; fences are skipped."""
     sized = ((needed.sst.estimated_size_bytes, needed) for needed in inventory.ssts)
     for ssts in _packed(sized, part_bytes, items_max):
         yield VerifyPart(ssts=ssts)
@@ -65,10 +68,10 @@ def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iter
 async def verify_part(
     part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env, *, deep: bool = True
 ) -> PartResult:
-    """Read and check every object of a part, one after the other; the WAL knows what both kinds are transformed by.
+    """Read and check each object of a part, one after the other; ``wal`` has the block transformer of both kinds.
 
     Args:
-        deep: of SSTs the blocks, too.
+        deep: also read the blocks of SSTs.
     """
     findings: list[Finding] = []
     gone: list[str] = []
@@ -76,8 +79,8 @@ async def verify_part(
     rows = read_bytes = opaque = opened = 0
     for needed in part.ssts:
         verdict = await verify_sst(store, needed.path, needed.sst, env, transformer=wal.transformer, deep=deep)
-        opaque += verdict.is_opaque
-        opened += not verdict.is_opaque and not verdict.is_gone
+        opaque += verdict.is_undecodable
+        opened += not verdict.is_undecodable and not verdict.is_gone
         findings += verdict.findings
         gone += [needed.path] if verdict.is_gone else []
         rows += verdict.totals.rows
@@ -92,7 +95,7 @@ async def verify_part(
             continue
         checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id), wal.transformer))
         findings += checked.findings
-        opaque += checked.is_opaque
+        opaque += checked.is_undecodable
         opened += checked.rows > 0
         rows += checked.rows
         read_bytes += len(data)
@@ -102,7 +105,7 @@ async def verify_part(
 
 
 def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:
-    """Files that do not begin above the ones before them: replay refuses those."""
+    """Yield WAL files that do not start above the ones before them, which replay refuses."""
     for before, file in pairwise(sorted(seqs, key=lambda each: each.wal_id)):
         if file.first <= before.last:
             what = f"it begins with seq {file.first}; file {before.wal_id} before it ends with {before.last}"

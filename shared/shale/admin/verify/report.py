@@ -1,4 +1,4 @@
-"""What a check of a whole database comes to, and how that is written as JSON."""
+"""The report of a check of a database, and its JSON form."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ from shale.admin.verify.orphans import Orphan, OrphanTotal
 from shale.sst.verify.finding import Finding
 
 
-class State(StrEnum):
-    """What a database is in the middle of."""
+class DatabaseState(StrEnum):
+    """The state of a database."""
 
     READY = "ready"
     HALF_BUILT_CLONE = "half-built-clone"
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """What a clone reads of another database, and the checkpoint there that keeps it."""
+    """The SSTs that a clone borrows from another database, and the checkpoint there that protects them."""
 
     path: str
     ssts: int
@@ -31,15 +31,18 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
-    """What was checked, and what was found.
+    """The checked objects and the findings.
 
-    ``findings_left_out``: more of them than anybody reads.  ``is_complete``: false if the newest manifest cannot be
-    read, or a destruction is under way, so that nobody knows what has to be there.  ``orphans`` are no findings: they
-    cost space, not rows; ``orphan_totals`` counts all of them, by reason.
+    Args:
+        is_complete: ``False`` if the newest manifest cannot be read or the database is being deleted, so that the
+            objects that must exist are unknown.
+        findings_left_out: number of findings beyond the limit.
+        orphans: unreferenced objects, which are not findings: they cost space and lose no rows.
+        orphan_totals: number and bytes of all orphans, by reason.
     """
 
     path: str
-    state: State
+    state: DatabaseState
     deep: bool
     is_complete: bool = True
     manifest_id: int | None = None
@@ -59,19 +62,19 @@ class VerifyReport:
 
     @property
     def is_sound(self) -> bool:
-        """Nothing was found."""
+        """Whether there are no findings."""
         return not self.findings and not self.findings_left_out
 
 
 COUNTS = ("checkpoints", "objects", "versions", "ssts", "wal_files", "rows", "read_bytes")
-"""Fields that say how much was looked at.  Rows are those of blocks that were read."""
+"""Fields with numbers of checked items; ``rows`` counts the rows of blocks that were read."""
 
 
 def report_json(report: VerifyReport, *, min_age_ms: int) -> dict[str, Any]:
-    """The report as plain values.
+    """Return the report as plain JSON values.
 
     Args:
-        min_age_ms: what collectors wait for; tells from when an orphan may go.
+        min_age_ms: ``min_age`` of GC, from which the deletion time of an orphan follows.
     """
     return {
         "path": report.path,
@@ -100,7 +103,7 @@ def report_json(report: VerifyReport, *, min_age_ms: int) -> dict[str, Any]:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """One finding as plain values."""
+    """Return one finding as plain JSON values."""
     return {
         "severity": finding.severity.value,
         "code": finding.code.value,
@@ -112,7 +115,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def orphan_json(orphan: Orphan, min_age_ms: int) -> dict[str, Any]:
-    """One orphan as plain values."""
+    """Return one orphan as plain JSON values."""
     return {
         "object": orphan.object,
         "bytes": orphan.size,

@@ -1,14 +1,13 @@
-"""Every version of manifest and compactions file: whether it can be read, and keeps the rules."""
+"""Check all versions of manifest and compactions: each can be read and satisfies the invariants."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
 
-from shale.admin.verify.compaction_rules import compactions_problems
 from shale.admin.verify.findings import Findings
-from shale.admin.verify.listing import ListedVersion
-from shale.admin.verify.manifest_rules import manifest_problems, step_problems
+from shale.admin.verify.listing import ListedVersion, Listing
+from shale.admin.verify.rules import compactions_problems, holes, manifest_problems, step_problems
+from shale.concurrency.gather import gather
 from shale.errors import CorruptionError
 from shale.format.boundary import decode_boundary
 from shale.protocol.compactions_store import CompactionsStore
@@ -17,42 +16,40 @@ from shale.protocol.versioned import T, Versioned
 from shale.protocol.versioned_store import VersionedStore
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
-from shale.store.gather import gather
 from shale.store.port import ObjectStore
 from shale.types import Compactions, Manifest, Tree
 
 HOLES_MAX = 1000
-"""As many holes are looked at one by one; who has lost more needs no longer list."""
+"""Maximum of reported holes."""
 _VERSIONS_AT_ONCE = 8
 _BYTES_AT_ONCE = 2 * 1024 * 1024
-"""Decoded, a manifest takes some ten times what it takes in the store."""
+"""A decoded manifest takes about ten times its stored size."""
 
 
 def without_trees(manifest: Manifest) -> Manifest:
-    """What a manifest says beside its SSTs: small enough to keep one for every checkpoint."""
+    """Return the manifest without its trees, small enough to keep one for each checkpoint."""
     return replace(manifest, tree=Tree(), segments=())
 
 
 async def check_manifests(
     objects: ObjectStore,
     store: ManifestStore,
-    root: str,
+    listing: Listing,
     *,
-    listed: Sequence[ListedVersion],
     latest_id: int,
     wanted: Collection[int],
     findings: Findings,
     use: Callable[[int, Manifest], None],
 ) -> int:
-    """Read every version; how many there are.
+    """Check all manifests; return their number.
 
     Args:
-        listed: ascending by id.
-        latest_id: the newest version, which may have been written after the listing.
-        wanted: ids of versions that checkpoints keep; all others may be collected at any time.
-        use: takes those that are wanted, one after the other, and must not keep their trees.
+        listing: all objects of the database.
+        latest_id: id of the newest version, which may have been written after the listing.
+        wanted: ids of the versions of checkpoints; GC may delete all others at any time.
+        use: called with each wanted version; must not keep its trees.
     """
-    path_of = store.namespace.key
+    path_of, listed = store.namespace.key, listing.manifests
     boundary = await read_boundary(objects, store, listed, findings)
     findings += await _gaps(objects, store, [each.id for each in listed], boundary)
     sizes = {**dict.fromkeys((latest_id, *wanted), 0), **{each.id: each.size for each in listed}}
@@ -64,10 +61,12 @@ async def check_manifests(
                 what = "a checkpoint keeps this version, and it is gone"
                 findings.append(Finding(path, what, None, Code.CHECKPOINT_LOST))
             continue
-        findings += [Finding(path, what, None, code) for code, what in manifest_problems(manifest, version_id, root)]
+        findings += [
+            Finding(path, what, None, code) for code, what in manifest_problems(manifest, version_id, listing.root)
+        ]
         if version_id in wanted:
             use(version_id, manifest)
-        # Behind the boundary there may be what was created too late and never counted.
+        # Up to the boundary there may be versions that a stale process created and that are ignored.
         if boundary is None or version_id > boundary or version_id in wanted:
             small = without_trees(manifest)
             if before is not None:
@@ -80,7 +79,7 @@ async def check_manifests(
 async def check_compactions(
     objects: ObjectStore, store: CompactionsStore, listed: Sequence[ListedVersion], findings: Findings
 ) -> tuple[int, Versioned[Compactions] | None]:
-    """Read every version of the compactions file; how many there are, and the newest that can be read."""
+    """Check all versions of the compactions file; return their number and the newest readable one."""
     boundary = await read_boundary(objects, store, listed, findings)
     findings += await _gaps(objects, store, [each.id for each in listed], boundary)
     newest: Versioned[Compactions] | None = None
@@ -102,7 +101,7 @@ async def check_compactions(
 
 
 async def _later(store: CompactionsStore, known: Versioned[Compactions] | None) -> Versioned[Compactions] | None:
-    """The newest version where the newest that was listed is damaged, which was said, or was collected meanwhile."""
+    """Return the newest version if the newest listed one is corrupt or was deleted meanwhile."""
     try:
         latest = await store.try_read_latest()
     except CorruptionError:
@@ -113,7 +112,7 @@ async def _later(store: CompactionsStore, known: Versioned[Compactions] | None) 
 async def read_boundary(
     objects: ObjectStore, store: VersionedStore[T], listed: Sequence[ListedVersion], findings: Findings
 ) -> int | None:
-    """The boundary, if there is one that can be read; it stays below the newest version, or nobody can find that."""
+    """Return the boundary if it can be read; report one at or above the newest version, which hides that version."""
     path = store.namespace.boundary_key
     got = await objects.get(path)
     if got is None:
@@ -125,7 +124,7 @@ async def read_boundary(
         return None
     highest = listed[-1].id if listed else 0
     if boundary and boundary >= highest:
-        # Both may have moved on since; but whoever moved a boundary had seen a version above it.
+        # Both may have advanced since the listing, but a boundary only advances below an existing version.
         now = await store.list_versions()
         highest = now[-1].id if now else 0
         if boundary >= highest:
@@ -137,7 +136,7 @@ async def read_boundary(
 async def _gaps(
     objects: ObjectStore, store: VersionedStore[T], ids: Sequence[int], boundary: int | None
 ) -> list[Finding]:
-    """Versions that nobody may have deleted.  Without a boundary file a collector was told to do without."""
+    """Report missing versions above the boundary; without a boundary file GC may have deleted any version."""
     if boundary is None:
         return []
     found: list[Finding] = []
@@ -149,29 +148,18 @@ async def _gaps(
     return found
 
 
-def holes(ids: Iterable[int], start: int) -> Iterator[tuple[int, int]]:
-    """Ids from ``start`` on that are missing below the last one: pairs of the first and the last of each hole.
-
-    Args:
-        ids: ascending.
-    """
-    for left, right in pairwise(chain((start - 1,), (each for each in ids if each >= start))):
-        if right > left + 1:
-            yield left + 1, right - 1
-
-
 def up_to(first: int, last: int) -> str:
-    """Words for the rest of a hole."""
-    return "" if first == last else f", and so are those behind it up to {last}"
+    """Return the text for the rest of a hole."""
+    return "" if first == last else f", and so are all after it up to {last}"
 
 
 async def _read_all(
     store: VersionedStore[T], versions: Sequence[tuple[int, int]], findings: Findings
 ) -> AsyncIterator[tuple[int, T | None]]:
-    """Each version that can be read, ``None`` for those that are gone; the others are findings.
+    """Yield each readable version, and ``None`` for missing ones; unreadable ones become findings.
 
     Args:
-        versions: ids and sizes; small ones are read several at once.
+        versions: ids and sizes; small versions are read concurrently.
     """
     start = 0
     while start < len(versions):

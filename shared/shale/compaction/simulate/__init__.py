@@ -1,1 +1,1 @@
-"""What a policy would do with a load: a discrete simulation of one tree; pure, and the same for the same seed."""
+"""Discrete simulation of a compaction policy with a workload on one tree; pure and deterministic for a seed."""

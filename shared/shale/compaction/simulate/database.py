@@ -1,15 +1,15 @@
-"""The simulated database: a real manifest and real compactions, whose SSTs have sizes and simulated rows."""
+"""The simulated database: a real manifest and real compactions; SSTs have sizes and simulated rows."""
 
 from dataclasses import replace
 from itertools import islice
 
 from shale.compaction.apply import with_run
 from shale.compaction.entries import finished, with_entries, with_entry
-from shale.compaction.scheduler import CompactionScheduler
-from shale.compaction.simulate.load import Load
+from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.simulate.rows import RowSet, merged
+from shale.compaction.simulate.workload import Workload
 from shale.compaction.specs import source_views
-from shale.compaction.validation import Stage, check_proposal, validate
+from shale.compaction.validation import ValidationStage, check_proposal, validate
 from shale.errors import InvalidCompaction
 from shale.types import (
     Compaction,
@@ -28,13 +28,13 @@ from shale.types import (
 )
 
 START_MS = 1_700_000_000_000
-"""Seconds of a simulation count from here, so that ids look like those of a real database."""
+"""Start of simulated time, so that ids look like those of a real database."""
 
 
-class Database:
-    """One tree and its jobs; every step is one of the coordinator's own rules."""
+class SimulatedDatabase:
+    """One tree and its jobs; each step applies the coordinator's rules."""
 
-    def __init__(self, load: Load, initial: RowSet) -> None:
+    def __init__(self, load: Workload, initial: RowSet) -> None:
         self._load = load
         self._ids = 0
         self._rows: dict[Ulid, RowSet] = {}
@@ -52,16 +52,16 @@ class Database:
 
     @property
     def stored_bytes(self) -> int:
-        """What the manifest names."""
+        """Estimated size of all SSTs in the manifest."""
         return sum(view.sst.estimated_size_bytes for view in self.tree.views())
 
     @property
     def active(self) -> int:
-        """Jobs that run."""
+        """Number of running jobs."""
         return sum(entry.is_active for entry in self.compactions.entries)
 
     def flush(self, rows: RowSet, now_s: float) -> int:
-        """Add an L0; returns its size in bytes."""
+        """Add an L0; return its size in bytes."""
         view = self._view(rows, now_s)
         self._tick_s = now_s
         self.manifest = replace(
@@ -72,7 +72,7 @@ class Database:
         return view.sst.estimated_size_bytes
 
     def schedule(self, policy: CompactionScheduler, jobs: int, now_s: float) -> list[Compaction]:
-        """Start what the policy proposes and there is capacity for."""
+        """Start jobs that the policy proposes, up to the capacity."""
         started: list[Compaction] = []
         room = max(0, jobs - self.active)
         for spec in islice(policy.plan(self.manifest, self.compactions), room):
@@ -82,7 +82,7 @@ class Database:
         return started
 
     def output_of(self, entry: Compaction) -> RowSet:
-        """What the merge leaves of the rows of the sources, by the clock tick of now."""
+        """Return the merged rows of the sources at the current clock tick."""
         assert isinstance(entry.spec, TieredSpec), "policies propose merges only"
         runs = self.tree.compacted
         return merged(
@@ -92,13 +92,13 @@ class Database:
         )
 
     def input_bytes(self, entry: Compaction) -> list[int]:
-        """Sizes of the sources."""
+        """Return the sizes of the sources in bytes."""
         return [view.sst.estimated_size_bytes for view in source_views(self.tree, entry.spec)]
 
     def commit(self, entry: Compaction, output: RowSet, now_s: float) -> int:
-        """Put a result in the place of its sources; returns its size in bytes."""
+        """Replace the sources by the result; return its size in bytes."""
         assert isinstance(entry.spec, TieredSpec), "policies propose merges only"
-        validate(self.manifest, self.compactions, entry, Stage.COMPACTED)
+        validate(self.manifest, self.compactions, entry, ValidationStage.COMPACTED)
         gone = [view.sst.id for view in source_views(self.tree, entry.spec)]
         views = (self._view(output, now_s),) if output.count else ()
         self.manifest = with_run(self.manifest, entry.spec, views)
@@ -112,7 +112,7 @@ class Database:
         entry = Compaction(id=self._ulid(now_s), spec=spec)
         try:
             check_proposal(self.compactions, spec)
-            validate(self.manifest, with_entry(self.compactions, entry), entry, Stage.SUBMITTED)
+            validate(self.manifest, with_entry(self.compactions, entry), entry, ValidationStage.SUBMITTED)
         except InvalidCompaction:
             return None
         entry = replace(entry, status=CompactionStatus.RUNNING)

@@ -1,11 +1,11 @@
-"""What a simulation tells: totals, means over time, and series to draw."""
+"""The result of a simulation: totals, means over time, and a time series."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class Moment(NamedTuple):
-    """The database at one time: seconds since the start; sorted sources; bytes of the manifest, and of live rows."""
+class SimulationSample(NamedTuple):
+    """State at one time: seconds since the start; number of sources; stored, live and compacted bytes."""
 
     at_s: float
     l0_count: int
@@ -17,20 +17,19 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One policy under one load.
+class SimulationResult:
+    """The result of one policy with one workload.
 
     Args:
-        written_bytes: what clients wrote, as rows.
-        flushed_bytes: L0s, in which each key is left once.
-        compacted_bytes: outputs of compactions.
-        read_bytes: inputs of compactions.
-        write_amplification: bytes of SSTs per byte that clients wrote; the WAL comes on top.
-        read_amplification: L0s and runs that a scan has to merge, a mean over time.
-        space_amplification: bytes that the manifest names per byte of live rows, a mean over time; what the collector
-            has not deleted yet comes on top.
-        stall_s: time in which a flush that was due had to wait for room among the L0s.
-        requests: what compactions alone ask of the object store, without polling.
+        written_bytes: bytes that clients wrote, as rows.
+        flushed_bytes: bytes of L0s, which have each key once.
+        compacted_bytes: output bytes of compactions.
+        read_bytes: input bytes of compactions.
+        write_amplification: bytes of SSTs per byte that clients wrote, without the WAL.
+        read_amplification: mean number of L0s and runs that a scan merges.
+        space_amplification: mean of stored bytes per byte of live rows, without objects that GC has not deleted yet.
+        stall_s: time in which a due flush waited because of too many L0s.
+        requests: store requests of compactions, without polling.
     """
 
     policy: str
@@ -49,14 +48,14 @@ class Result:
     requests: int
     left_l0: int
     left_runs: int
-    moments: tuple[Moment, ...] = field(repr=False)
+    samples: tuple[SimulationSample, ...] = field(repr=False)
 
     @property
     def bytes_written_per_hour(self) -> float:
-        """Flushed and compacted."""
+        """Flushed and compacted bytes per hour."""
         return (self.flushed_bytes + self.compacted_bytes) / (self.duration_s / 3600)
 
     @property
     def requests_per_hour(self) -> float:
-        """Of compactions."""
+        """Requests of compactions per hour."""
         return self.requests / (self.duration_s / 3600)

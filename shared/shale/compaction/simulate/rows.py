@@ -1,4 +1,4 @@
-"""Rows as a simulation sees them: columns of key numbers, expiry and deletion; each stands for many real rows."""
+"""Simulated rows: columns of key numbers, expiry times and tombstone flags; each represents many real rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NEVER = np.inf
 
 @dataclass(frozen=True, slots=True)
 class RowSet:
-    """One SST or run: at most one row per key.
+    """The rows of one SST or run: at most one per key.
 
     Args:
         keys: shape (n,), i64, any order.
@@ -25,12 +25,12 @@ class RowSet:
 
     @property
     def count(self) -> int:
-        """Rows, tombstones included."""
+        """Number of rows, tombstones included."""
         return len(self.keys)
 
     @property
     def tombstone_count(self) -> int:
-        """Rows that are tombstones."""
+        """Number of tombstones."""
         return int(np.count_nonzero(self.deleted))
 
 
@@ -38,12 +38,12 @@ EMPTY = RowSet(np.empty(0, np.int64), np.empty(0, np.float64), np.empty(0, np.bo
 
 
 def newest_of_each_key(rows: RowSet) -> RowSet:
-    """What a memtable leaves of rows in the order of their writing."""
+    """Return the newest row of each key; ``rows`` are in write order."""
     return merged([_part(rows, slice(None, None, -1))], tick_s=-NEVER, drop_tombstones=False)
 
 
 def merged(sources: Sequence[RowSet], *, tick_s: float, drop_tombstones: bool) -> RowSet:
-    """Merge sources, the newest first, as docs/protocol.md 7.2 does without snapshots."""
+    """Merge sources, newest first, as in docs/reference/protocol.md 7.2 without snapshots."""
     if not sources:
         return EMPTY
     every = RowSet(
@@ -59,3 +59,25 @@ def merged(sources: Sequence[RowSet], *, tick_s: float, drop_tombstones: bool) -
 
 def _part(rows: RowSet, chosen: "slice | NDArray[np.int64] | NDArray[np.bool_]") -> RowSet:
     return RowSet(rows.keys[chosen], rows.expires_s[chosen], rows.deleted[chosen])
+
+
+class LiveKeys:
+    """The newest row of each key."""
+
+    def __init__(self) -> None:
+        self._until_s = np.full(1024, -np.inf)
+
+    def apply(self, rows: RowSet) -> None:
+        """Apply rows that are newer than all before."""
+        if not rows.count:
+            return
+        needed = int(rows.keys.max()) + 1
+        if needed > len(self._until_s):
+            grown = np.full(max(needed, 2 * len(self._until_s)), -np.inf)
+            grown[: len(self._until_s)] = self._until_s
+            self._until_s = grown
+        self._until_s[rows.keys] = np.where(rows.deleted, -np.inf, rows.expires_s)
+
+    def count(self, now_s: float) -> int:
+        """Count the keys that exist and have not expired."""
+        return int(np.count_nonzero(self._until_s > now_s))

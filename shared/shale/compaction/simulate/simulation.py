@@ -1,74 +1,72 @@
-"""The clock of a simulation: flushes, looks of the coordinator and ends of jobs, in the order of their times.
+"""Simulate a compaction policy: events are flushes, polls of the coordinator and ends of jobs, in order of time.
 
-The writer is an open loop: a flush that finds no room among the L0s waits, and the next ones are due as if it had not.
-The coordinator looks every ``poll_interval_s``, and at once when a job ends, as it does beside an embedded worker.
+The writer is an open loop: a flush waits while there are too many L0s, and the next ones become due as if it had not.
+The coordinator polls every ``poll_interval_s``, and at once when a job ends, as with an embedded worker.
 """
 
 import heapq
 from dataclasses import dataclass
 from itertools import count
 
-from shale.compaction.scheduler import CompactionScheduler
-from shale.compaction.simulate.database import Database
-from shale.compaction.simulate.live import LiveKeys
-from shale.compaction.simulate.load import Flush, KeyChooser, Load
-from shale.compaction.simulate.machine import Machine
-from shale.compaction.simulate.requests import job_requests
-from shale.compaction.simulate.result import Moment, Result
-from shale.compaction.simulate.rows import RowSet
+from shale.compaction.policies.scheduler import CompactionScheduler
+from shale.compaction.simulate.compactor_model import CompactorModel, job_requests
+from shale.compaction.simulate.database import SimulatedDatabase
+from shale.compaction.simulate.result import SimulationResult, SimulationSample
+from shale.compaction.simulate.rows import LiveKeys, RowSet
+from shale.compaction.simulate.workload import Flush, KeyChooser, Workload
 from shale.types import Compaction
 
-_MOMENTS_MAX = 400
-"""Points of the series, and looks at all live keys."""
+_SAMPLES_MAX = 400
+"""Number of samples; each one counts all live keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """The end of a job."""
+    """The event of a finished job."""
 
     entry: Compaction
     output: RowSet
 
 
-_LOOK = "look"
+_POLL = "poll"
 _Event = Flush | _Done | str
 
 
-class Simulation:
-    """One policy under one load; use it once."""
+class CompactionSimulation:
+    """One run of a policy with a workload."""
 
-    def __init__(self, name: str, policy: CompactionScheduler, load: Load, machine: Machine) -> None:
+    def __init__(self, name: str, policy: CompactionScheduler, load: Workload, machine: CompactorModel) -> None:
         keys = KeyChooser(load)
         self._name, self._policy, self._load, self._machine = name, policy, load, machine
         self._flushes = keys.flushes()
         self._live = LiveKeys()
         initial = keys.initial()
         self._live.apply(initial)
-        self._database = Database(load, initial)
+        self._database = SimulatedDatabase(load, initial)
         self._events: list[tuple[float, int, _Event]] = []
         self._order = count()
         self._waiting: list[RowSet] = []
-        self._now_s = self._next_moment_s = self._live_bytes = 0.0
-        self._look_due_s = -1.0
-        self._moments: list[Moment] = []
+        self._now_s = self._next_sample_s = self._live_bytes = 0.0
+        self._poll_due_s = -1.0
+        self._samples: list[SimulationSample] = []
         self._flushed = self._compacted = self._read = self._stall_s = 0.0
         self._sources_s = self._space_s = self._space_weight_s = 0.0
         self._jobs = self._requests = self._sources_max = 0
         self._space_max = 1.0
 
-    def run(self) -> Result:
-        """Let the whole load go by; what is still due or running at its end is left."""
+    def run(self) -> SimulationResult:
+        """Simulate the whole workload; flushes and jobs that are pending at its end are dropped."""
         self._push_flush()
         end_s = self._load.end_s
         while self._events and self._events[0][0] <= end_s:
             at_s, _, event = heapq.heappop(self._events)
-            self._pass(at_s)
-            self._happen(event)
-        self._pass(end_s)
+            self._advance(at_s)
+            self._handle(event)
+        self._advance(end_s)
         self._record()
         return self._result(end_s)
 
-    def _happen(self, event: _Event) -> None:
+    def _handle(self, event: _Event) -> None:
         match event:
             case Flush(rows=rows):
                 self._waiting.append(rows)
@@ -90,10 +88,10 @@ class Simulation:
             self._live.apply(rows)
             self._flushed += self._database.flush(rows, self._now_s)
         poll_s = self._machine.poll_interval_s
-        look_s = (self._now_s // poll_s + 1) * poll_s
-        if look_s > self._look_due_s:
-            self._look_due_s = look_s
-            self._push(look_s, _LOOK)
+        poll_due_s = (self._now_s // poll_s + 1) * poll_s
+        if poll_due_s > self._poll_due_s:
+            self._poll_due_s = poll_due_s
+            self._push(poll_due_s, _POLL)
 
     def _schedule(self) -> None:
         for entry in self._database.schedule(self._policy, self._machine.jobs, self._now_s):
@@ -102,15 +100,15 @@ class Simulation:
             self._read += sum(sizes)
             self._push(self._now_s + sum(sizes) / self._machine.throughput_bytes_s, _Done(entry, output))
 
-    def _pass(self, until_s: float) -> None:
-        """Time goes by, in which nothing changes."""
+    def _advance(self, until_s: float) -> None:
+        """Advance the time and accumulate the means; nothing else changes meanwhile."""
         span_s = until_s - self._now_s
         tree, stored = self._database.tree, self._database.stored_bytes
         sources = len(tree.l0) + len(tree.compacted)
-        if self._now_s >= self._next_moment_s:
+        if self._now_s >= self._next_sample_s:
             self._live_bytes = self._live.count(self._now_s) * self._load.scale * self._load.row_bytes
             self._record()
-            self._next_moment_s = self._now_s + self._load.end_s / _MOMENTS_MAX
+            self._next_sample_s = self._now_s + self._load.end_s / _SAMPLES_MAX
         self._sources_s += sources * span_s
         self._sources_max = max(self._sources_max, sources)
         if self._live_bytes > 0:
@@ -122,8 +120,8 @@ class Simulation:
 
     def _record(self) -> None:
         tree = self._database.tree
-        self._moments.append(
-            Moment(
+        self._samples.append(
+            SimulationSample(
                 at_s=self._now_s,
                 l0_count=len(tree.l0),
                 run_count=len(tree.compacted),
@@ -142,10 +140,10 @@ class Simulation:
     def _push(self, at_s: float, event: _Event) -> None:
         heapq.heappush(self._events, (at_s, next(self._order), event))
 
-    def _result(self, end_s: float) -> Result:
+    def _result(self, end_s: float) -> SimulationResult:
         written = float(sum(size for _, size in self._load.due))
         tree = self._database.tree
-        return Result(
+        return SimulationResult(
             policy=self._name,
             duration_s=end_s,
             written_bytes=written,
@@ -162,10 +160,10 @@ class Simulation:
             requests=self._requests,
             left_l0=len(tree.l0),
             left_runs=len(tree.compacted),
-            moments=tuple(self._moments),
+            samples=tuple(self._samples),
         )
 
 
-def simulate(name: str, policy: CompactionScheduler, load: Load, machine: Machine) -> Result:
-    """Run a load against a policy."""
-    return Simulation(name, policy, load, machine).run()
+def simulate(name: str, policy: CompactionScheduler, load: Workload, machine: CompactorModel) -> SimulationResult:
+    """Simulate a policy with a workload."""
+    return CompactionSimulation(name, policy, load, machine).run()

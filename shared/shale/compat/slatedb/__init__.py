@@ -1,6 +1,7 @@
-"""SlateDB's Python package: ``import shale.compat.slatedb as slatedb`` in place of ``import slatedb`` (docs/compat.md).
+"""SlateDB's Python package: ``import shale.compat.slatedb as slatedb`` in place of ``import slatedb``
+(docs/how-to/migrate-from-slatedb.md).
 
-As there, the names are those of ``uniffi``; here they can be had without it too.
+As in SlateDB, the names are those of ``uniffi``; here they are also available without it.
 """
 
 from shale.compat.slatedb import uniffi

@@ -1,30 +1,31 @@
-"""``Admin``: what is done to a database from outside its processes."""
+"""``Admin``: administration of a database from outside its processes."""
 
 from datetime import timedelta
 from typing import Any
 
 from shale import plugins
 from shale.admin.checkpoints import CheckpointAdmin
-from shale.admin.place import AdminPlace
+from shale.admin.context import AdminContext
 from shale.admin.states import StateAdmin
 from shale.admin.submission import submit
 from shale.compaction.requests import Spec
-from shale.compat.slatedb.background import COLLECTOR_ONCE, COMPANIONS, Place, in_seconds
-from shale.compat.slatedb.choices import CompactionSpec
 from shale.compat.slatedb.clone import CloneBuilder
-from shale.compat.slatedb.durations import format_duration
-from shale.compat.slatedb.errors import invalid, translated, translates
-from shale.compat.slatedb.handles import Handle, Once, checkpoint_id_of
+from shale.compat.slatedb.embedded import COLLECTOR_ONCE, EMBEDDED_GROUP, EmbeddedContext, in_seconds
+from shale.compat.slatedb.errors import invalid, raises_slatedb_errors, slatedb_errors
+from shale.compat.slatedb.handles import Handle, SingleUse, parse_checkpoint_id
 from shale.compat.slatedb.manifests import checkpoint_of, compaction_of, compactions_of, engine_spec, manifest_of
-from shale.compat.slatedb.options import (
+from shale.compat.slatedb.settings.durations import format_duration
+from shale.compat.slatedb.settings.schema import DEFAULTS, check_settings
+from shale.compat.slatedb.store import ObjectStore, adapter_of
+from shale.compat.slatedb.types.enums import CompactionSpec
+from shale.compat.slatedb.types.options import (
     CheckpointOptions,
     CloneSourceSpec,
     GarbageCollectorDirectoryOptions,
     GarbageCollectorOptions,
     GarbageCollectorScheduleOptions,
 )
-from shale.compat.slatedb.settings_schema import DEFAULTS, check_settings
-from shale.compat.slatedb.state_values import (
+from shale.compat.slatedb.types.states import (
     Checkpoint,
     CheckpointCreateResult,
     Compaction,
@@ -32,13 +33,12 @@ from shale.compat.slatedb.state_values import (
     VersionedCompactions,
     VersionedManifest,
 )
-from shale.compat.slatedb.store import ObjectStore, adapter_of
-from shale.engine.where import Stores
+from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import InvalidDbState, LatestRecordMissing
 from shale.format.names import deleting_key, wal_prefix
 from shale.format.sequence_tracker import SequenceTracker
-from shale.garbage.destroy import DestroyTarget, destroy
+from shale.gc.hard_destroy import DestroyTarget, destroy
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.connect import connect
@@ -48,9 +48,9 @@ from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
 
 _SECONDS_MAX = 8_210_266_876_799
-"""The last second that SlateDB's calendar knows: the end of the year 262142."""
+"""The last second of SlateDB's calendar: the end of the year 262142."""
 _LIFETIME_MAX_MS = 1 << 45
-"""Above every lifetime that can be stored."""
+"""Longer than every lifetime that can be stored."""
 
 
 class Admin(Handle):
@@ -58,7 +58,7 @@ class Admin(Handle):
 
     __slots__ = ("_checkpoints", "_compactions", "_env", "_manifests", "_place", "_states", "_wal_store")
 
-    _place: Place
+    _place: EmbeddedContext
     _env: Env
     _manifests: ManifestStore
     _compactions: CompactionsStore
@@ -66,31 +66,31 @@ class Admin(Handle):
     _states: StateAdmin
     _wal_store: StorePort | None
 
-    @translates
+    @raises_slatedb_errors
     async def read_manifest(self, id: int | None) -> VersionedManifest | None:  # noqa: A002 - the binding's name
-        """A version of the manifest, or the newest; ``None`` if there is no such one."""
+        """Return a version of the manifest, or the newest; ``None`` if there is none."""
         found = await self._states.manifest(id)
         return None if found is None else manifest_of(found.id, found.value)
 
-    @translates
+    @raises_slatedb_errors
     async def list_manifests(self, _from: int | None, to: int | None) -> list[VersionedManifest]:
-        """The versions from one id on, and below another one."""
+        """Return the versions from one id on, and below another one."""
         return [manifest_of(found.id, found.value) async for found in self._states.manifests(_from, to)]
 
-    @translates
+    @raises_slatedb_errors
     async def read_compactions(self, id: int | None) -> VersionedCompactions | None:  # noqa: A002
-        """A version of the compactions file, or the newest; ``None`` if there is no such one."""
+        """Return a version of the compactions file, or the newest; ``None`` if there is none."""
         found = await self._states.compactions(id)
         return None if found is None else compactions_of(found.id, found.value)
 
-    @translates
+    @raises_slatedb_errors
     async def list_compactions(self, _from: int | None, to: int | None) -> list[VersionedCompactions]:
-        """The versions of the compactions file from one id on, and below another one."""
+        """Return the versions of the compactions file from one id on, and below another one."""
         return [compactions_of(found.id, found.value) async for found in self._states.compactions_files(_from, to)]
 
-    @translates
+    @raises_slatedb_errors
     async def read_compaction(self, compaction_id: str, compactions_id: int | None) -> Compaction | None:
-        """One compaction as a version of the file, or the newest, has it.
+        """Return one compaction from a version of the file, or from the newest.
 
         Raises:
             Error: the id is no ULID.
@@ -101,9 +101,9 @@ class Admin(Handle):
         entry = await self._states.compaction(wanted, file_id=compactions_id)
         return None if entry is None else compaction_of(entry)
 
-    @translates
+    @raises_slatedb_errors
     async def read_compactor_state_view(self) -> CompactorStateView:
-        """The newest compactions and the manifest that was read after them.
+        """Return the newest compactions and the manifest that was read after them.
 
         Raises:
             Error: there is no database.
@@ -115,13 +115,13 @@ class Admin(Handle):
             manifest=manifest_of(view.manifest.id, view.manifest.value),
         )
 
-    @translates
+    @raises_slatedb_errors
     async def submit_compaction(self, spec: CompactionSpec) -> Compaction:
-        """Ask the compactor for exactly this.
+        """Submit exactly this compaction.
 
         Raises:
-            Error: a rule of compactions is broken, which SlateDB finds out only when it would begin; or there is no
-                database, or no compactor was ever started on it.
+            Error: it breaks a rule, which SlateDB reports only when it starts; or there is no database, or no compactor
+                was ever started on it.
         """
         wanted = engine_spec(spec)
         try:
@@ -130,71 +130,71 @@ class Admin(Handle):
             raise InvalidDbState("there is no database") from error
         return compaction_of(entries[0])
 
-    @translates
+    @raises_slatedb_errors
     async def list_checkpoints(self, name_filter: str | None) -> list[Checkpoint]:
-        """All checkpoints, or those of a name; the empty name means those without one."""
+        """Return all checkpoints, or those of a name; the empty name means those without one."""
         return [checkpoint_of(found) for found in await self._checkpoints.list(name_filter)]
 
-    @translates
+    @raises_slatedb_errors
     async def create_detached_checkpoint(self, options: CheckpointOptions) -> CheckpointCreateResult:
-        """Keep the newest state, or the one of another checkpoint.
+        """Create a checkpoint of the newest state, or of the state of another checkpoint.
 
         Raises:
-            Error: there is no such database or checkpoint, or the lifetime is impossible.
+            Error: there is no such database or checkpoint, or the lifetime is invalid.
         """
-        source_id = None if options.source is None else checkpoint_id_of(options.source)
+        source_id = None if options.source is None else parse_checkpoint_id(options.source)
         made = await self._checkpoints.create(_lifetime(options.lifetime_ms), source_id, options.name)
         return CheckpointCreateResult(id=str(made.id), manifest_id=made.manifest_id)
 
-    @translates
+    @raises_slatedb_errors
     async def refresh_checkpoint(self, id: str, lifetime_ms: int | None) -> None:  # noqa: A002
-        """Let a checkpoint live for so long from now on.
+        """Set a checkpoint's lifetime, from now on.
 
         Raises:
-            Error: it is not there.
+            Error: there is no such checkpoint.
         """
-        await self._checkpoints.refresh(checkpoint_id_of(id), _lifetime(lifetime_ms))
+        await self._checkpoints.refresh(parse_checkpoint_id(id), _lifetime(lifetime_ms))
 
-    @translates
+    @raises_slatedb_errors
     async def delete_checkpoint(self, id: str) -> None:  # noqa: A002
-        """Let go of a state; nothing happens if it is not kept."""
-        await self._checkpoints.delete(checkpoint_id_of(id))
+        """Delete a checkpoint; nothing happens if there is none."""
+        await self._checkpoints.delete(parse_checkpoint_id(id))
 
-    @translates
+    @raises_slatedb_errors
     async def get_timestamp_for_sequence(self, seq: int, round_up: bool) -> int | None:
-        """The second in which the database reached a sequence number; ``None`` if no point is known."""
+        """Return the second in which the database reached a sequence number; ``None`` if it is unknown."""
         return (await self._tracker()).seq_to_time(seq, round_up=round_up)
 
-    @translates
+    @raises_slatedb_errors
     async def get_sequence_for_timestamp(self, timestamp_secs: int, round_up: bool) -> int | None:
-        """The sequence number that the database had reached in a second; ``None`` if no point is known.
+        """Return the sequence number that the database had reached in a second; ``None`` if it is unknown.
 
         Raises:
-            Error: no calendar knows that second.
+            Error: the second is beyond the calendar.
         """
         if abs(timestamp_secs) > _SECONDS_MAX:
             raise invalid(f"invalid timestamp seconds: {timestamp_secs}")
         return (await self._tracker()).time_to_seq(timestamp_secs, round_up=round_up)
 
-    @translates
+    @raises_slatedb_errors
     async def run_gc_once(self, options: GarbageCollectorOptions | None) -> None:
-        """One pass of the collector; without options of every task.
+        """Run one pass of the collector; without options every task.
 
         Raises:
-            Error: impossible options, or a pass failed.
+            Error: invalid options, or a pass failed.
         """
         values = _COLLECTOR if options is None else _collector_values(options)
         try:
-            await plugins.resolve(COMPANIONS, COLLECTOR_ONCE)(self._place, in_seconds(values))
+            await plugins.resolve(EMBEDDED_GROUP, COLLECTOR_ONCE)(self._place, in_seconds(values))
         except LatestRecordMissing:
             return
 
-    @translates
+    @raises_slatedb_errors
     async def delete_db(self, confirm: bool) -> list[str]:
-        """Delete the database for ever; without ``confirm``: what that would delete.
+        """Delete the database for ever; without ``confirm`` return what that would delete.
 
         Raises:
-            Error: with it: live checkpoints need the database, or there is none but other objects.
+            Error: with ``confirm``: live checkpoints need the database, or there are only foreign objects.
         """
         place = self._place
         if confirm:
@@ -209,7 +209,7 @@ class Admin(Handle):
         return sorted(keys)
 
     def create_clone_builder_from_source(self, source: CloneSourceSpec) -> CloneBuilder:
-        """A builder of a clone at this place."""
+        """Return a builder of a clone at this path."""
         return CloneBuilder._of(self._place, source, self._wal_store)
 
     async def _tracker(self) -> SequenceTracker:
@@ -217,7 +217,7 @@ class Admin(Handle):
         return SequenceTracker() if latest is None else SequenceTracker.decode(latest.value.sequence_tracker)
 
 
-class AdminBuilder(Once):
+class AdminBuilder(SingleUse):
     """Makes one ``Admin``."""
 
     def __init__(self, path: str, object_store: ObjectStore) -> None:
@@ -227,33 +227,33 @@ class AdminBuilder(Once):
         self._wal_store: StorePort | None = None
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
-        """The WAL lives in another store."""
+        """Set the store of the WAL, if it is another one."""
         self._require_unused()
         self._wal_store = adapter_of(wal_object_store)
 
     def with_seed(self, seed: int) -> None:
-        """Has no effect: what is drawn at random here is not part of what a program sees."""
+        """Do nothing: random draws are not visible to programs here."""
         self._require_unused()
 
     def build(self) -> Admin:
-        """The administrator; nothing is read yet.
+        """Return the administrator; nothing is read yet.
 
         Raises:
-            Error: the builder is used up.
+            Error: the builder was used before.
         """
         self._use()
         env, metrics = Env.system(), Metrics()
-        with translated():
+        with slatedb_errors():
             root = normalize_path(self._path)
         store = connect(self._store, env, metrics, component="admin")
         admin = Admin._blank()
         admin._env = env
-        admin._place = Place(
+        admin._place = EmbeddedContext(
             store=store, root=root, env=env, metrics=metrics, has_own_wal_store=self._wal_store is not None
         )
         wal = self._wal_store
         admin._wal_store = None if wal is None else connect(wal, env, metrics, component="admin", store_type="wal")
-        place = AdminPlace.of(Stores(store, admin._wal_store, ()), root, env, metrics)
+        place = AdminContext.of(DatabaseStores(store, admin._wal_store, ()), root, env, metrics)
         admin._manifests, admin._compactions = place.manifests, place.compactions
         admin._checkpoints, admin._states = CheckpointAdmin(place), StateAdmin(place)
         return admin
@@ -267,7 +267,7 @@ def _lifetime(ms: int | None) -> timedelta | None:
 
 
 def _collector_values(options: GarbageCollectorOptions) -> dict[str, Any]:
-    """A record as the settings write it."""
+    """Return a record in the notation of the settings."""
     return {
         "manifest_options": _swept(options.manifest_options),
         "wal_options": _swept(options.wal_options),

@@ -1,19 +1,19 @@
-"""What calls give, checked as the binding checks it and turned into arguments of the engine."""
+"""Arguments of calls, checked like in the binding and converted for the engine."""
 
 from typing import Any, TypedDict
 
-from shale.compat.slatedb.choices import DurabilityLevel, IterationOrder, Ttl
 from shale.compat.slatedb.errors import invalid
-from shale.compat.slatedb.handles import lowered
-from shale.compat.slatedb.options import ReadOptions, ScanOptions, WriteOptions
-from shale.compat.slatedb.values import KeyRange, KeyValue
-from shale.engine.batch import BytesLike
-from shale.engine.lifetime import NEVER, Never
-from shale.engine.read_point import Durability
+from shale.compat.slatedb.handles import unsigned
+from shale.compat.slatedb.types.enums import DurabilityLevel, IterationOrder, Ttl
+from shale.compat.slatedb.types.options import ReadOptions, ScanOptions, WriteOptions
+from shale.compat.slatedb.types.records import KeyRange, KeyValue
+from shale.core.bytes_like import BytesLike
+from shale.core.ttl import NEVER, Never
+from shale.engine.read.read_point import Durability
 from shale.types import Row
 
 READ_AHEAD_BYTES_MIN = 64 * 1024
-"""Scans that ask for less read as the engine does by itself: SlateDB's default, one byte, means the same there."""
+"""Scans that ask for less use the engine's default; SlateDB's default, one byte, means the same there."""
 
 
 class Lifetime(TypedDict, total=False):
@@ -24,7 +24,7 @@ class Lifetime(TypedDict, total=False):
 
 
 def checked_key(key: BytesLike) -> bytes:
-    """A key as bytes.
+    """Return a key as bytes.
 
     Raises:
         TypeError: not bytes.
@@ -37,7 +37,7 @@ def checked_key(key: BytesLike) -> bytes:
 
 
 def checked_value(value: BytesLike) -> bytes:
-    """A value as bytes.
+    """Return a value as bytes.
 
     Raises:
         TypeError: not bytes.
@@ -46,10 +46,10 @@ def checked_value(value: BytesLike) -> bytes:
 
 
 def checked_range(key_range: KeyRange) -> KeyRange:
-    """A range that may hold a key.
+    """Return a range that can hold a key.
 
     Raises:
-        Error: it is the wrong way round, or empty.
+        Error: its start is above its end, or it is empty.
     """
     start, end = key_range.start, key_range.end
     if start is not None and end is not None:
@@ -61,7 +61,7 @@ def checked_range(key_range: KeyRange) -> KeyRange:
 
 
 def bounds_of(key_range: KeyRange, prefix: bytes = b"") -> tuple[bytes | None, bytes | None]:
-    """First key and end of a range, whose bounds continue ``prefix``.
+    """Return first key and end of a range, whose bounds continue ``prefix``.
 
     Raises:
         Error: see ``checked_range``.
@@ -74,12 +74,12 @@ def bounds_of(key_range: KeyRange, prefix: bytes = b"") -> tuple[bytes | None, b
 
 
 def durability_of(level: DurabilityLevel) -> Durability:
-    """Which rows a read sees."""
+    """Return the durability of a level."""
     return "durable" if level is DurabilityLevel.REMOTE else "memory"
 
 
 def scan_arguments(options: ScanOptions | None) -> dict[str, Any]:
-    """Keyword arguments of ``Reads.scan``."""
+    """Return keyword arguments of ``Reads.scan``."""
     if options is None:
         return {"cache_blocks": False}
     read_ahead = options.read_ahead_bytes
@@ -92,31 +92,31 @@ def scan_arguments(options: ScanOptions | None) -> dict[str, Any]:
 
 
 def seqnum_of(options: WriteOptions | None) -> int | None:
-    """The sequence number that a commit shall have; ``None`` for the next one.
+    """Return the requested sequence number of a commit; ``None`` for the next one.
 
     Raises:
-        ValueError: a number that does not fit.
+        ValueError: a number out of range.
     """
-    return None if options is None else lowered(options.seqnum, "u64", 64) or None
+    return None if options is None else unsigned(options.seqnum, "u64", 64) or None
 
 
 def durability_in(options: ReadOptions) -> Durability:
-    """Which rows a lookup sees."""
+    """Return the durability of a lookup."""
     return durability_of(options.durability_filter)
 
 
 def lifetime(ttl: Ttl) -> Lifetime:
-    """How long a write lives.
+    """Return the lifetime of a write.
 
     Raises:
-        ValueError: a number that does not fit.
+        ValueError: a number out of range.
     """
     match ttl:
         case Ttl.NO_EXPIRY():
             return {"ttl": NEVER}
         case Ttl.EXPIRE_AFTER_MILLIS():
             (after_ms,) = ttl._values
-            return {"ttl": f"{lowered(after_ms, 'u64', 64)}ms"}
+            return {"ttl": f"{unsigned(after_ms, 'u64', 64)}ms"}
         case Ttl.EXPIRE_AT_MILLIS():
             (at_ms,) = ttl._values
             if not -(1 << 63) <= at_ms < 1 << 63:
@@ -127,5 +127,5 @@ def lifetime(ttl: Ttl) -> Lifetime:
 
 
 def key_value(row: Row) -> KeyValue:
-    """A row as programs see it."""
+    """Convert a row."""
     return KeyValue(key=row.key, value=row.value, seq=row.seq, create_ts=row.create_ts or 0, expire_ts=row.expire_ts)

@@ -3,26 +3,26 @@
 import logging
 from typing import Any
 
-from shale.compat.slatedb.background import Background, Place, companions
 from shale.compat.slatedb.caching import DbCache, FilterPolicy, budget_of, policy_of
 from shale.compat.slatedb.callbacks import MergeOperator, NamedExtractor, PrefixExtractor, engine_operator
-from shale.compat.slatedb.choices import ReaderMode, SstBlockSize
 from shale.compat.slatedb.db import Db, db_of
-from shale.compat.slatedb.errors import Invalid, translated, translates
-from shale.compat.slatedb.handles import Once, checkpoint_id_of
-from shale.compat.slatedb.metrics import MetricsRecorder
-from shale.compat.slatedb.options import ReaderOptions
+from shale.compat.slatedb.embedded import EmbeddedContext, EmbeddedTasks, embedded_tasks
+from shale.compat.slatedb.errors import Invalid, raises_slatedb_errors, slatedb_errors
+from shale.compat.slatedb.handles import SingleUse, parse_checkpoint_id
+from shale.compat.slatedb.metrics.bridge import MetricsBridge
+from shale.compat.slatedb.metrics.recorder import MetricsRecorder
 from shale.compat.slatedb.reader import DbReader, reader_of
-from shale.compat.slatedb.recording import Recording
-from shale.compat.slatedb.settings import Settings
-from shale.compat.slatedb.settings_options import db_options, store_options
+from shale.compat.slatedb.settings.options import db_options, store_options
+from shale.compat.slatedb.settings.settings import Settings
 from shale.compat.slatedb.store import ObjectStore, adapter_of
+from shale.compat.slatedb.types.enums import ReaderMode, SstBlockSize
+from shale.compat.slatedb.types.options import ReaderOptions
 from shale.engine import db as engine_db
 from shale.engine import db_reader
-from shale.engine import reader_options as engine_reader
+from shale.engine.reader import options as engine_reader
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.format.bloom import BloomPolicy
+from shale.format.sst.bloom import BloomPolicy
 from shale.store.connect import connect
 from shale.store.location import normalize_path
 from shale.store.options import RetryPolicy, StoreOptions
@@ -31,8 +31,8 @@ from shale.telemetry.metrics import Metrics
 log = logging.getLogger("shale.compat.slatedb")
 
 
-class _Builder(Once):
-    """What writers and readers are told alike."""
+class _Builder(SingleUse):
+    """The options that writers and readers share."""
 
     def __init__(self, path: str, object_store: ObjectStore) -> None:
         super().__init__()
@@ -45,39 +45,39 @@ class _Builder(Once):
         self._engine: dict[str, Any] = {}
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
-        """The WAL lives in another store."""
+        """Set the store of the WAL, if it is another one."""
         self._require_unused()
         self._wal_store = wal_object_store
 
     def with_db_cache(self, db_cache: DbCache, db_cache_id: int) -> None:
-        """Memory that several databases share; the id has no meaning here, since blocks are known by their SST."""
+        """Set a cache that several databases share; the id has no meaning, because SSTs identify blocks."""
         self._require_unused()
         self._engine.pop("block_cache_bytes", None)
         self._engine["cache"] = budget_of(db_cache)
 
     def with_db_cache_disabled(self) -> None:
-        """Keep no blocks."""
+        """Cache no blocks."""
         self._require_unused()
         self._engine.pop("cache", None)
         self._engine["block_cache_bytes"] = 0
 
     def with_merge_operator(self, merge_operator: MergeOperator) -> None:
-        """What merge operands mean."""
+        """Set the merge operator."""
         self._require_unused()
         self._engine["merge_operator"] = engine_operator(merge_operator)
 
     def with_metrics_recorder(self, metrics_recorder: MetricsRecorder) -> None:
-        """Where to count."""
+        """Set the recorder of metrics."""
         self._require_unused()
         self._recorder = metrics_recorder
 
     def with_filter_policies(self, policies: list[FilterPolicy]) -> None:
-        """Which filters SSTs get and have."""
+        """Set the filters of SSTs."""
         self._require_unused()
         self._engine["filter_policies"] = tuple(policy_of(policy) for policy in policies)
 
     def with_segment_extractor(self, extractor: PrefixExtractor) -> None:
-        """Which segment a key belongs to."""
+        """Set the extractor of a key's segment."""
         self._require_unused()
         self._engine["segment_extractor"] = NamedExtractor.of(extractor)
 
@@ -94,25 +94,25 @@ class DbBuilder(_Builder):
         self._settings = Settings.default()
 
     def with_settings(self, settings: Settings) -> None:
-        """All settings, as they are now."""
+        """Set all settings, as they are now."""
         self._require_unused()
         self._settings = settings._copy()
 
     def with_seed(self, seed: int) -> None:
-        """Has no effect: what is drawn at random here is not part of what a program sees."""
+        """Do nothing: random draws are not visible to programs here."""
         self._require_unused()
 
     def with_sst_block_size(self, sst_block_size: SstBlockSize) -> None:
-        """The size of data blocks."""
+        """Set the size of data blocks."""
         self._require_unused()
         self._engine["block_size_bytes"] = 1024 << sst_block_size.value
 
-    @translates
+    @raises_slatedb_errors
     async def build(self) -> Db:
         """Open the database, creating it if there is none.
 
         Raises:
-            Error: impossible settings, or the database cannot be opened; the builder is used up all the same.
+            Error: invalid settings, or the database cannot be opened; the builder cannot be used again.
         """
         self._use()
         values = self._settings._values
@@ -131,7 +131,7 @@ class DbBuilder(_Builder):
             store_options=store_options(values),
             options=options,
         )
-        place = Place(
+        place = EmbeddedContext(
             store=connect(self._store, env, metrics, store_options(values), component="compactor"),
             root=normalize_path(self._path),
             env=env,
@@ -141,11 +141,11 @@ class DbBuilder(_Builder):
             block_size_bytes=options.block_size_bytes,
             filter_policies=self._engine.get("filter_policies", (BloomPolicy(),)),
         )
-        background = Background()
+        background = EmbeddedTasks()
         try:
-            recording = Recording(self._recorder, metrics)
-            recording.count_rows(lambda: db.rows_written)
-            await background.start(companions(place, values) | recording.tasks())
+            recording = MetricsBridge(self._recorder, metrics)
+            recording.count_rows(lambda: db.status.rows_written)
+            await background.start(embedded_tasks(place, values) | recording.tasks())
         except BaseException:
             await db.close("none")
             raise
@@ -161,7 +161,7 @@ class DbReaderBuilder(_Builder):
         self._retries_max: int | None = None
 
     def with_options(self, options: ReaderOptions) -> None:
-        """How to follow the database."""
+        """Set how to follow the database."""
         self._require_unused()
         self._retries_max = options.object_store_max_retries
         self._engine |= {
@@ -172,7 +172,7 @@ class DbReaderBuilder(_Builder):
         }
 
     def with_reader_mode(self, mode: ReaderMode) -> None:
-        """What to follow.
+        """Set what to follow.
 
         Raises:
             Error: the id of the checkpoint is not a UUID.
@@ -180,21 +180,21 @@ class DbReaderBuilder(_Builder):
         self._require_unused()
         match mode:
             case ReaderMode.CHECKPOINT():
-                self._mode = {"checkpoint": checkpoint_id_of(mode[0])}
+                self._mode = {"checkpoint": parse_checkpoint_id(mode[0])}
             case ReaderMode.FOLLOW_LATEST():
                 self._mode = {"follow_latest": True}
             case _:
                 self._mode = {}
 
-    @translates
+    @raises_slatedb_errors
     async def build(self) -> DbReader:
         """Open the database.
 
         Raises:
-            Error: impossible options, or there is no such database or checkpoint; the builder is used up all the same.
+            Error: invalid options, or there is no such database or checkpoint; the builder cannot be used again.
         """
         self._use()
-        with translated():
+        with slatedb_errors():
             options = engine_reader.ReaderOptions(**{**self._engine, **self._mode})
         metrics = Metrics()
         reader = await db_reader.DbReader.open(
@@ -205,9 +205,9 @@ class DbReaderBuilder(_Builder):
             store_options=StoreOptions(retry=RetryPolicy(retries_max=self._retries_max)),
             options=options,
         )
-        background = Background()
+        background = EmbeddedTasks()
         try:
-            recording = Recording(self._recorder, metrics)
+            recording = MetricsBridge(self._recorder, metrics)
             await background.start(recording.tasks())
         except BaseException:
             await reader.close()

@@ -1,10 +1,10 @@
-"""What programs implement: merge operators and prefix extractors, and how the engine calls them."""
+"""Interfaces that programs implement, merge operators and prefix extractors, and their adapters for the engine."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shale.compat.slatedb.choices import PrefixTarget
+from shale.compat.slatedb.types.enums import PrefixTarget
 from shale.iter.merge_operator import MergeOperator as EngineOperator
 
 
@@ -13,19 +13,19 @@ class MergeOperator(ABC):
 
     @abstractmethod
     def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
-        """The value after one more operand."""
+        """Return the value after one more operand."""
 
 
 class PrefixExtractor(ABC):
-    """Cuts keys into a prefix and the rest; subclass it."""
+    """Divides keys into a prefix and the rest; subclass it."""
 
     @abstractmethod
     def name(self) -> str:
-        """Names the rule; stored in the database."""
+        """Return the name of the rule, which is stored in the database."""
 
     @abstractmethod
     def prefix_len(self, target: PrefixTarget) -> int | None:
-        """The length of the prefix of a key, or of all keys that begin so; ``None`` if there is none."""
+        """Return the length of the prefix of a key, or of all keys with a prefix; ``None`` if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class NamedExtractor:
         return cls(extractor, extractor.name())
 
     def prefix_len(self, key: bytes) -> int | None:
-        """See ``shale.format.bloom.PrefixExtractor``."""
+        """See ``shale.format.sst.bloom.PrefixExtractor``."""
         return self.extractor.prefix_len(PrefixTarget.POINT(key))
 
     def scan_prefix_len(self, prefix: bytes) -> int | None:
-        """See ``shale.format.bloom.PrefixExtractor``."""
+        """See ``shale.format.sst.bloom.PrefixExtractor``."""
         return self.extractor.prefix_len(PrefixTarget.PREFIX(prefix))
 
 
 def engine_operator(operator: MergeOperator) -> EngineOperator:
-    """A program's operator, which sees one operand at a time, as the engine's, which sees many."""
+    """Convert a program's operator, which takes one operand at a time, to the engine's, which takes many."""
 
     def merge(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
         for operand in operands:

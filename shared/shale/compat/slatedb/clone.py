@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 from shale.clones.clone import create_clone
-from shale.clones.neighbours import Neighbours
+from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.request import CloneRequest, CloneSource
 from shale.compat.slatedb.arguments import bounds_of
-from shale.compat.slatedb.background import Place
-from shale.compat.slatedb.errors import invalid, translated, translates
-from shale.compat.slatedb.handles import Handle, checkpoint_id_of
-from shale.compat.slatedb.options import CloneSourceSpec
+from shale.compat.slatedb.embedded import EmbeddedContext
+from shale.compat.slatedb.errors import invalid, raises_slatedb_errors, slatedb_errors
+from shale.compat.slatedb.handles import Handle, parse_checkpoint_id
 from shale.compat.slatedb.store import ObjectStore, adapter_of
-from shale.compat.slatedb.values import KeyRange
+from shale.compat.slatedb.types.options import CloneSourceSpec
+from shale.compat.slatedb.types.records import KeyRange
 from shale.store.connect import connect
 from shale.store.location import normalize_path
 from shale.store.port import ObjectStore as Adapter
@@ -20,7 +20,7 @@ from shale.types import KeyRange as Keys
 
 @dataclass(slots=True)
 class _Plan:
-    """What has been said so far."""
+    """The builder's state."""
 
     path: str
     sources: list[CloneSource] = field(default_factory=list)
@@ -31,66 +31,66 @@ class _Plan:
 
 
 class CloneBuilder(Handle):
-    """Made by ``Admin.create_clone_builder_from_source``; used up by ``build``."""
+    """Made by ``Admin.create_clone_builder_from_source``; ``build`` can be called once."""
 
     __slots__ = ("_place", "_plan")
 
-    _place: Place
+    _place: EmbeddedContext
     _plan: _Plan
 
     @classmethod
-    def _of(cls, place: Place, source: CloneSourceSpec, wal_store: Adapter | None) -> "CloneBuilder":
+    def _of(cls, place: EmbeddedContext, source: CloneSourceSpec, wal_store: Adapter | None) -> "CloneBuilder":
         builder = cls._blank()
         builder._place = place
         builder._plan = _Plan(place.root, [_source(source)], wal_store=wal_store)
         return builder
 
     def with_source(self, source: CloneSourceSpec) -> None:
-        """One more database that the clone begins with."""
+        """Add a source database."""
         self._require_unused()
         self._plan.sources.append(_source(source))
 
     def with_clone_path(self, clone_path: str) -> None:
-        """Where the clone is made."""
+        """Set the path of the clone."""
         self._require_unused()
-        with translated():
+        with slatedb_errors():
             self._plan.path = normalize_path(clone_path)
 
     def with_object_store(self, object_store: ObjectStore) -> None:
-        """The store of the clone and its sources."""
+        """Set the store of the clone and its sources."""
         self._require_unused()
         self._plan.store = self._connected(adapter_of(object_store))
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
-        """The store of their WAL, if it is not the administrator's."""
+        """Set the store of their WAL, if it is not the administrator's."""
         self._require_unused()
         self._plan.wal_store = self._connected(adapter_of(wal_object_store), store_type="wal")
 
     def with_projection_range(self, projection_range: KeyRange | None) -> None:
-        """The keys that the clone shows."""
+        """Set the keys that the clone shows."""
         self._require_unused()
         self._plan.keys = _keys(projection_range)
 
     def with_seed(self, seed: int) -> None:
-        """Has no effect."""
+        """Do nothing."""
         self._require_unused()
 
-    @translates
+    @raises_slatedb_errors
     async def build(self) -> None:
-        """Make the clone, or finish one that was begun.
+        """Create the clone, or finish one that was begun.
 
         Raises:
-            Error: the sources cannot be cloned or united, or something else is at the path.
+            Error: the sources cannot be cloned or united, or the path holds another database.
         """
         self._require_unused()
         plan, place = self._plan, self._place
         plan.is_used = True
-        neighbours = Neighbours(
+        catalog = DatabaseCatalog(
             place.store if plan.store is None else plan.store, place.env, place.metrics, plan.wal_store
         )
-        # SlateDB never asks whether ranges are adjacent.
+        # SlateDB does not check that ranges are adjacent.
         await create_clone(
-            neighbours, CloneRequest(path=plan.path, sources=tuple(plan.sources), keys=plan.keys, allow_gaps=True)
+            catalog, CloneRequest(path=plan.path, sources=tuple(plan.sources), keys=plan.keys, allow_gaps=True)
         )
 
     def _connected(self, adapter: Adapter, *, store_type: str = "main") -> Adapter:
@@ -102,8 +102,8 @@ class CloneBuilder(Handle):
 
 
 def _source(source: CloneSourceSpec) -> CloneSource:
-    checkpoint = None if source.checkpoint is None else checkpoint_id_of(source.checkpoint)
-    with translated():
+    checkpoint = None if source.checkpoint is None else parse_checkpoint_id(source.checkpoint)
+    with slatedb_errors():
         path = normalize_path(source.path)
     return CloneSource(path=path, checkpoint=checkpoint, keys=_keys(source.projection_range))
 

@@ -1,133 +1,131 @@
-"""``Db``: the writer, with what SlateDB runs beside it."""
+"""``Db``: the writer, with the services that SlateDB embeds in it."""
+
+from typing import Literal
 
 from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime, seqnum_of
-from shale.compat.slatedb.background import Background
-from shale.compat.slatedb.choices import CacheTarget, CloseReason, FlushType, IsolationLevel
-from shale.compat.slatedb.errors import error_of, translates
-from shale.compat.slatedb.options import CloseOptions, FlushOptions, MergeOptions, PutOptions, WriteOptions
-from shale.compat.slatedb.reads import ReadCalls
-from shale.compat.slatedb.recording import Recording
-from shale.compat.slatedb.state_values import SsTableId
+from shale.compat.slatedb.caching import sst_id_of, warm
+from shale.compat.slatedb.embedded import EmbeddedTasks
+from shale.compat.slatedb.errors import error_of, raises_slatedb_errors
+from shale.compat.slatedb.metrics.bridge import MetricsBridge
+from shale.compat.slatedb.reads import DbReads
 from shale.compat.slatedb.transaction import DbSnapshot, DbTransaction, snapshot_of, transaction_of
-from shale.compat.slatedb.values import DbStatus, SegmentPrefix
-from shale.compat.slatedb.warming import sst_id_of, warm
+from shale.compat.slatedb.types.enums import CacheTarget, CloseReason, FlushType, IsolationLevel, Ttl
+from shale.compat.slatedb.types.options import CloseOptions, FlushOptions, MergeOptions, PutOptions, WriteOptions
+from shale.compat.slatedb.types.records import DbStatus, SegmentPrefix
+from shale.compat.slatedb.types.states import SsTableId
 from shale.compat.slatedb.writes import WriteBatch, WriteHandle, batch_of, handle_of, taken_from
-from shale.engine import batch as engine
 from shale.engine import db as engine_db
 from shale.engine import options as engine_options
-from shale.engine import write_handle
+from shale.engine.write import batch as engine
+from shale.engine.write import write_handle
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 
 _FLUSHES = {FlushType.MEM_TABLE: engine_options.FlushType.MEMTABLE, FlushType.WAL: engine_options.FlushType.WAL}
 _ISOLATION = {IsolationLevel.SNAPSHOT: "snapshot", IsolationLevel.SERIALIZABLE_SNAPSHOT: "serializable"}
 
 
-class Db(ReadCalls):
+class Db(DbReads):
     """The one writer of a database; made by a ``DbBuilder``, used from one event loop."""
 
     __slots__ = ("_background", "_db", "_has_wal", "_is_closed")
 
     _db: engine_db.Db
-    _background: Background
+    _background: EmbeddedTasks
     _has_wal: bool
     _is_closed: bool
 
     def status(self) -> DbStatus:
-        """How far it is, and whether it still is the writer."""
-        reason = CloseReason.CLEAN if self._is_closed else close_reason(self._db.problem, is_orphan=self._is_orphan)
-        segments = [SegmentPrefix(prefix=prefix) for prefix in self._db.segments]
-        return DbStatus(durable_seq=self._db.durable_seq, close_reason=reason, segments=segments)
+        """Return its progress, and whether it still is the writer."""
+        reason = (
+            CloseReason.CLEAN if self._is_closed else close_reason(self._db.status.problem, is_orphan=self._is_orphan)
+        )
+        segments = [SegmentPrefix(prefix=prefix) for prefix in self._db.status.segments]
+        return DbStatus(durable_seq=self._db.status.durable_seq, close_reason=reason, segments=segments)
 
-    @translates
+    @raises_slatedb_errors
     async def put(self, key: bytes, value: bytes) -> WriteHandle:
         """Write a value."""
         return self._wrote(await self._db.put(checked_key(key), checked_value(value)))
 
-    @translates
+    @raises_slatedb_errors
     async def put_with_options(
         self, key: bytes, value: bytes, put_options: PutOptions, write_options: WriteOptions
     ) -> WriteHandle:
-        """Write a value with a lifetime, or under a sequence number of the caller's."""
-        plain, content, ttl = checked_key(key), checked_value(value), lifetime(put_options.ttl)
-        if not write_options.seqnum:
-            return self._wrote(await self._db.put(plain, content, **ttl))
-        return await self._write(batch_of(lambda batch: batch.put(plain, content, **ttl)), write_options)
+        """Write a value with a lifetime, or with a given sequence number."""
+        return await self._write_value("put", key, value, put_options.ttl, write_options)
 
-    @translates
+    @raises_slatedb_errors
     async def delete(self, key: bytes) -> WriteHandle:
-        """Remove a key."""
+        """Delete a key."""
         return self._wrote(await self._db.delete(checked_key(key)))
 
-    @translates
+    @raises_slatedb_errors
     async def delete_with_options(self, key: bytes, options: WriteOptions) -> WriteHandle:
-        """Remove a key, perhaps under a sequence number of the caller's."""
+        """Delete a key, optionally with a given sequence number."""
         plain = checked_key(key)
         if not options.seqnum:
             return self._wrote(await self._db.delete(plain))
         return await self._write(batch_of(lambda batch: batch.delete(plain)), options)
 
-    @translates
+    @raises_slatedb_errors
     async def merge(self, key: bytes, operand: bytes) -> WriteHandle:
         """Add an operand for the merge operator."""
         return self._wrote(await self._db.merge(checked_key(key), checked_value(operand)))
 
-    @translates
+    @raises_slatedb_errors
     async def merge_with_options(
         self, key: bytes, operand: bytes, merge_options: MergeOptions, write_options: WriteOptions
     ) -> WriteHandle:
-        """Add an operand with a lifetime, or under a sequence number of the caller's."""
-        plain, content, ttl = checked_key(key), checked_value(operand), lifetime(merge_options.ttl)
-        if not write_options.seqnum:
-            return self._wrote(await self._db.merge(plain, content, **ttl))
-        return await self._write(batch_of(lambda batch: batch.merge(plain, content, **ttl)), write_options)
+        """Add an operand with a lifetime, or with a given sequence number."""
+        return await self._write_value("merge", key, operand, merge_options.ttl, write_options)
 
-    @translates
+    @raises_slatedb_errors
     async def write(self, batch: WriteBatch) -> WriteHandle:
-        """Write a batch, which is used up."""
+        """Write a batch, which cannot be used again."""
         return await self._write(taken_from(batch), None)
 
-    @translates
+    @raises_slatedb_errors
     async def write_with_options(self, batch: WriteBatch, options: WriteOptions) -> WriteHandle:
-        """Write a batch, perhaps under a sequence number of the caller's."""
+        """Write a batch, optionally with a given sequence number."""
         return await self._write(taken_from(batch), options)
 
-    @translates
+    @raises_slatedb_errors
     async def begin(self, isolation_level: IsolationLevel) -> DbTransaction:
         """Begin a transaction."""
         return transaction_of(await self._db.transaction(_ISOLATION[isolation_level]), self._recording)
 
-    @translates
+    @raises_slatedb_errors
     async def snapshot(self) -> DbSnapshot:
-        """The database as it is now."""
+        """Return a snapshot of the database."""
         return snapshot_of(await self._db.snapshot(), self._recording)
 
-    @translates
+    @raises_slatedb_errors
     async def flush(self) -> None:
-        """Make everything that is written durable."""
+        """Make all writes durable."""
         self._recording.flush(1)
         await self._db.flush()
 
-    @translates
+    @raises_slatedb_errors
     async def flush_with_options(self, options: FlushOptions) -> None:
-        """Make everything that is written durable, and perhaps bring it to L0."""
+        """Make all writes durable, and optionally flush them to L0."""
         self._recording.flush(1)
         await self._db.flush(_FLUSHES[options.flush_type])
 
-    @translates
+    @raises_slatedb_errors
     async def shutdown(self) -> None:
-        """Flush and close; one that had failed, say because it was fenced, only lets go of what it holds.
+        """Flush and close; a handle that had failed only releases its resources.
 
         Raises:
             Error: it is closed already, or failed while closing.
         """
         await self._shut_down(engine_options.FlushType.MEMTABLE)
 
-    @translates
+    @raises_slatedb_errors
     async def shutdown_with_options(self, options: CloseOptions) -> None:
-        """Close, after as much flushing as the options say.
+        """Close, after the flush that the options name.
 
         Raises:
-            Error: it is closed already, or failed while closing; or a WAL flush without a WAL, after closing all the
+            Error: it is closed already, or failed while closing; or a WAL flush without a WAL, which closes all the
                 same.
         """
         kind = options.flush_type
@@ -136,25 +134,34 @@ class Db(ReadCalls):
             raise WalDisabled("attempted a WAL operation when the WAL is disabled")
         await self._shut_down(engine_options.FlushType.NONE if kind is None else _FLUSHES[kind])
 
-    @translates
+    @raises_slatedb_errors
     async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
-        """Bring parts of an SST into the cache; nothing happens if the manifest does not name it."""
+        """Load parts of an SST into the cache; nothing happens if the manifest does not name it."""
         await warm(self._db.cache, sst_id, targets)
 
-    @translates
+    @raises_slatedb_errors
     async def evict_cached_sst(self, sst_id: SsTableId) -> None:
-        """Let go of what the cache holds of an SST."""
+        """Evict an SST from the cache."""
         wanted = sst_id_of(sst_id)
         if self.status().close_reason is None:
             await self._db.cache.evict_sst(wanted)
 
-    @translates
+    @raises_slatedb_errors
     async def flush_cache_to_disk(self) -> None:
-        """Return at once: a disk cache of ours is written as parts are read."""
+        """Return at once: Shale's disk cache is written as parts are read."""
         if self._is_closed:
             raise error_of(ClosedError("closed"))
-        if self._db.problem is not None:
-            raise self._db.problem
+        if self._db.status.problem is not None:
+            raise self._db.status.problem
+
+    async def _write_value(
+        self, operation: Literal["put", "merge"], key: bytes, value: bytes, ttl: Ttl, options: WriteOptions
+    ) -> WriteHandle:
+        """Write one row; only a batch can have a given sequence number."""
+        plain, content, life = checked_key(key), checked_value(value), lifetime(ttl)
+        if not options.seqnum:
+            return self._wrote(await getattr(self._db, operation)(plain, content, **life))
+        return await self._write(batch_of(lambda batch: getattr(batch, operation)(plain, content, **life)), options)
 
     async def _write(self, batch: engine.WriteBatch, options: WriteOptions | None) -> WriteHandle:
         return self._wrote(await self._db.write(batch, seq=seqnum_of(options)))
@@ -164,11 +171,11 @@ class Db(ReadCalls):
         return handle_of(handle)
 
     async def _shut_down(self, flush: engine_options.FlushType) -> None:
-        """Close.  A writer that had failed lets go of everything and keeps telling why."""
+        """Close.  A writer that had failed releases everything and keeps its error."""
         if self._is_closed:
             raise error_of(ClosedError("closed"))
         await self._background.stop()
-        failed = self._db.problem is not None
+        failed = self._db.status.problem is not None
         try:
             await self._db.close(flush)
         except ShaleError:
@@ -180,7 +187,7 @@ class Db(ReadCalls):
 
 
 def close_reason(problem: ShaleError | None, *, is_orphan: bool) -> CloseReason | None:
-    """Why a handle is none any more.  One whose event loop has ended without it can do nothing, and was not closed."""
+    """Return why a handle is closed.  A handle whose event loop has ended counts as failed, not as closed."""
     match problem:
         case None:
             return CloseReason.UNKNOWN if is_orphan else None
@@ -194,8 +201,8 @@ def close_reason(problem: ShaleError | None, *, is_orphan: bool) -> CloseReason 
             return CloseReason.UNKNOWN
 
 
-def db_of(db: engine_db.Db, background: Background, recording: Recording, *, has_wal: bool) -> Db:
-    """The front of a writer of the engine."""
+def db_of(db: engine_db.Db, background: EmbeddedTasks, recording: MetricsBridge, *, has_wal: bool) -> Db:
+    """Wrap a writer of the engine."""
     made = Db._blank_here()
     made._db = made._source = db
     made._background, made._recording, made._has_wal, made._is_closed = background, recording, has_wal, False

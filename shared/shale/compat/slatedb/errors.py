@@ -1,7 +1,7 @@
-"""The errors of the binding, and how ours become them.
+"""The errors of the binding, and the conversion of Shale's errors to them.
 
-``Error.Invalid`` and its siblings are subclasses of ``Error``.  Messages are SlateDB's where programs are known to look
-at them, and ours behind SlateDB's name of the kind everywhere else.
+``Error.Invalid`` and its siblings are subclasses of ``Error``.  Messages are SlateDB's where programs are known to read
+them, and otherwise Shale's after SlateDB's name of the kind.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from shale import errors
-from shale.compat.slatedb.choices import CloseReason
+from shale.compat.slatedb.types.enums import CloseReason
 from shale.errors import ErrorKind, ShaleError
 
 P = ParamSpec("P")
@@ -19,11 +19,11 @@ R = TypeVar("R")
 
 
 class InternalError(Exception):
-    """The binding itself is at fault; ours never raises it."""
+    """An error of the binding itself; never raised here."""
 
 
 class Error(Exception):
-    """The base of what every call raises."""
+    """The base of all errors that calls raise."""
 
     Transaction: type["TransactionFailed"]
     Closed: type["Closed"]
@@ -45,7 +45,7 @@ class _Message(Error):
 
 
 class TransactionFailed(_Message):
-    """``Error.Transaction``: somebody wrote what the transaction relies on."""
+    """``Error.Transaction``: another commit wrote what the transaction relies on."""
 
 
 class Closed(Error):
@@ -62,15 +62,15 @@ class Unavailable(_Message):
 
 
 class Invalid(_Message):
-    """``Error.Invalid``: an impossible call or setting."""
+    """``Error.Invalid``: an invalid call or setting."""
 
 
 class Data(_Message):
-    """``Error.Data``: what is stored is damaged, or something is missing."""
+    """``Error.Data``: stored data is damaged or missing."""
 
 
 class Internal(_Message):
-    """``Error.Internal``: a mistake in the engine."""
+    """``Error.Internal``: an error in the engine."""
 
 
 TransactionFailed.__name__ = "Transaction"
@@ -80,7 +80,7 @@ for _kind in (TransactionFailed, Closed, Unavailable, Invalid, Data, Internal):
 
 
 class MergeOperatorCallbackError(Exception):
-    """The base of what a merge operator may raise."""
+    """The base of the errors that a merge operator may raise."""
 
     Failed: type["Failed"]
 
@@ -112,11 +112,11 @@ _KNOWN_MESSAGES: tuple[tuple[type[ShaleError], str], ...] = (
     (errors.LatestRecordMissing, "failed to find latest transactional object (e.g. manifest) version"),
     (errors.MergeOperatorMissing, "merge operator missing"),
 )
-"""Conditions whose message programs look for; ours follows it."""
+"""Conditions whose message programs look for; Shale's message follows it."""
 
 
 def error_of(error: ShaleError) -> Error:
-    """What SlateDB raises for the same condition."""
+    """Return SlateDB's error for the same condition."""
     match error.kind:
         case ErrorKind.CLOSED_CLEAN:
             return Closed(CloseReason.CLEAN, "Closed error: db is closed")
@@ -142,21 +142,21 @@ def _message(error: ShaleError) -> str:
 
 
 def invalid(message: str) -> Invalid:
-    """What the binding itself finds wrong with a call; such messages do not begin with the name of the kind."""
+    """Return the error for a call that the binding itself refuses; its message has no prefix with the kind."""
     return Invalid(message)
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Raise SlateDB's errors in place of ours."""
+def slatedb_errors() -> Iterator[None]:
+    """Raise SlateDB's errors in place of Shale's."""
     try:
         yield
     except ShaleError as error:
         raise error_of(error) from error
 
 
-def translates(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
-    """Let a method that is a coroutine function raise SlateDB's errors in place of ours, at the home of its object."""
+def raises_slatedb_errors(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
+    """Make a coroutine method raise SlateDB's errors, and run in the event loop of its object."""
 
     async def translating(*args: P.args, **keywords: P.kwargs) -> R:
         try:
@@ -165,15 +165,15 @@ def translates(call: Callable[P, Awaitable[R]]) -> Callable[P, Any]:
             raise error_of(error) from error
 
     @wraps(call)
-    async def at_home(*args: P.args, **keywords: P.kwargs) -> R:
-        home = getattr(args[0], "_home", None)
-        if home is None or home is asyncio.get_running_loop():
+    async def in_own_loop(*args: P.args, **keywords: P.kwargs) -> R:
+        loop = getattr(args[0], "_loop", None)
+        if loop is None or loop is asyncio.get_running_loop():
             try:
                 return await call(*args, **keywords)
             except ShaleError as error:
                 raise error_of(error) from error
-        if not home.is_running():
-            raise invalid("the event loop in which it was opened has ended or stands still: open and use it in one run")
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(translating(*args, **keywords), home))
+        if not loop.is_running():
+            raise invalid("the event loop in which it was opened does not run any more: open and use it in one run")
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(translating(*args, **keywords), loop))
 
-    return at_home
+    return in_own_loop

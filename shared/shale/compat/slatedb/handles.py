@@ -1,4 +1,4 @@
-"""What the classes of the binding have in common: most of them are not made by calling them."""
+"""The base of the binding's classes, most of which have no public constructor."""
 
 import asyncio
 from typing import Self
@@ -8,39 +8,39 @@ from shale.compat.slatedb.errors import invalid
 
 
 class Handle:
-    """An object that only other calls give out.
+    """An object that only other calls return.
 
-    Its home is the event loop in which it was made, if that matters.  Calls from other loops and threads are carried
-    out there, so objects can be used from everywhere, as SlateDB's can, as long as that loop runs.
+    It remembers the event loop in which it was made, if that matters.  Calls from other loops and threads run in that
+    loop, so objects can be used from everywhere, like SlateDB's, as long as that loop runs.
     """
 
-    __slots__ = ("_home",)
+    __slots__ = ("_loop",)
 
-    _home: asyncio.AbstractEventLoop | None
+    _loop: asyncio.AbstractEventLoop | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError("This class has no default constructor")
 
     @property
     def _is_orphan(self) -> bool:
-        """Whether its home is gone."""
-        return self._home is not None and self._home.is_closed()
+        """Whether its event loop is closed."""
+        return self._loop is not None and self._loop.is_closed()
 
     @classmethod
     def _blank(cls) -> Self:
         blank = object.__new__(cls)
-        blank._home = None
+        blank._loop = None
         return blank
 
     @classmethod
     def _blank_here(cls) -> Self:
         blank = object.__new__(cls)
-        blank._home = asyncio.get_running_loop()
+        blank._loop = asyncio.get_running_loop()
         return blank
 
 
-class Once:
-    """A builder: every call raises once it has built."""
+class SingleUse:
+    """A builder that raises in every call after it has built."""
 
     def __init__(self) -> None:
         self._is_used = False
@@ -54,8 +54,8 @@ class Once:
         self._is_used = True
 
 
-def lowered(value: int, name: str, bits: int) -> int:
-    """A number that fits into so many bits without a sign.
+def unsigned(value: int, name: str, bits: int) -> int:
+    """Return a number that fits into so many bits without a sign.
 
     Raises:
         ValueError: it does not.
@@ -65,8 +65,8 @@ def lowered(value: int, name: str, bits: int) -> int:
     return value
 
 
-def checkpoint_id_of(text: str) -> UUID:
-    """The id of a checkpoint.
+def parse_checkpoint_id(text: str) -> UUID:
+    """Parse the id of a checkpoint.
 
     Raises:
         Error: not a UUID.

@@ -1,12 +1,12 @@
-"""``init_logging``: our log lines for a program's callback, or on standard error."""
+"""``init_logging``: Shale's log lines for a program's callback, or on standard error."""
 
 import logging
 from abc import ABC, abstractmethod
 from typing import Any
 
-from shale.compat.slatedb.choices import LogLevel
 from shale.compat.slatedb.errors import invalid
-from shale.compat.slatedb.values import LogRecord
+from shale.compat.slatedb.types.enums import LogLevel
+from shale.compat.slatedb.types.records import LogRecord
 
 _LEVELS = {
     LogLevel.OFF: logging.CRITICAL + 1,
@@ -19,11 +19,11 @@ _LEVELS = {
 
 
 class LogCallback(ABC):
-    """Gets log lines; subclass it.  Calls may come from any thread."""
+    """Receives log lines; subclass it.  Calls may come from any thread."""
 
     @abstractmethod
     def log(self, record: LogRecord) -> None:
-        """One line."""
+        """Take one line."""
 
 
 class _Handler(logging.Handler):
@@ -68,7 +68,7 @@ class _Lines(logging.Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """An event with its fields as one line."""
+    """Return an event with its fields as one line."""
     line: Any = record.msg
     if not isinstance(line, dict):
         return record.getMessage()

@@ -1,9 +1,10 @@
-"""Manifests and compactions of ours as the records of the binding."""
+"""Conversion of manifests and compactions to the records of the binding."""
 
 from collections.abc import Iterable
 
 from shale import types
-from shale.compat.slatedb.choices import (
+from shale.compat.slatedb.errors import invalid
+from shale.compat.slatedb.types.enums import (
     CompactionSpec,
     CompactionStatus,
     CompressionCodec,
@@ -11,8 +12,8 @@ from shale.compat.slatedb.choices import (
     SourceId,
     SstType,
 )
-from shale.compat.slatedb.errors import invalid
-from shale.compat.slatedb.state_values import (
+from shale.compat.slatedb.types.records import KeyRange
+from shale.compat.slatedb.types.states import (
     Checkpoint,
     Compaction,
     ExternalDb,
@@ -25,12 +26,11 @@ from shale.compat.slatedb.state_values import (
     VersionedCompactions,
     VersionedManifest,
 )
-from shale.compat.slatedb.values import KeyRange
 from shale.types import BoundKind
 
 
 def manifest_of(file_id: int, manifest: types.Manifest) -> VersionedManifest:
-    """A version of the manifest."""
+    """Convert a version of the manifest."""
     tree = manifest.tree
     return VersionedManifest(
         id=file_id,
@@ -54,7 +54,7 @@ def manifest_of(file_id: int, manifest: types.Manifest) -> VersionedManifest:
 
 
 def compactions_of(file_id: int, compactions: types.Compactions) -> VersionedCompactions:
-    """A version of the compactions file."""
+    """Convert a version of the compactions file."""
     return VersionedCompactions(
         id=file_id,
         compactor_epoch=compactions.compactor_epoch,
@@ -63,7 +63,7 @@ def compactions_of(file_id: int, compactions: types.Compactions) -> VersionedCom
 
 
 def compaction_of(entry: types.Compaction) -> Compaction:
-    """One entry of the compactions file; how much a worker has read is not stored, so that is 0."""
+    """Convert an entry of the compactions file; a worker's read bytes are not stored, so they are 0."""
     return Compaction(
         id=str(entry.id),
         spec=_spec(entry.spec),
@@ -75,7 +75,7 @@ def compaction_of(entry: types.Compaction) -> Compaction:
 
 
 def checkpoint_of(checkpoint: types.Checkpoint) -> Checkpoint:
-    """An entry of the manifest's list."""
+    """Convert a checkpoint of the manifest."""
     return Checkpoint(
         id=str(checkpoint.id),
         manifest_id=checkpoint.manifest_id,
@@ -86,7 +86,7 @@ def checkpoint_of(checkpoint: types.Checkpoint) -> Checkpoint:
 
 
 def engine_spec(spec: CompactionSpec) -> types.CompactionSpec:
-    """What a program wants compacted.
+    """Convert the specification of a compaction.
 
     Raises:
         Error: an id of a view is no ULID.

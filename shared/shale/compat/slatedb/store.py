@@ -1,7 +1,7 @@
-"""Object stores, as programs for SlateDB name them; what they become is an adapter of ours.
+"""Object stores with SlateDB's names, which are adapters of Shale's stores.
 
-Differences that programs could see: every in-memory store is a store of its own, as in SlateDB and unlike
-``memory:///`` of ``shale.Db``.
+A difference that programs can see: every in-memory store is a store of its own, as in SlateDB and unlike ``memory:///``
+of ``shale.Db``.
 """
 
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote, unquote, urlsplit
 
-from shale.compat.slatedb.choices import ObjectStoreType
-from shale.compat.slatedb.errors import Invalid, Unavailable, invalid, translated
+from shale.compat.slatedb.errors import Invalid, Unavailable, invalid, slatedb_errors
+from shale.compat.slatedb.types.enums import ObjectStoreType
 from shale.store.connect import open_store
 from shale.store.location import BUCKET_SCHEMES
 from shale.store.memory import MemoryStore
@@ -49,14 +49,14 @@ _PROVIDERS: Final = {
 
 
 class ObjectStore:
-    """A store that databases live in; made by ``resolve``, ``from_env`` or an ``ObjectStoreBuilder``."""
+    """A store of databases; made by ``resolve``, ``from_env`` or an ``ObjectStoreBuilder``."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError("This class has no default constructor")
 
     @classmethod
     def resolve(cls, url: str) -> "ObjectStore":
-        """The store that a URL names; the path of a database belongs into the builder of the database.
+        """Return the store of a URL; the path of a database belongs into the builder of the database.
 
         Raises:
             Error: not a URL, of an unknown kind, or with a path.
@@ -72,12 +72,12 @@ class ObjectStore:
             raise Invalid(f"Invalid error: invalid object store path. provide path to builder instead. path=`{path}`")
         if scheme == "memory":
             return cls._of(MemoryStore())
-        with translated():
+        with slatedb_errors():
             return cls._of(open_store(url))
 
     @classmethod
     def from_env(cls, env_file: str | None) -> "ObjectStore":
-        """The store that ``CLOUD_PROVIDER`` and the variables of that provider name.
+        """Return the store of ``CLOUD_PROVIDER`` and the variables of that provider.
 
         Args:
             env_file: lines ``NAME=value`` for variables that are not set.
@@ -107,7 +107,7 @@ class ObjectStore:
 
 
 class ObjectStoreBuilder:
-    """Makes one store; used up by ``build`` and by a call that fails."""
+    """Makes one store; cannot be used after ``build`` or after a call that failed."""
 
     def __init__(self, store_type: ObjectStoreType) -> None:
         self._type = store_type
@@ -117,14 +117,14 @@ class ObjectStoreBuilder:
 
     @classmethod
     def from_env(cls, store_type: ObjectStoreType) -> Self:
-        """With the variables that the provider's own tools know."""
+        """Return a builder with the variables that the provider's own tools read."""
         builder = cls(store_type)
         builder._config.update(_of_provider(store_type, os.environ))
         return builder
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """For a URL; for ``file`` it is the directory under which databases lie.
+        """Return a builder for a URL; for ``file`` it is the directory of the databases.
 
         Raises:
             Error: not a URL of a known kind.
@@ -148,7 +148,7 @@ class ObjectStoreBuilder:
         """Set one configuration value of the provider, by the names of its own tools.
 
         Raises:
-            Error: the provider has no such value, or the builder is used up.
+            Error: the provider has no such value, or the builder was used before.
         """
         self._require_unused()
         known = ("local_path",) if self._type is ObjectStoreType.LOCAL else _config_keys(self._type)
@@ -158,19 +158,19 @@ class ObjectStoreBuilder:
         self._config[key.lower()] = value
 
     def with_url(self, url: str) -> None:
-        """Name the bucket or directory by a URL.
+        """Set the bucket or directory by a URL.
 
         Raises:
-            Error: the builder is used up.
+            Error: the builder was used before.
         """
         self._require_unused()
         self._url = url
 
     def build(self) -> ObjectStore:
-        """The store.
+        """Return the store.
 
         Raises:
-            Error: what names the bucket is missing, the directory does not exist, or the builder is used up.
+            Error: the bucket is not named, the directory does not exist, or the builder was used before.
         """
         self._require_unused()
         self._is_used = True
@@ -190,7 +190,7 @@ class ObjectStoreBuilder:
             raise invalid("missing required Local object store config key: local_path")
         if not Path(directory).is_dir():
             raise invalid(f"object store creation failed: there is no directory {directory}")
-        with translated():
+        with slatedb_errors():
             return ObjectStore._of(open_store("file://" + quote(str(Path(directory).resolve()))))
 
     def _bucket(self, scheme: str) -> ObjectStore:
@@ -199,7 +199,7 @@ class ObjectStoreBuilder:
         bucket = urlsplit(self._url).netloc if self._url is not None else next(iter(named), "")
         if not bucket:
             raise invalid(f"object store creation failed: {_NAMES[self._type]}: the bucket or container is missing")
-        with translated():
+        with slatedb_errors():
             return ObjectStore._of(open_store(f"{scheme}://{bucket}", StoreOptions(config=config)))
 
     def _require_unused(self) -> None:
@@ -208,7 +208,7 @@ class ObjectStoreBuilder:
 
 
 def adapter_of(store: ObjectStore) -> Adapter:
-    """The adapter behind a store.
+    """Return the adapter of a store.
 
     Raises:
         TypeError: not a store.
@@ -219,7 +219,7 @@ def adapter_of(store: ObjectStore) -> Adapter:
 
 
 def _config_keys(type_: ObjectStoreType) -> tuple[str, ...] | None:
-    """The configuration keys that a provider knows; ``None``: only the provider can tell, when the store is made."""
+    """Return the configuration keys of a provider; ``None``: only the provider knows them, when the store is made."""
     return None if type_ in _SCHEMES or type_ is ObjectStoreType.IN_MEMORY else ()
 
 
@@ -232,7 +232,7 @@ def _read_variables(path: str) -> dict[str, str]:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
-        return {}  # SlateDB goes on with the variables that are set
+        return {}  # like SlateDB, which then uses only the variables that are set
     pairs = (line.removeprefix("export ").partition("=") for line in lines if "=" in line and line.strip()[0] != "#")
     return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 

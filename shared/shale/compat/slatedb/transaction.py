@@ -1,21 +1,21 @@
 """``DbSnapshot`` and ``DbTransaction``."""
 
 from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime, seqnum_of
-from shale.compat.slatedb.errors import invalid, translates
-from shale.compat.slatedb.options import MergeOptions, PutOptions, WriteOptions
-from shale.compat.slatedb.reads import ReadCalls
-from shale.compat.slatedb.recording import Recording
+from shale.compat.slatedb.errors import invalid, raises_slatedb_errors
+from shale.compat.slatedb.metrics.bridge import MetricsBridge
+from shale.compat.slatedb.reads import DbReads
+from shale.compat.slatedb.types.options import MergeOptions, PutOptions, WriteOptions
 from shale.compat.slatedb.writes import WriteHandle, handle_of
-from shale.engine.reads import Reads
-from shale.engine.snapshot import Snapshot
-from shale.engine.transaction import Transaction
+from shale.engine.read.reads import Reads
+from shale.engine.read.snapshot import Snapshot
+from shale.engine.txn.transaction import Transaction
 
 
-class DbSnapshot(ReadCalls):
+class DbSnapshot(DbReads):
     """The database as it was when the snapshot was made."""
 
 
-class DbTransaction(ReadCalls):
+class DbTransaction(DbReads):
     """Reads at one moment, and writes that become visible together."""
 
     __slots__ = ("_transaction",)
@@ -23,66 +23,66 @@ class DbTransaction(ReadCalls):
     _transaction: Transaction
 
     def id(self) -> str:
-        """A UUID."""
+        """Return its UUID."""
         return str(self._transaction.id)
 
     def seqnum(self) -> int:
-        """The newest commit that it sees."""
+        """Return the sequence number of the newest commit that it sees."""
         return self._transaction.seq
 
-    @translates
+    @raises_slatedb_errors
     async def put(self, key: bytes, value: bytes) -> None:
         """Write a value with the commit."""
         plain, content = checked_key(key), checked_value(value)
         self._open().put(plain, content)
 
-    @translates
+    @raises_slatedb_errors
     async def put_with_options(self, key: bytes, value: bytes, options: PutOptions) -> None:
         """Write a value with a lifetime with the commit."""
         plain, content = checked_key(key), checked_value(value)
         self._open().put(plain, content, **lifetime(options.ttl))
 
-    @translates
+    @raises_slatedb_errors
     async def delete(self, key: bytes) -> None:
         """Delete a key with the commit."""
         plain = checked_key(key)
         self._open().delete(plain)
 
-    @translates
+    @raises_slatedb_errors
     async def merge(self, key: bytes, operand: bytes) -> None:
         """Add an operand with the commit."""
         plain, content = checked_key(key), checked_value(operand)
         self._open().merge(plain, content)
 
-    @translates
+    @raises_slatedb_errors
     async def merge_with_options(self, key: bytes, operand: bytes, options: MergeOptions) -> None:
         """Add an operand with a lifetime with the commit."""
         plain, content = checked_key(key), checked_value(operand)
         self._open().merge(plain, content, **lifetime(options.ttl))
 
-    @translates
+    @raises_slatedb_errors
     async def mark_read(self, keys: list[bytes]) -> None:
-        """Let the commit fail if somebody writes one of these keys; an empty one nobody can write."""
+        """Make the commit fail if another commit writes one of these keys; empty keys are ignored."""
         self._open().mark_read(filter(None, map(checked_value, keys)))
 
-    @translates
+    @raises_slatedb_errors
     async def unmark_write(self, keys: list[bytes]) -> None:
-        """Let writes of these keys conflict with nobody's."""
+        """Exempt writes of these keys from conflicts."""
         self._open().unmark_write(filter(None, map(checked_value, keys)))
 
-    @translates
+    @raises_slatedb_errors
     async def commit(self) -> WriteHandle | None:
-        """Make the writes visible; ``None`` without writes."""
+        """Make the writes visible; return ``None`` without writes."""
         return await self._commit(None)
 
-    @translates
+    @raises_slatedb_errors
     async def commit_with_options(self, options: WriteOptions) -> WriteHandle | None:
-        """Make the writes visible under a sequence number of the caller's."""
+        """Make the writes visible with a given sequence number."""
         return await self._commit(seqnum_of(options))
 
-    @translates
+    @raises_slatedb_errors
     async def rollback(self) -> None:
-        """Forget the writes."""
+        """Discard the writes."""
         await self._open().rollback()
 
     async def _commit(self, seq: int | None) -> WriteHandle | None:
@@ -101,15 +101,15 @@ class DbTransaction(ReadCalls):
         return self._open()
 
 
-def snapshot_of(snapshot: Snapshot, recording: Recording) -> DbSnapshot:
-    """The front of a snapshot of the engine."""
+def snapshot_of(snapshot: Snapshot, recording: MetricsBridge) -> DbSnapshot:
+    """Wrap a snapshot of the engine."""
     made = DbSnapshot._blank_here()
     made._source, made._recording = snapshot, recording
     return made
 
 
-def transaction_of(transaction: Transaction, recording: Recording) -> DbTransaction:
-    """The front of a transaction of the engine."""
+def transaction_of(transaction: Transaction, recording: MetricsBridge) -> DbTransaction:
+    """Wrap a transaction of the engine."""
     made = DbTransaction._blank_here()
     made._source, made._recording, made._transaction = transaction, recording, transaction
     return made

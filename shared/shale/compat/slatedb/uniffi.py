@@ -1,10 +1,31 @@
-"""The names of ``slatedb.uniffi``; the classes themselves stand where ``…Protocol`` is asked for."""
+"""The names of ``slatedb.uniffi``; each ``…Protocol`` is an alias of its class."""
 
 from shale.compat.slatedb.admin import Admin, AdminBuilder
 from shale.compat.slatedb.builders import DbBuilder, DbReaderBuilder
 from shale.compat.slatedb.caching import DbCache, FilterPolicy
 from shale.compat.slatedb.callbacks import MergeOperator, PrefixExtractor
-from shale.compat.slatedb.choices import (
+from shale.compat.slatedb.clone import CloneBuilder
+from shale.compat.slatedb.db import Db
+from shale.compat.slatedb.errors import Error, InternalError, MergeOperatorCallbackError
+from shale.compat.slatedb.logs import LogCallback, init_logging
+from shale.compat.slatedb.metrics.recorder import (
+    Counter,
+    CounterImpl,
+    DefaultMetricsRecorder,
+    Gauge,
+    GaugeImpl,
+    Histogram,
+    HistogramImpl,
+    MetricsRecorder,
+    UpDownCounter,
+    UpDownCounterImpl,
+)
+from shale.compat.slatedb.reader import DbReader
+from shale.compat.slatedb.reads import DbIterator
+from shale.compat.slatedb.settings.settings import Settings
+from shale.compat.slatedb.store import ObjectStore, ObjectStoreBuilder
+from shale.compat.slatedb.transaction import DbSnapshot, DbTransaction
+from shale.compat.slatedb.types.enums import (
     CacheTarget,
     CloseReason,
     CompactionSpec,
@@ -27,24 +48,7 @@ from shale.compat.slatedb.choices import (
     SstType,
     Ttl,
 )
-from shale.compat.slatedb.clone import CloneBuilder
-from shale.compat.slatedb.db import Db
-from shale.compat.slatedb.errors import Error, InternalError, MergeOperatorCallbackError
-from shale.compat.slatedb.iterator import DbIterator
-from shale.compat.slatedb.logs import LogCallback, init_logging
-from shale.compat.slatedb.metrics import (
-    Counter,
-    CounterImpl,
-    DefaultMetricsRecorder,
-    Gauge,
-    GaugeImpl,
-    Histogram,
-    HistogramImpl,
-    MetricsRecorder,
-    UpDownCounter,
-    UpDownCounterImpl,
-)
-from shale.compat.slatedb.options import (
+from shale.compat.slatedb.types.options import (
     BloomFilterOptions,
     CheckpointOptions,
     CloneSourceSpec,
@@ -64,9 +68,21 @@ from shale.compat.slatedb.options import (
     TracingOptions,
     WriteOptions,
 )
-from shale.compat.slatedb.reader import DbReader
-from shale.compat.slatedb.settings import Settings
-from shale.compat.slatedb.state_values import (
+from shale.compat.slatedb.types.records import (
+    DbStatus,
+    HistogramMetricValue,
+    IdentifiedObjectMetadata,
+    KeyRange,
+    KeyValue,
+    LogRecord,
+    Metric,
+    MetricLabel,
+    ObjectMetadata,
+    RowEntry,
+    SegmentPrefix,
+    WalRows,
+)
+from shale.compat.slatedb.types.states import (
     Checkpoint,
     CheckpointCreateResult,
     Compaction,
@@ -80,22 +96,6 @@ from shale.compat.slatedb.state_values import (
     SsTableView,
     VersionedCompactions,
     VersionedManifest,
-)
-from shale.compat.slatedb.store import ObjectStore, ObjectStoreBuilder
-from shale.compat.slatedb.transaction import DbSnapshot, DbTransaction
-from shale.compat.slatedb.values import (
-    DbStatus,
-    HistogramMetricValue,
-    IdentifiedObjectMetadata,
-    KeyRange,
-    KeyValue,
-    LogRecord,
-    Metric,
-    MetricLabel,
-    ObjectMetadata,
-    RowEntry,
-    SegmentPrefix,
-    WalRows,
 )
 from shale.compat.slatedb.wal import SlateDbWalIterator, SlateDbWalReader
 from shale.compat.slatedb.writes import WriteBatch, WriteHandle

@@ -4,13 +4,13 @@ import asyncio
 
 import anyio
 
-from shale.compat.slatedb.choices import RowEntryKind
-from shale.compat.slatedb.errors import invalid, translated, translates
-from shale.compat.slatedb.handles import Handle, lowered
-from shale.compat.slatedb.options import SlateDbWalReaderOptions
+from shale.compat.slatedb.errors import invalid, raises_slatedb_errors, slatedb_errors
+from shale.compat.slatedb.handles import Handle, unsigned
 from shale.compat.slatedb.store import ObjectStore, adapter_of
-from shale.compat.slatedb.values import RowEntry, WalRows
-from shale.engine.replay import wal_rows
+from shale.compat.slatedb.types.enums import RowEntryKind
+from shale.compat.slatedb.types.options import SlateDbWalReaderOptions
+from shale.compat.slatedb.types.records import RowEntry, WalRows
+from shale.engine.wal.replay import wal_rows
 from shale.env import Env
 from shale.errors import WalTruncated
 from shale.kernels.rows import Rows, entries_from_rows
@@ -23,11 +23,11 @@ from shale.telemetry.metrics import Metrics
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 
 POLL_INTERVAL_S = 0.1
-"""Between two looks for a file that is not there yet."""
+"""Interval between checks for the next file."""
 
 
 class SlateDbWalIterator(Handle):
-    """Gives one WAL file after the other, and waits for the next one at the end."""
+    """Yields one WAL file after the other, and waits for the next one at the end."""
 
     __slots__ = ("_env", "_last_seq", "_lock", "_manifests", "_next_id", "_wal")
 
@@ -38,12 +38,12 @@ class SlateDbWalIterator(Handle):
     _last_seq: int
     _lock: asyncio.Lock
 
-    @translates
+    @raises_slatedb_errors
     async def next(self) -> WalRows | None:
-        """The rows of the next file, none of a fence.
+        """Return the rows of the next file, none of a fence.
 
         Raises:
-            Error: the file is damaged, or gone although later ones are there; or there is no database.
+            Error: the file is damaged, or missing although later ones exist; or there is no database.
         """
         async with self._lock:
             wal_id = self._next_id
@@ -75,7 +75,7 @@ class SlateDbWalReader:
         if not isinstance(path, str):
             raise TypeError(f"argument must be str, not {type(path).__name__}")
         self._env, metrics = Env.system(), Metrics()
-        with translated():
+        with slatedb_errors():
             root = normalize_path(path)
             store = connect(adapter_of(object_store), self._env, metrics, component="reader")
             self._wal = WalStore(store, root, self._env)
@@ -83,7 +83,7 @@ class SlateDbWalReader:
 
     @classmethod
     def with_options(cls, path: str, object_store: ObjectStore, options: SlateDbWalReaderOptions) -> "SlateDbWalReader":
-        """With limits on what is fetched ahead; nothing is here.
+        """Return a reader with limits on read-ahead, which have no effect here.
 
         Raises:
             Error: a limit is 0.
@@ -95,7 +95,7 @@ class SlateDbWalReader:
     def with_wal_object_store(
         cls, path: str, object_store: ObjectStore, wal_object_store: ObjectStore
     ) -> "SlateDbWalReader":
-        """Of a database whose WAL lives in another store."""
+        """Return a reader of a database whose WAL is in another store."""
         reader = cls(path, object_store)
         reader._wal = cls(path, wal_object_store)._wal
         return reader
@@ -104,27 +104,27 @@ class SlateDbWalReader:
     def with_wal_object_store_and_options(
         cls, path: str, object_store: ObjectStore, wal_object_store: ObjectStore, options: SlateDbWalReaderOptions
     ) -> "SlateDbWalReader":
-        """Both."""
+        """Return a reader with another store for the WAL, and limits; see ``with_options``."""
         _check(options)
         return cls.with_wal_object_store(path, object_store, wal_object_store)
 
-    @translates
+    @raises_slatedb_errors
     async def last_wal_file_id(self, replay_after_wal_id: int) -> int:
-        """The last file without a gap behind a file; that one if there is none.
+        """Return the last file of the gapless sequence after a file; that file if there is none.
 
         Raises:
             Error: there is no database.
         """
-        behind = lowered(replay_after_wal_id, "u64", 64)
+        after_id = unsigned(replay_after_wal_id, "u64", 64)
         await self._manifests.read_latest()
-        return await self._wal.last_seen_wal_id(behind)
+        return await self._wal.last_seen_wal_id(after_id)
 
-    @translates
+    @raises_slatedb_errors
     async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:
-        """The files from this one on."""
+        """Return an iterator that begins with this file."""
         iterator = SlateDbWalIterator._blank_here()
         iterator._wal, iterator._env, iterator._manifests = self._wal, self._env, self._manifests
-        iterator._next_id, iterator._last_seq = lowered(start_wal_file_id, "u64", 64), 0
+        iterator._next_id, iterator._last_seq = unsigned(start_wal_file_id, "u64", 64), 0
         iterator._lock = asyncio.Lock()
         return iterator
 

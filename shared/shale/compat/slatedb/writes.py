@@ -3,18 +3,19 @@
 from collections.abc import Callable
 
 from shale.compat.slatedb.arguments import checked_key, checked_value, lifetime
-from shale.compat.slatedb.errors import invalid, translated, translates
+from shale.compat.slatedb.errors import invalid, raises_slatedb_errors, slatedb_errors
 from shale.compat.slatedb.handles import Handle
-from shale.compat.slatedb.options import MergeOptions, PutOptions
-from shale.engine import batch as engine
-from shale.engine import write_handle
+from shale.compat.slatedb.types.enums import Ttl
+from shale.compat.slatedb.types.options import MergeOptions, PutOptions
+from shale.engine.write import batch as engine
+from shale.engine.write import write_handle
 
 MAX_KEY_BYTES = (1 << 32) - 1
-"""SlateDB 0.17 takes longer keys than it documents; ``shale.Db`` refuses them unless told otherwise."""
+"""SlateDB 0.17 takes longer keys than it documents; ``shale.Db`` refuses them by default."""
 
 
 class WriteBatch:
-    """Writes for one commit; a commit uses it up."""
+    """Writes for one commit, which consumes it."""
 
     __slots__ = ("_batch",)
 
@@ -23,33 +24,31 @@ class WriteBatch:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Add a value."""
-        plain, content = checked_key(key), checked_value(value)
-        with translated():
-            self._open().put(plain, content)
+        self._add(engine.WriteBatch.put, key, value)
 
     def put_with_options(self, key: bytes, value: bytes, options: PutOptions) -> None:
         """Add a value with a lifetime."""
-        plain, content = checked_key(key), checked_value(value)
-        with translated():
-            self._open().put(plain, content, **lifetime(options.ttl))
+        self._add(engine.WriteBatch.put, key, value, options.ttl)
 
     def merge(self, key: bytes, operand: bytes) -> None:
         """Add an operand for the merge operator."""
-        plain, content = checked_key(key), checked_value(operand)
-        with translated():
-            self._open().merge(plain, content)
+        self._add(engine.WriteBatch.merge, key, operand)
 
     def merge_with_options(self, key: bytes, operand: bytes, options: MergeOptions) -> None:
         """Add an operand with a lifetime."""
-        plain, content = checked_key(key), checked_value(operand)
-        with translated():
-            self._open().merge(plain, content, **lifetime(options.ttl))
+        self._add(engine.WriteBatch.merge, key, operand, options.ttl)
 
     def delete(self, key: bytes) -> None:
         """Add a deletion."""
         plain = checked_key(key)
-        with translated():
+        with slatedb_errors():
             self._open().delete(plain)
+
+    def _add(self, add: Callable[..., object], key: bytes, value: bytes, ttl: Ttl | None = None) -> None:
+        """Add a row by a method of the engine's batch."""
+        plain, content = checked_key(key), checked_value(value)
+        with slatedb_errors():
+            add(self._open(), plain, content, **({} if ttl is None else lifetime(ttl)))
 
     def _open(self) -> engine.WriteBatch:
         if self._batch is None:
@@ -63,39 +62,39 @@ class WriteBatch:
 
 
 class WriteHandle(Handle):
-    """A write that was accepted."""
+    """An accepted write."""
 
     __slots__ = ("_handle",)
 
     _handle: write_handle.WriteHandle
 
     def seqnum(self) -> int:
-        """Its sequence number."""
+        """Return its sequence number."""
         return self._handle.seq
 
     def create_ts(self) -> int:
-        """When it was accepted, in milliseconds since 1970."""
+        """Return its commit time, in milliseconds since 1970."""
         return self._handle.create_ts
 
-    @translates
+    @raises_slatedb_errors
     async def await_durable(self) -> None:
-        """Return once it is in the store."""
+        """Return once the write is durable."""
         await self._handle.durable()
 
 
 def handle_of(handle: write_handle.WriteHandle) -> WriteHandle:
-    """The handle of a write of the engine."""
+    """Wrap a write of the engine."""
     made = WriteHandle._blank_here()
     made._handle = handle
     return made
 
 
 def taken_from(batch: WriteBatch) -> engine.WriteBatch:
-    """What a batch holds, which is used up.
+    """Return the content of a batch and consume it.
 
     Raises:
         TypeError: no batch.
-        Error: it was used up before.
+        Error: it was consumed before.
     """
     if not isinstance(batch, WriteBatch):
         raise TypeError(f"Expected WriteBatch instance, {type(batch).__name__} found")
@@ -103,7 +102,7 @@ def taken_from(batch: WriteBatch) -> engine.WriteBatch:
 
 
 def batch_of(add: Callable[[engine.WriteBatch], None]) -> engine.WriteBatch:
-    """A batch of the engine with what ``add`` puts into it."""
+    """Return a batch of the engine with the operations that ``add`` adds."""
     batch = engine.WriteBatch(max_key_bytes=MAX_KEY_BYTES)
     add(batch)
     return batch

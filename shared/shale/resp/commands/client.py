@@ -1,9 +1,8 @@
-"""CLIENT: what is known of this connection."""
+"""CLIENT: information about this connection."""
 
-from shale.resp.commands.command import Command
 from shale.resp.encoder import OK, bulk, integer
-from shale.resp.failures import SYNTAX, RespError, unknown_subcommand, wrong_arity
-from shale.resp.session import Session
+from shale.resp.errors import SYNTAX, RespError, unknown_subcommand, wrong_arity
+from shale.resp.session import Command, RespSession
 
 NAME_BYTES_MAX = 256
 
@@ -20,17 +19,17 @@ _ARGUMENTS = {
 
 
 def checked_name(name: bytes) -> bytes:
-    """A name that fits into a line of CLIENT LIST.
+    """Check a client name, which must fit into a line of CLIENT LIST.
 
     Raises:
-        RespError: it does not.
+        RespError: the name is too long or has special characters.
     """
     if len(name) > NAME_BYTES_MAX or not all(33 <= byte <= 126 for byte in name):
         raise RespError("ERR Client names cannot contain spaces, newlines or special characters.")
     return name
 
 
-async def _client(session: Session, args: list[bytes]) -> bytes:
+async def _client(session: RespSession, args: list[bytes]) -> bytes:
     word = args[1].upper()
     if word not in _ARGUMENTS:
         raise unknown_subcommand("client", args[1])
@@ -41,20 +40,20 @@ async def _client(session: Session, args: list[bytes]) -> bytes:
         case b"ID":
             return integer(session.id)
         case b"GETNAME":
-            return bulk(session.name) if session.name else session.wire.null
+            return bulk(session.name) if session.name else session.encoding.null
         case b"SETNAME":
             session.name = checked_name(args[2])
         case b"SETINFO":
             _set_info(session, args[2].upper(), checked_name(args[3]))
         case b"INFO" | b"LIST":
-            return session.wire.text(_line(session))
+            return session.encoding.text(_line(session))
         case _:
             if args[2].upper() not in (b"ON", b"OFF"):
                 raise RespError(SYNTAX)
     return OK
 
 
-def _set_info(session: Session, field: bytes, value: bytes) -> None:
+def _set_info(session: RespSession, field: bytes, value: bytes) -> None:
     if field == b"LIB-NAME":
         session.lib_name = value
     elif field == b"LIB-VER":
@@ -63,7 +62,7 @@ def _set_info(session: Session, field: bytes, value: bytes) -> None:
         raise RespError(f"ERR Unrecognized option '{field.decode(errors='replace')}'")
 
 
-def _line(session: Session) -> bytes:
+def _line(session: RespSession) -> bytes:
     age_s = session.backend.env.clock.monotonic_s() - session.created_s
     return b"id=%d addr=%b name=%b age=%d db=0 multi=%d watch=%d user=default lib-name=%b lib-ver=%b resp=%d\n" % (
         session.id,
@@ -74,11 +73,11 @@ def _line(session: Session) -> bytes:
         len(session.watched),
         session.lib_name,
         session.lib_version,
-        session.wire.version,
+        session.encoding.version,
     )
 
 
 COMMANDS = (
-    Command(name="client", arity=-2, handler=_client, group="connection", summary="About this connection.",
+    Command(name="client", arity=-2, handler=_client, group="connection", summary="Get or set connection info.",
             flags=("noscript", "loading", "stale")),
 )  # fmt: skip

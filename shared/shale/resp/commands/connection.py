@@ -1,65 +1,62 @@
-"""Who is there: PING, ECHO, HELLO, AUTH, SELECT, QUIT."""
+"""Connection commands: PING, ECHO, HELLO, AUTH, SELECT, QUIT."""
 
 from shale.resp.commands.client import checked_name
-from shale.resp.commands.command import Command
 from shale.resp.encoder import OK, PONG, RESP2, RESP3, array, bulk, integer
-from shale.resp.failures import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
+from shale.resp.errors import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
 from shale.resp.numbers import whole_number
-from shale.resp.session import Session
+from shale.resp.session import Command, RespSession
 from shale.service.build import version
 
-_WIRES = {2: RESP2, 3: RESP3}
+_ENCODINGS = {2: RESP2, 3: RESP3}
 _NO_PROTOCOL = "NOPROTO unsupported protocol version"
-_NOTHING_TO_SAY = (
-    "ERR Client sent AUTH, but no password is set: AUTH called without one configured for the default user"
-)
+_AUTH_DISABLED = "ERR Client sent AUTH, but no password is set: AUTH called without one configured for the default user"
 _HELLO_LOCKED = "NOAUTH HELLO must be called by an authenticated client, or with AUTH <user> <password>"
 _USER = b"default"
 
 
-async def _ping(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
+async def _ping(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
     if len(args) > 2:
         raise RespError(wrong_arity("ping"))
     return PONG if len(args) == 1 else bulk(args[1])
 
 
-async def _echo(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+async def _echo(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
     return bulk(args[1])
 
 
-async def _quit(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+async def _quit(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
     session.is_closing = True
     return OK
 
 
-async def _select(session: Session, args: list[bytes]) -> bytes:  # noqa: ARG001
+async def _select(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
     if whole_number(args[1]) != 0:
         raise RespError("ERR DB index is out of range")
     return OK
 
 
-async def _auth(session: Session, args: list[bytes]) -> bytes:
+async def _auth(session: RespSession, args: list[bytes]) -> bytes:
     if len(args) > 3:
         raise RespError(SYNTAX)
     _authenticate(session, args[1] if len(args) == 3 else _USER, args[-1])
     return OK
 
 
-def _authenticate(session: Session, user: bytes, password: bytes) -> None:
+def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
     if not session.backend.has_password:
-        raise RespError(_NOTHING_TO_SAY)
+        raise RespError(_AUTH_DISABLED)
     if user != _USER or not session.backend.is_password(password):
         raise RespError(WRONG_PASSWORD)
-    session.unlock()
+    session.set_authenticated()
 
 
-async def _hello(session: Session, args: list[bytes]) -> bytes:
-    wire, name = session.wire, None
+async def _hello(session: RespSession, args: list[bytes]) -> bytes:
+    encoding, name = session.encoding, None
     if len(args) > 1:
         number = whole_number(args[1], problem="ERR Protocol version is not an integer or out of range")
-        if number not in _WIRES:
+        if number not in _ENCODINGS:
             raise RespError(_NO_PROTOCOL)
-        wire = _WIRES[number]
+        encoding = _ENCODINGS[number]
     rest = iter(args[2:])
     for word in rest:
         match word.upper():
@@ -72,32 +69,32 @@ async def _hello(session: Session, args: list[bytes]) -> bytes:
                 name = checked_name(next(rest, b" "))
             case _:
                 raise RespError(SYNTAX)
-    if session.is_locked:
+    if session.needs_auth:
         raise RespError(_HELLO_LOCKED)
-    session.wire = wire
+    session.encoding = encoding
     session.name = session.name if name is None else name
     fields = {
         "server": bulk(b"shale"),
         "version": bulk(version().encode()),
-        "proto": integer(wire.version),
+        "proto": integer(encoding.version),
         "id": integer(session.id),
         "mode": bulk(b"standalone"),
         "role": bulk(b"master" if session.backend.reader is None else b"replica"),
         "modules": array([]),
     }
-    return wire.map([(bulk(field.encode()), value) for field, value in fields.items()])
+    return encoding.map([(bulk(field.encode()), value) for field, value in fields.items()])
 
 
 COMMANDS = (
-    Command(name="ping", arity=-1, handler=_ping, group="connection", summary="Whether somebody is there.",
+    Command(name="ping", arity=-1, handler=_ping, group="connection", summary="Check that the server responds.",
             flags=("fast",)),
-    Command(name="echo", arity=2, handler=_echo, group="connection", summary="The same again.", flags=("fast",)),
-    Command(name="hello", arity=-1, handler=_hello, group="connection", summary="Choose the protocol, and come in.",
+    Command(name="echo", arity=2, handler=_echo, group="connection", summary="Return the argument.", flags=("fast",)),
+    Command(name="hello", arity=-1, handler=_hello, group="connection", summary="Choose the protocol, authenticate.",
             flags=("noscript", "no_auth", "fast"), is_open=True, is_queueable=False),
-    Command(name="auth", arity=-2, handler=_auth, group="connection", summary="Come in.",
+    Command(name="auth", arity=-2, handler=_auth, group="connection", summary="Authenticate.",
             flags=("noscript", "no_auth", "fast"), is_open=True),
-    Command(name="select", arity=2, handler=_select, group="connection", summary="Only database 0 is there.",
+    Command(name="select", arity=2, handler=_select, group="connection", summary="Select a database; only 0 exists.",
             flags=("fast",)),
-    Command(name="quit", arity=-1, handler=_quit, group="connection", summary="End the connection.",
+    Command(name="quit", arity=-1, handler=_quit, group="connection", summary="Close the connection.",
             flags=("noscript", "no_auth", "fast"), is_open=True, is_immediate=True),
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Everything about one stored SST that can be checked: what readers rely on, and what only its writer promised."""
+"""Checks of one stored SST: what readers rely on, and what only its writer guarantees."""

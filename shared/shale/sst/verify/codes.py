@@ -1,20 +1,20 @@
-"""What can be wrong, as stable names: programs decide by them, people read the sentence beside them.
+"""Stable names of findings for programs, each with a sentence for people.
 
-Source: docs/protocol.md 3.7 and Appendix B; docs/format.md.
+Source: docs/reference/protocol.md 3.7 and Appendix B; docs/reference/format.md.
 """
 
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """``ERROR``: rows are lost, wrong or out of reach, or soon will be.  ``WARNING``: no row hangs on it, so far."""
+    """``ERROR``: rows are or soon will be lost, wrong or out of reach.  ``WARNING``: no row is affected so far."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class Code(StrEnum):
-    """The kinds of findings; docs/verify.md lists them with their meanings."""
+    """The kinds of findings; docs/how-to/verify.md lists them with their meanings."""
 
     CHECKSUM = "checksum"
     UNDECODABLE = "undecodable"
@@ -58,7 +58,7 @@ class Code(StrEnum):
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of the finding."""
         return Severity.WARNING if self in _WARNINGS else Severity.ERROR
 
 
@@ -80,40 +80,40 @@ MEANINGS: dict[Code, str] = {
     Code.CHECKSUM: "the bytes of a section are not those that were written",
     Code.UNDECODABLE: "the bytes break the format, although their checksum is right or they have none",
     Code.ENCRYPTED: "no section can be read, and all checksums are right: the key was not given, or is another one",
-    Code.OBJECT_MISSING: "an SST is gone that a manifest still names",
-    Code.OBJECT_SIZE: "an object is shorter than what it has to hold",
-    Code.FOOTER_MISMATCH: "an SST says something else of itself than the manifest does",
-    Code.LAYOUT_GAP: "bytes of an SST belong to none of its parts",
-    Code.ROW_ORDER: "rows do not ascend by key and descend by sequence number: scans merge them wrongly",
-    Code.ROW_OFFSETS: "a block's table of offsets leads elsewhere: point reads miss rows",
-    Code.SEPARATOR: "the index leads to the wrong block: point reads miss rows",
-    Code.FILTER_DENIES: "a filter denies a key that is there: point reads miss it",
-    Code.STATS: "counts and sizes that an SST keeps of itself are wrong",
-    Code.KEY_RANGE: "the first or last key is not the one that the manifest says",
-    Code.SEQ_ABOVE_MANIFEST: "rows are newer than the manifest's last sequence number: nobody sees them",
-    Code.WAL_MISSING: "WAL files that replay needs are gone, or in a store that was not named",
-    Code.WAL_ENDS_EARLY: "the log ends before the last file that the manifest knows of",
-    Code.WAL_ORDER: "a WAL file does not begin above the one before: replay refuses it",
-    Code.BOUNDARY: "a boundary is no number, or stands at the newest version, which then nobody can find",
-    Code.VERSION_GAP: "a version above the boundary is gone",
-    Code.VERSION_STEP: "a version takes back what an earlier one said",
-    Code.FOREIGN_NAME: "a name that SlateDB takes for a version and cannot read: its readers hang",
+    Code.OBJECT_MISSING: "a manifest names an SST that does not exist",
+    Code.OBJECT_SIZE: "an object is shorter than its contents require",
+    Code.FOOTER_MISMATCH: "the footer of an SST and the manifest disagree",
+    Code.LAYOUT_GAP: "an SST has bytes between its sections",
+    Code.ROW_ORDER: "rows are not ordered by ascending key and descending sequence number: scans merge them wrongly",
+    Code.ROW_OFFSETS: "the offset table of a block is wrong: point reads miss rows",
+    Code.SEPARATOR: "the index points to the wrong block: point reads miss rows",
+    Code.FILTER_DENIES: "a filter excludes a key that exists: point reads miss it",
+    Code.STATS: "the counts or sizes in the stats of an SST are wrong",
+    Code.KEY_RANGE: "the first or last key differs from the manifest",
+    Code.SEQ_ABOVE_MANIFEST: "rows are newer than the manifest's last sequence number: no read returns them",
+    Code.WAL_MISSING: "WAL files that replay needs are missing, or are in a WAL store that was not given",
+    Code.WAL_ENDS_EARLY: "the WAL ends before the last file that the manifest refers to",
+    Code.WAL_ORDER: "the sequence numbers of a WAL file do not follow those of the file before it: replay refuses it",
+    Code.BOUNDARY: "a boundary is not a number, or it includes the newest version, which hides it",
+    Code.VERSION_GAP: "a version above the boundary is missing",
+    Code.VERSION_STEP: "a version lowers a value that may only rise",
+    Code.FOREIGN_NAME: "SlateDB takes a name for a version and cannot read it: its readers hang",
     Code.INVARIANT: "a manifest breaks a rule about runs, segments or WAL positions",
-    Code.SEGMENT_ROWS: "keys lie outside of their segment",
+    Code.SEGMENT_ROWS: "keys are outside their segment",
     Code.RUN_OVERLAP: "SSTs of a run overlap or are not in order",
-    Code.L0_ORDER: "an L0 stands in front of a newer one that shows the same keys",
+    Code.L0_ORDER: "an L0 precedes a newer one with the same keys",
     Code.L0_DUPLICATE: "an L0 is listed twice, as in unions made by SlateDB: its compactor loses rows, ours repairs it",
-    Code.WATERMARK: "the mark up to which L0s are compacted stands on one that is still listed: it would be dropped",
+    Code.WATERMARK: "the watermark of compacted L0s is at an L0 that is still listed: it would be dropped",
     Code.SEQUENCE_TRACKER: "the times of sequence numbers cannot be read",
-    Code.SST_DISAGREEMENT: "two manifests say different things of one SST",
-    Code.SST_COLLISION: "one id of an SST stands for objects of two databases",
+    Code.SST_DISAGREEMENT: "two manifests describe one SST differently",
+    Code.SST_COLLISION: "one SST id refers to objects of two databases",
     Code.CHECKPOINT_DUPLICATE: "a checkpoint is listed twice",
-    Code.CHECKPOINT_AHEAD: "a checkpoint names a version that was not written yet",
-    Code.CHECKPOINT_LOST: "the version that a checkpoint keeps is gone: collectors delete nothing until it is released",
+    Code.CHECKPOINT_AHEAD: "a checkpoint refers to a version that was not written yet",
+    Code.CHECKPOINT_LOST: "the version of a checkpoint is missing: a gc deletes nothing while the checkpoint exists",
     Code.COMPACTION_ENTRY: "a compaction runs without a worker, or its ranges do not cover all keys once",
-    Code.COMPACTION_OUTPUT: "a compaction relies on an output that is gone",
-    Code.EPOCH_AHEAD: "the compactions file was claimed with an epoch that the manifest never gave",
-    Code.PARENT_MISSING: "a clone borrows SSTs of a database that is gone",
-    Code.PIN_MISSING: "the database that a clone borrows from does not keep that for it: its collector may delete it",
-    Code.PIN_EXPIRES: "what keeps borrowed SSTs ends by itself",
+    Code.COMPACTION_OUTPUT: "an output SST that a compaction recorded is missing",
+    Code.EPOCH_AHEAD: "the compactions file has a higher epoch than the manifest",
+    Code.PARENT_MISSING: "a clone uses SSTs of a database that does not exist",
+    Code.PIN_MISSING: "the source database has no checkpoint that keeps the SSTs of a clone: its gc may delete them",
+    Code.PIN_EXPIRES: "the checkpoint that keeps the SSTs of a clone expires",
 }

@@ -1,4 +1,4 @@
-"""What is wrong, and where."""
+"""One finding of a check: what is wrong, and where."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ from shale.sst.verify.codes import Code, Severity
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``object`` is a key in the store, ``offset`` the first byte of the part at fault, if one is known."""
+    """``object`` is a key in the store, ``offset`` the first byte of the damaged part, if it is known."""
 
     object: str
     what: str
@@ -18,12 +18,12 @@ class Finding:
 
     @classmethod
     def of(cls, error: CorruptionError, path: str) -> Self:
-        """What an error says of the object at ``path``."""
+        """Return the finding of an error about the object at ``path``."""
         return cls(error.path or path, error.message or str(error), error.offset, _code_of(error))
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of the finding."""
         return self.code.severity
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The parts of an SST lie back to back: data, filter, index, stats, footer (docs/format.md 6).
+"""The parts of an SST lie back to back: data, filter, index, stats, footer (docs/reference/format.md 6).
 
 A byte that belongs to no part is covered by no checksum.
 """
@@ -11,7 +11,7 @@ from shale.types import FilterFormat, Sst, SstInfo, SstType
 
 
 def check_layout(info: SstInfo, *, footer_offset: int, path: str) -> Iterator[Finding]:
-    """Whether the parts that a footer names fill the object up to the footer."""
+    """Yield gaps between the parts that a footer names, up to the footer."""
     at = info.data_len
     parts = [("the filter", info.filter_offset, info.filter_len)] if info.filter_len else []
     parts.append(("the index", info.index_offset, info.index_len))
@@ -28,7 +28,7 @@ def check_layout(info: SstInfo, *, footer_offset: int, path: str) -> Iterator[Fi
 
 
 def check_footer(info: SstInfo, version: int, sst: Sst, *, path: str, offset: int) -> Iterator[Finding]:
-    """Whether an SST's own footer says what the manifest says of it."""
+    """Yield differences between the footer of an SST and the manifest."""
     if version != sst.format_version:
         what = f"it is of format version {version}, the manifest says {sst.format_version}"
         yield Finding(path, what, offset, Code.FOOTER_MISMATCH)
@@ -42,5 +42,5 @@ def check_footer(info: SstInfo, version: int, sst: Sst, *, path: str, offset: in
 
 
 def _is_moot(name: str, info: SstInfo) -> bool:
-    """Without a filter its format says nothing."""
+    """Return whether a field does not matter: the filter format of an SST without a filter."""
     return name == "filter_format" and not info.filter_len and info.filter_format in FilterFormat

@@ -1,4 +1,4 @@
-"""Order of rows in columns, without an object per row."""
+"""Checks the order of rows in columns, without an object per row."""
 
 import numpy as np
 
@@ -7,30 +7,27 @@ from shale.kernels.rows import I64, U8, Rows
 _WORD = 8
 
 
-def first_disorder(rows: Rows) -> int | None:
-    """The first row that does not follow the one before: by key, and versions of a key newest first.
-
-    ``None`` if all do.
-    """
+def first_unordered_row(rows: Rows) -> int | None:
+    """Return the first row out of order (by key, then newest first); ``None`` if there is none."""
     if len(rows) < 2:
         return None
-    order = _compare_neighbours(rows.key_bytes, rows.key_offsets)
+    order = _compare_adjacent(rows.key_bytes, rows.key_offsets)
     wrong = (order > 0) | ((order == 0) & (rows.seq[:-1] <= rows.seq[1:]))
     return int(np.argmax(wrong)) + 1 if wrong.any() else None
 
 
-def first_descent(key_bytes: U8, offsets: I64) -> int | None:
-    """The first of some keys in columns that is below the one before; ``None`` if none is."""
+def first_descending_key(key_bytes: U8, offsets: I64) -> int | None:
+    """Return the first key that is below the one before; ``None`` if there is none."""
     if len(offsets) < 3:
         return None
-    wrong = _compare_neighbours(key_bytes, offsets) > 0
+    wrong = _compare_adjacent(key_bytes, offsets) > 0
     return int(np.argmax(wrong)) + 1 if wrong.any() else None
 
 
-def _compare_neighbours(key_bytes: U8, offsets: I64) -> I64:
-    """Shape (n-1,): how each key compares with the next one; negative, zero or positive."""
+def _compare_adjacent(key_bytes: U8, offsets: I64) -> I64:
+    """Compare each key with the next one; shape (n-1,): negative, zero or positive."""
     starts, lengths = offsets[:-1], np.diff(offsets)
-    order: I64 = np.sign(lengths[:-1] - lengths[1:])  # right for those that are equal up to the shorter one's end
+    order: I64 = np.sign(lengths[:-1] - lengths[1:])  # right for equal prefixes
     padded = np.concatenate((key_bytes[: int(offsets[-1])], np.zeros(_WORD, np.uint8)))
     shorter = np.minimum(lengths[:-1], lengths[1:])
     undecided = np.arange(len(order))
@@ -48,7 +45,7 @@ def _compare_neighbours(key_bytes: U8, offsets: I64) -> I64:
 
 
 def _words(data: U8, at: I64, sizes: I64) -> "np.ndarray[tuple[int], np.dtype[np.uint64]]":
-    """Up to eight bytes from each place as numbers that compare like them."""
+    """Return up to eight bytes from each place as numbers that compare like the bytes."""
     taken = data[at[:, None] + np.arange(_WORD)]
     taken[np.arange(_WORD) >= sizes[:, None]] = 0
     words: np.ndarray[tuple[int], np.dtype[np.uint64]] = taken.view(">u8")[:, 0].astype(np.uint64)

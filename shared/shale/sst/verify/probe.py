@@ -1,13 +1,13 @@
-"""Asking a filter about many rows at once."""
+"""Probes of a filter for many rows at once."""
 
 import numpy as np
 
-from shale.format.bloom import BloomFilter
+from shale.format.sst.bloom import BloomFilter
 from shale.kernels.rows import U64
 
 
 def first_missing(bloom: BloomFilter, hashes: U64) -> int | None:
-    """The first hash that the filter denies; ``None`` if it may hold all of them."""
+    """Return the first hash that the filter denies; ``None`` if it admits all."""
     if not len(hashes):
         return None
     if not bloom.num_bits:

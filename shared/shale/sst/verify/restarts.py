@@ -1,15 +1,15 @@
-"""Walk over block images: how many rows each has, and whether its table of offsets leads to them.
+"""Checks that the tables of offsets of block images point to their rows.
 
-Point lookups jump to a row by the table; who reads from end to end never looks at it.  All blocks of a span are walked
-side by side, one row of each at a time, in numpy.
+Point lookups use the tables; scans do not, so decoding a block does not check them.  The walk goes over all blocks of
+a span in parallel, one row of each per step, in numpy.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from shale.format.block import StoredBlocks
-from shale.format.block_plain import RESTART_INTERVAL
+from shale.format.blocks.decoder import StoredBlocks
+from shale.format.blocks.plain import RESTART_INTERVAL
 from shale.kernels.rows import I64, U8
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_TOMBSTONE
 
@@ -20,7 +20,7 @@ _VARINT_BYTES_MAX = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockWalk:
-    """``rows`` has shape (n,): rows of each block.  ``problems``: which block, and what is wrong with its table."""
+    """``rows`` has shape (n,): rows per block.  ``problems``: blocks, and what is wrong with their tables."""
 
     rows: I64
     problems: tuple[tuple[int, str], ...]
@@ -28,7 +28,7 @@ class BlockWalk:
 
 @dataclass(slots=True, eq=False)
 class _Walkers:
-    """One per block that has rows left.  ``at``: places in the image; ``ends``: where rows end and tables begin."""
+    """One cursor per block with rows left.  ``at``: offsets in the image; ``ends``: end of the rows."""
 
     image: U8
     blocks: I64
@@ -42,18 +42,18 @@ class _Walkers:
         for name in ("blocks", "at", "starts", "ends", "counts"):
             setattr(self, name, getattr(self, name)[keep])
 
-    def complain(self, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]", what: str) -> None:
+    def report(self, which: "np.ndarray[tuple[int], np.dtype[np.bool_]]", what: str) -> None:
         for block in self.blocks[which].tolist():
             self.problems.setdefault(block, what)
 
     def entry(self, number: int) -> I64:
-        """The offset that each table has at a place; -1 where it is shorter."""
+        """Return entry ``number`` of each table; -1 for shorter tables."""
         places = np.where(number < self.counts, self.ends + 2 * number, 0)
         return np.where(number < self.counts, _u16(self.image, places), -1)
 
 
 def walk_blocks(blocks: StoredBlocks) -> BlockWalk:
-    """Walk over blocks that have been decoded before, so that no row leaves its block."""
+    """Walk over blocks that have been decoded before, so that no row exceeds its block."""
     bounds = blocks.bounds - blocks.bounds[0]
     image = np.concatenate((blocks.image[: int(bounds[-1])], np.zeros(_PADDING, np.uint8)))
     stops = bounds[1:] - (_CRC_SIZE if blocks.has_checksums else 0)
@@ -70,7 +70,7 @@ def walk_blocks(blocks: StoredBlocks) -> BlockWalk:
         if done.any():
             rows[walkers.blocks[done]] = number
             entries = -(-number // RESTART_INTERVAL) if blocks.version == 2 else number
-            walkers.complain(done & (walkers.counts != entries), f"{number} rows need {entries} offsets")
+            walkers.report(done & (walkers.counts != entries), f"{number} rows need {entries} offsets")
             walkers.narrow(~done)
     return BlockWalk(rows, tuple(sorted(walkers.problems.items())))
 
@@ -82,18 +82,16 @@ def _step_v2(walkers: _Walkers, number: int) -> None:
     value, head = _varint(image, head)
     if number % RESTART_INTERVAL == 0:
         entry = walkers.entry(number // RESTART_INTERVAL)
-        walkers.complain(entry != at - walkers.starts, f"its offsets do not lead to row {number}")
-        walkers.complain(shared != 0, f"row {number} is a restart without its full key")
+        walkers.report(entry != at - walkers.starts, f"its offsets do not lead to row {number}")
+        walkers.report(shared != 0, f"row {number} is a restart without its full key")
     tail = head + suffix + value
     walkers.at = tail + 9 + _stamps_size(image[tail + 8])
 
 
 def _step_v1(walkers: _Walkers, number: int) -> None:
     image, at = walkers.image, walkers.at
-    # Offsets beyond 16 bits are cut (docs/format.md 7.3).
-    walkers.complain(
-        walkers.entry(number) != (at - walkers.starts) & 0xFFFF, f"its offsets do not lead to row {number}"
-    )
+    # Offsets beyond 16 bits are cut (docs/reference/format.md 7.3).
+    walkers.report(walkers.entry(number) != (at - walkers.starts) & 0xFFFF, f"its offsets do not lead to row {number}")
     tail = at + 4 + _u16(image, at + 2)
     flags = image[tail + 8]
     value_at = tail + 9 + _stamps_size(flags)
@@ -111,7 +109,7 @@ def _u16(image: U8, at: I64) -> I64:
 
 
 def _varint(image: U8, at: I64) -> tuple[I64, I64]:
-    """Values, and where they end."""
+    """Return values and the offsets after them."""
     byte = image[at].astype(np.int64)
     value, at = byte & 0x7F, at + 1
     open_ = byte >= 0x80

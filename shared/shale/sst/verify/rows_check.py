@@ -1,6 +1,6 @@
-"""What the rows of an SST have to be, given its metadata: fed with blocks in order, in bounded memory.
+"""Checks the rows of an SST against its metadata, block by block in order, in bounded memory.
 
-A block that cannot be read is one finding; the order goes on behind it, and what counts all rows is not judged.
+An unreadable block is one finding.  The check of the order continues after it; totals of all rows are not compared.
 """
 
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ from typing import TypedDict
 import numpy as np
 
 from shale.errors import CorruptionError
-from shale.format.block import decode_blocks, open_blocks
-from shale.format.transform import BlockTransformer
+from shale.format.blocks.decoder import decode_blocks, open_blocks
+from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows, concat_rows
 from shale.sst.builder import hash_rows
 from shale.sst.meta import SstMeta
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
-from shale.sst.verify.order import first_disorder
+from shale.sst.verify.order import first_unordered_row
 from shale.sst.verify.probe import first_missing
 from shale.sst.verify.restarts import walk_blocks
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, U64_MAX, Compression, Sst
 
 _FINDINGS_MAX = 100
-"""Of one SST; what has more is broken through and through, and the list stays bounded."""
+"""Limit of findings per SST, which bounds the list."""
 _KEY_SHOWN_MAX = 40
 
 
 @dataclass(slots=True)
 class RowTotals:
-    """What was seen in all readable blocks.  ``first_key`` and ``last_key`` are ``None`` without rows."""
+    """Totals of all readable blocks.  ``first_key`` and ``last_key`` are ``None`` without rows."""
 
     puts: int = 0
     deletes: int = 0
@@ -42,11 +42,11 @@ class RowTotals:
 
     @property
     def rows(self) -> int:
-        """Of every kind."""
+        """Rows of every kind."""
         return self.puts + self.deletes + self.merges
 
 
-class _HowStored(TypedDict):
+class _BlockEncoding(TypedDict):
     version: int
     compression: Compression
     path: str
@@ -55,7 +55,7 @@ class _HowStored(TypedDict):
 
 @dataclass(slots=True)
 class RowsCheck:
-    """Takes blocks in order; ``findings`` grows."""
+    """Checks blocks in order; ``findings`` grows."""
 
     sst: Sst
     path: str
@@ -68,15 +68,15 @@ class RowsCheck:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many findings as anybody wants to read."""
+        """Whether the limit of findings is reached."""
         return len(self.findings) >= _FINDINGS_MAX
 
     def check(self, data: memoryview, first: int, last: int) -> None:
-        """Check the blocks ``[first, last)``, whose bytes as stored are ``data``; none when the list is full."""
+        """Check the blocks ``[first, last)``, whose stored bytes are ``data``, unless the list is full."""
         if self.is_full:
             return
         offsets = self.meta.index.offsets[first : last + 1]
-        how = _HowStored(
+        how = _BlockEncoding(
             version=self.sst.format_version,
             compression=self.sst.info.compression,
             path=self.path,
@@ -100,8 +100,8 @@ class RowsCheck:
         self._count(rows, bounds, first)
         self._last = rows.slice(len(rows) - 1, len(rows))
 
-    def conclude(self) -> None:
-        """Compare what all rows are together with what metadata and manifest say."""
+    def check_totals(self) -> None:
+        """Compare the totals of all rows with metadata and manifest."""
         if not self.is_whole or self.is_full:
             return
         info, totals, stats = self.sst.info, self.totals, self.meta.stats
@@ -126,7 +126,7 @@ class RowsCheck:
                 self.findings.append(Finding(self.path, what, info.stats_offset, Code.STATS))
 
     def _check_apart(self, error: CorruptionError, data: memoryview, first: int, last: int) -> None:
-        """Find the blocks at fault by halving; the others are checked as usual."""
+        """Find the malformed blocks by bisection; check the others as usual."""
         if last - first == 1:
             self.findings.append(Finding.of(error, self.path))
             self.is_whole = False
@@ -142,7 +142,7 @@ class RowsCheck:
         if self._last is not None:
             before = 1
             rows = concat_rows([self._last, rows])
-        place = first_disorder(rows)
+        place = first_unordered_row(rows)
         if place is not None:
             key, previous = shown(rows.key(place)), shown(rows.key(place - 1))
             block = first + _block_of(bounds, place - before)
@@ -150,7 +150,7 @@ class RowsCheck:
             self._note(block, what, Code.ROW_ORDER)
 
     def _check_separators(self, rows: Rows, bounds: I64, first: int) -> None:
-        """At most every key of its block, and above every key before unless one key straddles the blocks."""
+        """Check that a separator is at most its block's keys and above earlier keys, except a key in both blocks."""
         previous = self._last.key(0) if self._last is not None else None
         for number, (start, end) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
             separator, key = self.meta.index.first_key(first + number), rows.key(start)
@@ -158,7 +158,7 @@ class RowsCheck:
                 what = f"the index has {shown(separator)} for a block that begins with {shown(key)}"
                 self._note(first + number, what, Code.SEPARATOR)
             elif previous is not None and separator <= previous and not separator == previous == key:
-                what = f"the index has {shown(separator)} for a block behind {shown(previous)}"
+                what = f"the index has {shown(separator)} for a block after {shown(previous)}"
                 self._note(first + number, what, Code.SEPARATOR)
             previous = rows.key(end - 1)
 
@@ -209,7 +209,7 @@ class RowsCheck:
 
 
 def shown(key: bytes | None) -> str:
-    """A key for a message, cut if it is long."""
+    """Return a key for a message, cut if it is long."""
     if key is None:
         return "none"
     return repr(key) if len(key) <= _KEY_SHOWN_MAX else f"{key[:_KEY_SHOWN_MAX]!r}… ({len(key)} bytes)"

@@ -9,23 +9,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import CorruptionError
-from shale.format.bloom import PrefixExtractor
-from shale.format.filter import NO_FILTERS, Filters, decode_filters
-from shale.format.index import BlockIndex, decode_index
-from shale.format.section import open_section
-from shale.format.sst_info import TRAILER_SIZE, TailTooShort, decode_trailer
-from shale.format.stats import SstStats, decode_stats
-from shale.format.transform import BlockTransformer
+from shale.format.blocks.section import open_section
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.bloom import PrefixExtractor
+from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.index import BlockIndex, decode_index
+from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
+from shale.format.sst.stats import SstStats, decode_stats
 from shale.sst.meta import SstMeta
 from shale.sst.source import READ_AHEAD_BYTES, span_end
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_footer, check_layout
-from shale.sst.verify.order import first_descent
+from shale.sst.verify.order import first_descending_key
 from shale.sst.verify.rows_check import RowsCheck, RowTotals, shown
-from shale.store.port import Buffer, ObjectStore
+from shale.store.port import ObjectStore
 from shale.types import Sst
 
 _TRAILER_TAIL = TRAILER_SIZE + 4
@@ -33,10 +34,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SstVerdict:
-    """What was found.
+class SstVerification:
+    """The findings of one SST.
 
-    ``totals`` is of the rows that were read.  ``is_gone``: there is no such object.  ``is_opaque``: checksums are right
+    ``totals`` is of the rows that were read.  ``is_gone``: it is missing.  ``is_undecodable``: checksums are right
     and nothing can be read, as if it were encrypted with another key.
     """
 
@@ -45,11 +46,11 @@ class SstVerdict:
     totals: RowTotals
     read_bytes: int = 0
     is_gone: bool = False
-    is_opaque: bool = False
+    is_undecodable: bool = False
 
     @property
     def is_sound(self) -> bool:
-        """Nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
 
@@ -62,15 +63,16 @@ async def verify_sst(
     extractors: Sequence[PrefixExtractor] = (),
     transformer: BlockTransformer | None = None,
     deep: bool = True,
-) -> SstVerdict:
+) -> SstVerification:
     """Check everything about one SST that can be checked without another object.
 
     Args:
-        path: the object.
-        sst: what the manifest says of it.  Readers believe that, and so do the checks of blocks.
-        extractors: to read filters over prefixes; only filters over whole keys are asked for every row.
-        transformer: the one that SSTs are written with.
-        deep: read the blocks, too, and not only what is behind them.
+        store, path: the object.
+        sst: its entry in the manifest, which readers and the checks of blocks trust.
+        env: runs checks in threads.
+        extractors: needed to read filters over prefixes; only filters over whole keys are checked for every row.
+        transformer: transforms every section, as when the SST was written.
+        deep: also read the blocks, not only the sections after them.
     """
     meta = await store.head(path)
     if meta is None:
@@ -86,12 +88,12 @@ async def verify_sst(
     decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path, transformer))
     findings += problems
     if decoded is None:
-        return SstVerdict(
+        return SstVerification(
             path=path,
             findings=tuple(findings),
             totals=RowTotals(),
             read_bytes=len(tail),
-            is_opaque=bool(problems) and all(each.code is Code.UNDECODABLE for each in problems),
+            is_undecodable=bool(problems) and all(each.code is Code.UNDECODABLE for each in problems),
         )
     if not deep:
         findings += await env.cpu.run(partial(_check_index, decoded, sst, path))
@@ -99,21 +101,21 @@ async def verify_sst(
     check = RowsCheck(sst, path, decoded, findings, transformer=transformer)
     if not await _check_blocks(store, check, env):
         return _gone(path)
-    check.conclude()
-    return SstVerdict(path=path, findings=tuple(findings), totals=check.totals, read_bytes=size)
+    check.check_totals()
+    return SstVerification(path=path, findings=tuple(findings), totals=check.totals, read_bytes=size)
 
 
-def _gone(path: str) -> SstVerdict:
+def _gone(path: str) -> SstVerification:
     finding = Finding(path, "the object is gone, and a manifest still names it", None, Code.OBJECT_MISSING)
-    return SstVerdict(path=path, findings=(finding,), totals=RowTotals(), is_gone=True)
+    return SstVerification(path=path, findings=(finding,), totals=RowTotals(), is_gone=True)
 
 
-def _without_rows(path: str, *findings: Finding, read_bytes: int = 0) -> SstVerdict:
-    return SstVerdict(path=path, findings=findings, totals=RowTotals(), read_bytes=read_bytes)
+def _without_rows(path: str, *findings: Finding, read_bytes: int = 0) -> SstVerification:
+    return SstVerification(path=path, findings=findings, totals=RowTotals(), read_bytes=read_bytes)
 
 
 async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
-    """Read all of them; false if the object went meanwhile."""
+    """Check all blocks; return false if the object was deleted meanwhile."""
     offsets = check.meta.index.offsets
     first, count = 0, len(check.meta.index)
     while first < count and not check.is_full:
@@ -127,16 +129,16 @@ async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
 
 
 def _check_index(meta: SstMeta, sst: Sst, path: str) -> list[Finding]:
-    """What index and stats have to be, as far as that shows without the blocks."""
+    """Check index and stats without the blocks."""
     info, index = sst.info, meta.index
     found = []
 
     def note(block: int, what: str) -> None:
         found.append(Finding(path, what, int(index.offsets[block]), Code.SEPARATOR))
 
-    place = first_descent(index.key_bytes, index.key_offsets)
+    place = first_descending_key(index.key_bytes, index.key_offsets)
     if place is not None:
-        note(place, f"the index has {shown(index.first_key(place))} behind {shown(index.first_key(place - 1))}")
+        note(place, f"the index has {shown(index.first_key(place))} after {shown(index.first_key(place - 1))}")
     if len(index) and info.first_entry is not None and index.first_key(0) > info.first_entry:
         note(0, f"the index begins with {shown(index.first_key(0))}, the SST with {shown(info.first_entry)}")
     last = len(index) - 1
@@ -149,7 +151,7 @@ def _check_index(meta: SstMeta, sst: Sst, path: str) -> list[Finding]:
 
 
 def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Finding]:
-    """Footer, trailer and layout."""
+    """Check footer, trailer and layout."""
     try:
         info, version = decode_trailer(tail, object_size=size, path=path)
     except TailTooShort as error:
@@ -171,11 +173,11 @@ def _decode_parts(
     path: str,
     transformer: BlockTransformer | None,
 ) -> tuple[SstMeta | None, list[Finding]]:
-    """Index, filter and stats, each for itself; ``None`` without an index, because nothing can be read then."""
+    """Decode index, filter and stats independently; ``None`` without an index, which every read needs."""
     info = sst.info
     findings: list[Finding] = []
 
-    def section(offset: int, length: int) -> Buffer:
+    def section(offset: int, length: int) -> BytesLike:
         start = offset - info.data_len
         if start < 0:
             raise CorruptionError("the manifest places it inside the data", path=path, offset=offset)

@@ -1,4 +1,4 @@
-"""One WAL file: the container of an SST with rows in commit order (docs/format.md 13)."""
+"""One WAL file: the container of an SST with rows in commit order (docs/reference/format.md 13)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,16 +6,16 @@ from itertools import pairwise
 import numpy as np
 
 from shale.errors import CorruptionError
-from shale.format.block import decode_blocks, open_blocks
-from shale.format.index import BlockIndex, decode_index
-from shale.format.section import open_section
-from shale.format.sst_info import TRAILER_SIZE, decode_trailer
-from shale.format.transform import BlockTransformer
+from shale.format.blocks.decoder import decode_blocks, open_blocks
+from shale.format.blocks.section import open_section
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.index import BlockIndex, decode_index
+from shale.format.sst.info import TRAILER_SIZE, decode_trailer
 from shale.kernels.rows import I64, Rows
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_layout
-from shale.sst.verify.order import first_disorder
+from shale.sst.verify.order import first_unordered_row
 from shale.sst.verify.restarts import walk_blocks
 from shale.types import SstInfo, SstType
 
@@ -23,39 +23,39 @@ _EMPTY_BYTES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class WalVerdict:
-    """What was found.
+class WalFileVerification:
+    """The findings of one WAL file.
 
-    ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read.  ``is_opaque``: see
-    ``SstVerdict``.
+    ``first_seq`` and ``last_seq`` are 0 if there are no rows, or none that can be read.  ``is_undecodable``: see
+    ``SstVerification``.
     """
 
     findings: tuple[Finding, ...]
     rows: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    is_opaque: bool = False
+    is_undecodable: bool = False
 
 
-def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer | None = None) -> WalVerdict:
+def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer | None = None) -> WalFileVerification:
     """Check everything about one WAL file that can be checked without another object.  A fence is sound."""
     if len(data) <= _EMPTY_BYTES_MAX:
         what = f"it has {len(data)} bytes: too many for a fence, too few for rows"
-        return WalVerdict((Finding(path, what, None, Code.OBJECT_SIZE),) if len(data) else ())
+        return WalFileVerification((Finding(path, what, None, Code.OBJECT_SIZE),) if len(data) else ())
     try:
         info, version = decode_trailer(data, object_size=len(data), path=path)
     except CorruptionError as error:
-        return WalVerdict((Finding.of(error, path),))
+        return WalFileVerification((Finding.of(error, path),))
     try:
         return _verify(data, path, transformer, info, version)
     except CorruptionError as error:
         found = Finding.of(error, path)
-        return WalVerdict((found,), is_opaque=found.code is Code.UNDECODABLE)
+        return WalFileVerification((found,), is_undecodable=found.code is Code.UNDECODABLE)
 
 
 def _verify(
     data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo, version: int
-) -> WalVerdict:
+) -> WalFileVerification:
     findings = list(
         check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path)
     )  # fmt: skip
@@ -71,13 +71,13 @@ def _verify(
     findings += _check_order(rows, info, path)
     if info.sst_type is SstType.WAL:
         findings += _check_index(rows, starts, index, path)
-    return WalVerdict(tuple(findings), len(rows), int(rows.seq.min()), int(rows.seq.max()))
+    return WalFileVerification(tuple(findings), len(rows), int(rows.seq.min()), int(rows.seq.max()))
 
 
 def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
-    """By seq and then by key; files of old releases by key and then newest first."""
+    """Check the order by seq, then key; files of old releases are by key, then newest first."""
     if info.sst_type is not SstType.WAL:
-        place = first_disorder(rows)
+        place = first_unordered_row(rows)
         what = f"row {place} does not follow the one before"
         return [] if place is None else [Finding(path, what, None, Code.ROW_ORDER)]
     found = []
@@ -90,11 +90,11 @@ def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
         what = f"seq {rows.seq[place]} of row {place} follows seq {rows.seq[place - 1]}"
         found.append(Finding(path, what, None, Code.ROW_ORDER))
         return found
-    # Within a commit keys ascend and none comes twice; at its end keys may begin anew.
+    # Keys ascend strictly within a commit; the next commit may begin with any key.
     ends = np.flatnonzero(rows.seq[1:] != rows.seq[:-1]) + 1
     bounds = [0, *ends.tolist(), len(rows)]
     for start, end in pairwise(bounds):
-        inside = first_disorder(rows.slice(start, end)) if end - start > 1 else None
+        inside = first_unordered_row(rows.slice(start, end)) if end - start > 1 else None
         if inside is not None:
             what = f"row {start + inside} does not follow the one before in commit {rows.seq[start]}"
             found.append(Finding(path, what, None, Code.ROW_ORDER))
@@ -103,7 +103,7 @@ def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:
 
 
 def _check_index(rows: Rows, starts: I64, index: BlockIndex, path: str) -> list[Finding]:
-    """Each entry is the sequence number of its block's first row."""
+    """Check that each entry is the sequence number of its block's first row."""
     return [
         Finding(
             path,

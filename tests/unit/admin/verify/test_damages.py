@@ -1,9 +1,8 @@
-"""What can be wrong with a database, one thing at a time: each is found, under its code, at the object at fault."""
+"""One damage at a time: verification finds each, with its code and the path of the damaged object."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import anyio
 import numpy as np
@@ -40,15 +39,16 @@ from shale.types import (
     WorkerClaim,
 )
 from shale.types.ranges import UNBOUNDED, excluded
-from tests.unit.admin.verify.house import CLONE, NAMED, OLD_MS, PATH, House
-from tests.unit.sst.verify.test_sst import SOUND, Forge, row
+from tests.paths import REPOSITORY
+from tests.unit.admin.verify.harness import CLONE, NAMED, OLD_MS, PATH, Harness
+from tests.unit.sst.verify.forge import SOUND, Forge, row
 
-Break = Callable[[House], Awaitable[str]]
+Break = Callable[[Harness], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class Damage:
-    """``do`` breaks something and returns the key at which it has to be found."""
+    """``do`` damages an object and returns the key that the finding must name."""
 
     name: str
     code: Code
@@ -57,16 +57,16 @@ class Damage:
     deep: bool = False
 
 
-async def sst_gone(house: House) -> str:
-    return await house.gone(sst_key(PATH, (await house.run_sst()).id))
+async def sst_gone(harness: Harness) -> str:
+    return await harness.gone(sst_key(PATH, (await harness.run_sst()).id))
 
 
-async def sst_cut(house: House, size: int) -> str:
-    return await house.edit(sst_key(PATH, (await house.run_sst()).id), lambda data: data[:size])
+async def sst_cut(harness: Harness, size: int) -> str:
+    return await harness.edit(sst_key(PATH, (await harness.run_sst()).id), lambda data: data[:size])
 
 
-async def sst_flipped(house: House, part: str) -> str:
-    sst = await house.run_sst()
+async def sst_flipped(harness: Harness, part: str) -> str:
+    sst = await harness.run_sst()
     place = {
         "block": 5,
         "filter": sst.info.filter_offset + 1,
@@ -74,26 +74,26 @@ async def sst_flipped(house: House, part: str) -> str:
         "stats": sst.info.stats_offset + 1,
         "footer": sst.info.sections_end + 20,
     }
-    return await house.flip(sst_key(PATH, sst.id), place[part])
+    return await harness.flip(sst_key(PATH, sst.id), place[part])
 
 
-async def sst_of_others(house: House) -> str:
-    other = await house.sst(b"zz", OLD_MS + 5)
-    got = await house.store.get(sst_key(PATH, other.id))
+async def sst_of_others(harness: Harness) -> str:
+    other = await harness.sst(b"zz", OLD_MS + 5)
+    got = await harness.store.get(sst_key(PATH, other.id))
     assert got is not None
-    await house.store.delete(sst_key(PATH, other.id))
-    return await house.edit(sst_key(PATH, (await house.run_sst()).id), lambda _: bytes(got.data))
+    await harness.store.delete(sst_key(PATH, other.id))
+    return await harness.edit(sst_key(PATH, (await harness.run_sst()).id), lambda _: bytes(got.data))
 
 
-async def forged(house: House, change: Callable[[Forge], None]) -> str:
-    """In front of the run of the database stands another one that a wrong writer has made."""
+async def forged(harness: Harness, change: Callable[[Forge], None]) -> str:
+    """Put a run of a faulty writer in front of the run of the database."""
     blocks = [[row(b"%02d" % number) for number in range(20)]] if change is _wrong_table else SOUND
     forge = Forge([list(block) for block in blocks])
     change(forge)
     data, info = forge.write()
-    sst = await house.put_sst(data, Sst(id=Ulid.from_parts(OLD_MS + 7, 9), info=info))
+    sst = await harness.put_sst(data, Sst(id=Ulid.from_parts(OLD_MS + 7, 9), info=info))
     run = SortedRun(id=RunId(9), ssts=(SstView.identity(sst),))
-    await house.rewrite_tree(lambda tree: replace(tree, compacted=(run, *tree.compacted)))
+    await harness.rewrite_tree(lambda tree: replace(tree, compacted=(run, *tree.compacted)))
     return sst_key(PATH, sst.id)
 
 
@@ -123,7 +123,7 @@ def _few_stats(forge: Forge) -> None:
 
 
 def _gap(forge: Forge) -> None:
-    forge.gap = b"nobody's"
+    forge.gap = b"no owner"
 
 
 def _last_key(forge: Forge) -> None:
@@ -134,91 +134,91 @@ def _wrong_table(forge: Forge) -> None:
     forge.edit_image = lambda image: image[:-4] + b"\x00\x01" + image[-2:]
 
 
-async def wal_gone(house: House, which: slice) -> str:
-    keys = (await house.needed_wal())[which]
+async def wal_gone(harness: Harness, which: slice) -> str:
+    keys = (await harness.needed_wal())[which]
     for key in keys:
-        await house.store.delete(key)
+        await harness.store.delete(key)
     return keys[0]
 
 
-async def whole_wal_gone(house: House) -> str:
-    for meta in await house.store.list(wal_prefix(PATH)):
-        await house.store.delete(meta.key)
-    return wal_key(PATH, (await house.latest())[1].replay_after_wal_id + 1)
+async def whole_wal_gone(harness: Harness) -> str:
+    for meta in await harness.store.list(wal_prefix(PATH)):
+        await harness.store.delete(meta.key)
+    return wal_key(PATH, (await harness.latest())[1].replay_after_wal_id + 1)
 
 
-async def wal_flipped(house: House) -> str:
-    return await house.flip((await house.needed_wal())[0], 3)
+async def wal_flipped(harness: Harness) -> str:
+    return await harness.flip((await harness.needed_wal())[0], 3)
 
 
-async def wal_stump(house: House) -> str:
-    return await house.edit((await house.needed_wal())[0], lambda _: b"stump")
+async def wal_stump(harness: Harness) -> str:
+    return await harness.edit((await harness.needed_wal())[0], lambda _: b"stump")
 
 
-async def wal_of_a_zombie(house: House) -> str:
-    key = (await house.needed_wal())[-1]
-    return await house.edit(key, lambda _: bytes(build_wal_sst(rows_from_entries([row(b"z", 2)]), Compression.NONE)))
+async def wal_of_a_zombie(harness: Harness) -> str:
+    key = (await harness.needed_wal())[-1]
+    return await harness.edit(key, lambda _: bytes(build_wal_sst(rows_from_entries([row(b"z", 2)]), Compression.NONE)))
 
 
-async def wal_rows_swapped(house: House) -> str:
+async def wal_rows_swapped(harness: Harness) -> str:
     rows = [Entry(b"z", b"", 900, 0), Entry(b"y", b"", 900, 0)]
-    key = (await house.needed_wal())[-1]
-    return await house.edit(key, lambda _: bytes(build_wal_sst(rows_from_entries(rows), Compression.NONE)))
+    key = (await harness.needed_wal())[-1]
+    return await harness.edit(key, lambda _: bytes(build_wal_sst(rows_from_entries(rows), Compression.NONE)))
 
 
-async def old_manifest(house: House) -> str:
-    return await house.edit(manifest_key(PATH, 3), lambda _: b"\x00\x02 nonsense")
+async def old_manifest(harness: Harness) -> str:
+    return await harness.edit(manifest_key(PATH, 3), lambda _: b"\x00\x02 nonsense")
 
 
-async def newest_manifest(house: House) -> str:
-    return await house.edit(manifest_key(PATH, (await house.latest())[0]), lambda data: data[: len(data) // 2])
+async def newest_manifest(harness: Harness) -> str:
+    return await harness.edit(manifest_key(PATH, (await harness.latest())[0]), lambda data: data[: len(data) // 2])
 
 
-async def checkpointed_manifest_gone(house: House) -> str:
-    return await house.gone(manifest_key(PATH, (await house.latest())[1].checkpoints[0].manifest_id))
+async def checkpointed_manifest_gone(harness: Harness) -> str:
+    return await harness.gone(manifest_key(PATH, (await harness.latest())[1].checkpoints[0].manifest_id))
 
 
-async def manifest_gap(house: House) -> str:
-    await house.store.put(house.boundary(), encode_boundary(1))
-    return await house.gone(manifest_key(PATH, 3))
+async def manifest_gap(harness: Harness) -> str:
+    await harness.store.put(harness.boundary(), encode_boundary(1))
+    return await harness.gone(manifest_key(PATH, 3))
 
 
-async def boundary(house: House, data: bytes, resource: str = "manifest") -> str:
-    await house.store.put(house.boundary(resource), data)
-    return house.boundary(resource)
+async def boundary(harness: Harness, data: bytes, resource: str = "manifest") -> str:
+    await harness.store.put(harness.boundary(resource), data)
+    return harness.boundary(resource)
 
 
-async def boundary_at_the_newest(house: House) -> str:
-    return await boundary(house, encode_boundary((await house.latest())[0]))
+async def boundary_at_the_newest(harness: Harness) -> str:
+    return await boundary(harness, encode_boundary((await harness.latest())[0]))
 
 
-async def foreign_name(house: House) -> str:
+async def foreign_name(harness: Harness) -> str:
     key = f"{manifest_prefix(PATH)}7.manifest"
-    await house.store.put(key, b"")
+    await harness.store.put(key, b"")
     return key
 
 
 def changed(**fields: object) -> Break:
-    """Fields of the newest manifest."""
+    """Change fields of the newest manifest."""
 
-    async def do(house: House) -> str:
-        return await house.rewrite(lambda manifest: replace(manifest, **fields))  # type: ignore[arg-type]
+    async def do(harness: Harness) -> str:
+        return await harness.rewrite(lambda manifest: replace(manifest, **fields))  # type: ignore[arg-type]
 
     return do
 
 
 def tree(change: Callable[[Tree], Tree]) -> Break:
-    """The tree of the newest manifest."""
+    """Return the tree of the newest manifest."""
 
-    async def do(house: House) -> str:
-        return await house.rewrite_tree(change)
+    async def do(harness: Harness) -> str:
+        return await harness.rewrite_tree(change)
 
     return do
 
 
 def checkpoints(change: Callable[[Manifest], Manifest]) -> Break:
-    async def do(house: House) -> str:
-        return await house.rewrite(change)
+    async def do(harness: Harness) -> str:
+        return await harness.rewrite(change)
 
     return do
 
@@ -237,7 +237,7 @@ def seen_as(visible: KeyRange) -> Callable[[Tree], Tree]:
 
 
 def _run_twice(before: Tree) -> Tree:
-    """Runs do not descend."""
+    """Store runs whose ids do not descend."""
     (run,) = before.compacted
     left, right = (SortedRun(id=RunId(number), ssts=(view,)) for number, view in enumerate(run.ssts))
     return replace(before, compacted=(left, right))
@@ -248,9 +248,9 @@ def _run_overlaps(before: Tree) -> Tree:
     return replace(before, compacted=(replace(run, ssts=run.ssts[::-1]),))
 
 
-async def disagreement(house: House) -> str:
-    """The version of a checkpoint says something else of an SST."""
-    _, latest = await house.latest()
+async def disagreement(harness: Harness) -> str:
+    """Let the version of a checkpoint contradict the newest one about an SST."""
+    _, latest = await harness.latest()
     sst = latest.tree.l0[-1].sst
     other = replace(sst, info=replace(sst.info, last_entry=b"zzzzzz"))
 
@@ -258,15 +258,15 @@ async def disagreement(house: House) -> str:
         l0 = tuple(SstView.identity(other) if view.sst.id == sst.id else view for view in manifest.tree.l0)
         return replace(manifest, tree=replace(manifest.tree, l0=l0))
 
-    await house.rewrite(change, version=latest.checkpoints[-1].manifest_id)
+    await harness.rewrite(change, version=latest.checkpoints[-1].manifest_id)
     return sst_key(PATH, sst.id)
 
 
-async def lost_sequence(house: House) -> str:
-    """No manifest knows of the rows of the newest L0."""
-    latest_id, latest = await house.latest()
+async def lost_sequence(harness: Harness) -> str:
+    """Store a manifest whose sequence numbers exclude the rows of the newest L0."""
+    latest_id, latest = await harness.latest()
     for version in range(1, latest_id + 1):
-        await house.rewrite(lambda manifest: replace(manifest, last_l0_seq=Seq(1)), version=version)
+        await harness.rewrite(lambda manifest: replace(manifest, last_l0_seq=Seq(1)), version=version)
     return sst_key(PATH, latest.tree.l0[0].sst.id)
 
 
@@ -276,8 +276,8 @@ def job(**fields: object) -> Compaction:
 
 
 def compaction(entry: Compaction, *, epoch: int = 0) -> Break:
-    async def do(house: House) -> str:
-        return await house.compacting(entry, epoch=epoch)
+    async def do(harness: Harness) -> str:
+        return await harness.compacting(entry, epoch=epoch)
 
     return do
 
@@ -285,9 +285,9 @@ def compaction(entry: Compaction, *, epoch: int = 0) -> Break:
 LOST = Sst(id=Ulid.from_parts(OLD_MS + 100, 3), info=SstInfo(index_len=4))
 
 
-async def output_gone(house: House) -> str:
+async def output_gone(harness: Harness) -> str:
     part = Subcompaction(range=KeyRange(), output_ssts=(LOST,))
-    await house.compacting(job(ctx=CompactionContext(subcompactions=(part,), retention_min_seq=Seq(0))))
+    await harness.compacting(job(ctx=CompactionContext(subcompactions=(part,), retention_min_seq=Seq(0))))
     return sst_key(PATH, LOST.id)
 
 
@@ -296,46 +296,46 @@ def _half() -> Compaction:
     return job(ctx=CompactionContext(subcompactions=(part,), retention_min_seq=Seq(0)))
 
 
-async def compactions_nonsense(house: House) -> str:
-    return await house.edit("db/compactions/00000000000000000001.compactions", lambda _: b"\x00\x02 nonsense")
+async def compactions_nonsense(harness: Harness) -> str:
+    return await harness.edit("db/compactions/00000000000000000001.compactions", lambda _: b"\x00\x02 nonsense")
 
 
-async def pin(house: House) -> tuple[str, object]:
-    final = (await house.latest(CLONE))[1].external_dbs[0].final_checkpoint_id
+async def pin(harness: Harness) -> tuple[str, object]:
+    final = (await harness.latest(CLONE))[1].external_dbs[0].final_checkpoint_id
     return manifest_prefix(PATH), final
 
 
-async def pin_gone(house: House) -> str:
-    where, final = await pin(house)
-    await release_checkpoints(await house.manifests().load(), [final])  # type: ignore[list-item]
+async def pin_gone(harness: Harness) -> str:
+    where, final = await pin(harness)
+    await release_checkpoints(await harness.manifests().load(), [final])  # type: ignore[list-item]
     return where
 
 
-async def pin_ends(house: House) -> str:
-    where, final = await pin(house)
+async def pin_ends(harness: Harness) -> str:
+    where, final = await pin(harness)
 
     def change(manifest: Manifest) -> Manifest:
         ending = 2**32 - 1
         kept = (replace(each, expire_s=ending) if each.id == final else each for each in manifest.checkpoints)
         return replace(manifest, checkpoints=tuple(kept))
 
-    await house.rewrite(change)
+    await harness.rewrite(change)
     return where
 
 
-async def parent_gone(house: House) -> str:
-    for meta in await house.store.list(manifest_prefix(PATH)):
-        await house.store.delete(meta.key)
+async def parent_gone(harness: Harness) -> str:
+    for meta in await harness.store.list(manifest_prefix(PATH)):
+        await harness.store.delete(meta.key)
     return manifest_prefix(PATH)
 
 
-async def collision(house: House) -> str:
+async def collision(harness: Harness) -> str:
     def change(manifest: Manifest) -> Manifest:
         (external,) = manifest.external_dbs
         other = ExternalDb(path="other", source_checkpoint_id=NAMED, final_checkpoint_id=None, sst_ids=external.sst_ids)
         return replace(manifest, external_dbs=(external, other))
 
-    return await house.rewrite(change, CLONE)
+    return await harness.rewrite(change, CLONE)
 
 
 NONSENSE_RANGE = KeyRange.half_open(b"zzzzz", None)
@@ -360,7 +360,7 @@ DAMAGES = (
     Damage("a filter denies a key", Code.FILTER_DENIES, partial(forged, change=_filter), deep=True),
     Damage("stats count wrongly", Code.STATS, partial(forged, change=_stats), deep=True),
     Damage("stats lack a block", Code.STATS, partial(forged, change=_few_stats)),
-    Damage("bytes of nobody", Code.LAYOUT_GAP, partial(forged, change=_gap)),
+    Damage("bytes without an owner", Code.LAYOUT_GAP, partial(forged, change=_gap)),
     Damage("another last key", Code.KEY_RANGE, partial(forged, change=_last_key), deep=True),
     Damage("rows that no manifest knows of", Code.SEQ_ABOVE_MANIFEST, lost_sequence, deep=True),
     Damage("a WAL file is gone", Code.WAL_MISSING, partial(wal_gone, which=slice(1, 2))),
@@ -391,7 +391,7 @@ DAMAGES = (
         tree(lambda it: replace(it, last_compacted_l0_sst_view_id=it.l0[1].id)),
     ),
     Damage("a view shows nothing", Code.UNDECODABLE, tree(seen_as(NONSENSE_RANGE))),
-    Damage("a view begins behind a key", Code.UNDECODABLE, tree(seen_as(KeyRange(excluded(b"bbb"), UNBOUNDED)))),
+    Damage("a view begins after a key", Code.UNDECODABLE, tree(seen_as(KeyRange(excluded(b"bbb"), UNBOUNDED)))),
     Damage("keys without a segment", Code.SEGMENT_ROWS, changed(segment_extractor_name="first-byte")),
     Damage("times of sequence numbers", Code.SEQUENCE_TRACKER, changed(sequence_tracker=TRACKER)),
     Damage("manifests disagree", Code.SST_DISAGREEMENT, disagreement),
@@ -401,7 +401,7 @@ DAMAGES = (
     Damage("a compaction without a worker", Code.COMPACTION_ENTRY, compaction(job(worker=None))),
     Damage("a compaction of half of the keys", Code.COMPACTION_ENTRY, compaction(_half())),
     Damage("an output is gone", Code.COMPACTION_OUTPUT, output_gone),
-    Damage("an epoch that nobody gave", Code.EPOCH_AHEAD, compaction(job(), epoch=9)),
+    Damage("an epoch that was never assigned", Code.EPOCH_AHEAD, compaction(job(), epoch=9)),
     Damage("a parent is gone", Code.PARENT_MISSING, parent_gone, path=CLONE),
     Damage("a pin is gone", Code.PIN_MISSING, pin_gone, path=CLONE),
     Damage("a pin ends", Code.PIN_EXPIRES, pin_ends, path=CLONE),
@@ -412,25 +412,25 @@ DAMAGES = (
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
 def test_it_is_found(damage: Damage) -> None:
     async def main() -> None:
-        house = await House.build()
-        place = await damage.do(house)
-        report = await house.verify(damage.path, deep=damage.deep)
+        harness = await Harness.build()
+        place = await damage.do(harness)
+        report = await harness.verify(damage.path, deep=damage.deep)
         found = {(finding.object, finding.code) for finding in report.findings}
         assert (place, damage.code) in found, report.findings
-        # Whoever reads more finds it as well.
+        # A deeper verification finds it as well.
         assert (place, damage.code) in {
-            (finding.object, finding.code) for finding in (await house.verify(damage.path, deep=True)).findings
+            (finding.object, finding.code) for finding in (await harness.verify(damage.path, deep=True)).findings
         }
 
     anyio.run(main)
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_a_sound_house(deep: bool) -> None:
+def test_a_sound_database_has_no_findings(deep: bool) -> None:
     async def main() -> None:
-        house = await House.build()
+        harness = await Harness.build()
         for path in (PATH, CLONE):
-            report = await house.verify(path, deep=deep)
+            report = await harness.verify(path, deep=deep)
             assert (report.findings, report.is_complete, report.remarks) == ((), True, ())
             assert report.ssts == 5
             assert bool(report.rows) or not deep
@@ -449,6 +449,6 @@ def test_every_code_is_played_and_explained() -> None:
 
 
 def test_the_page_lists_every_code() -> None:
-    page = (Path(__file__).parents[4] / "docs/verify.md").read_text()
+    page = " ".join((REPOSITORY / "docs/how-to/verify.md").read_text().split())
     for code in Code:
-        assert f"| `{code.value}` | {code.severity.value} | {MEANINGS[code]} |\n" in page
+        assert f"- `{code.value}` ({code.severity.value}): {MEANINGS[code]}" in page

@@ -1,4 +1,4 @@
-"""Nothing is reported of sound databases, whatever they are in the middle of; they say what that is."""
+"""Undamaged databases have no findings; work in progress is reported as such."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -9,34 +9,34 @@ import pytest
 
 import shale
 from shale.admin.admin import Admin
+from shale.admin.verify.database import VerifyOptions, VerifyProgress, VerifyTarget, _workers, verify_database
 from shale.admin.verify.inventory import read_inventory
-from shale.admin.verify.report import State, VerifyReport, report_json
-from shale.admin.verify.whole import Checked, VerifyOptions, VerifyProgress, _workers, verify_database
+from shale.admin.verify.report import DatabaseState, VerifyReport, report_json
 from shale.clones.clone import create_clone
-from shale.clones.neighbours import Neighbours
+from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.request import CloneRequest, CloneSource
-from shale.engine.aes_gcm import AesGcm
+from shale.crypto.aes_gcm import AesGcm
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import ClosedError, InvalidRequestError, LatestRecordMissing
+from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import deleting_key, destroyed_key, sst_key
-from shale.format.transform import BlockTransformer
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.verify.codes import Code
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.types import KeyRange, Ulid
-from tests.unit.admin.verify.house import CLONE, PATH, House
+from tests.unit.admin.verify.harness import CLONE, PATH, Harness
 
-Story = Callable[[MemoryStore], Awaitable[None]]
+Scenario = Callable[[MemoryStore], Awaitable[None]]
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 
 
-def run(story: Story) -> None:
-    anyio.run(story, MemoryStore())
+def run(scenario: Scenario) -> None:
+    anyio.run(scenario, MemoryStore())
 
 
 async def fill(store: ObjectStore, path: str, keys: str) -> None:
-    """Three L0s and nothing in the WAL alone."""
+    """Write three L0s and no row that is only in the WAL."""
     async with shale.Db.open(path, store=store, env=ENV) as db:
         for number in range(3):
             for letter in keys:
@@ -53,7 +53,7 @@ async def verify(
     wal_store: ObjectStore | None = None,
     transformer: BlockTransformer | None = None,
 ) -> VerifyReport:
-    checked = Checked(store=store, wal_store=wal_store, root=path, env=ENV, transformer=transformer)
+    checked = VerifyTarget(store=store, wal_store=wal_store, root=path, env=ENV, transformer=transformer)
     return await verify_database(checked, VerifyOptions(deep=deep))
 
 
@@ -64,19 +64,19 @@ async def require_sound(store: ObjectStore, path: str = PATH, **where: object) -
 
 
 def test_new_and_empty() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         with pytest.raises(LatestRecordMissing):
             await verify(store)
         async with shale.Db.open(PATH, store=store, env=ENV):
             await require_sound(store)
         await require_sound(store)
 
-    run(story)
+    run(scenario)
 
 
 def test_in_segments() -> None:
-    async def story(store: MemoryStore) -> None:
-        from shale.format.bloom import FixedPrefix
+    async def scenario(store: MemoryStore) -> None:
+        from shale.format.sst.bloom import FixedPrefix
 
         async with shale.Db.open(PATH, store=store, env=ENV, segment_extractor=FixedPrefix("first", 1)) as db:
             for number in range(3):
@@ -87,11 +87,11 @@ def test_in_segments() -> None:
             await db.flush("wal")
         assert (await require_sound(store)).ssts == 10
 
-    run(story)
+    run(scenario)
 
 
 def test_a_log_elsewhere() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         logs = MemoryStore()
         async with shale.Db.open(PATH, store=store, wal_store=logs, env=ENV) as db:
             for number in range(3):
@@ -102,23 +102,23 @@ def test_a_log_elsewhere() -> None:
         (finding,) = (await verify(store)).findings
         assert finding.code is Code.WAL_MISSING
 
-    run(story)
+    run(scenario)
 
 
 def test_without_a_log() -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         async with shale.Db.open(PATH, store=store, env=ENV, wal_enabled=False) as db:
             await db.put(b"a", b"1")
             await db.flush("memtable")
         await require_sound(store)
 
-    run(story)
+    run(scenario)
 
 
 @pytest.mark.parametrize("given", ["the key", "none", "another"])
 @pytest.mark.parametrize("flushed", [True, False])
 def test_encrypted(given: str, flushed: bool) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         right, wrong = AesGcm({"k": bytes(32)}), AesGcm({"k": b"1" * 32})
         async with shale.Db.open(PATH, store=store, env=ENV, block_transformer=right, min_filter_keys=1) as db:
             for letter in "abcdef":
@@ -136,7 +136,7 @@ def test_encrypted(given: str, flushed: bool) -> None:
             assert (finding.object, finding.code) == (PATH, Code.ENCRYPTED)
             assert ("give the key" in finding.what) == (given == "none")
 
-    run(story)
+    run(scenario)
 
 
 def requests() -> dict[str, list[CloneRequest]]:
@@ -159,11 +159,11 @@ def requests() -> dict[str, list[CloneRequest]]:
 
 @pytest.mark.parametrize("name", requests())
 def test_clones(name: str) -> None:
-    async def story(store: MemoryStore) -> None:
+    async def scenario(store: MemoryStore) -> None:
         await fill(store, PATH, "abcdefghijklm")
         await fill(store, "db2", "nopqrstuvwxyz")
         for request in requests()[name]:
-            await create_clone(Neighbours(store, ENV), request)
+            await create_clone(DatabaseCatalog(store, ENV), request)
         report = await require_sound(store, CLONE)
         assert report.ssts >= 3
         assert report.borrowed
@@ -173,42 +173,42 @@ def test_clones(name: str) -> None:
         await require_sound(store, CLONE)
         await require_sound(store)
 
-    run(story)
+    run(scenario)
 
 
-def test_what_is_half_done_says_what_it_is() -> None:
+def test_unfinished_work_is_reported_as_such() -> None:
     async def main() -> None:
-        house = await House.build()
-        await house.rewrite(lambda manifest: replace(manifest, initialized=False), CLONE, version=1)
-        await house.store.delete(f"{CLONE}/manifest/{2:020}.manifest")
-        wal = [meta.key for meta in await house.store.list(f"{CLONE}/wal/")]
-        await house.store.delete(wal[0])
-        report = await house.verify(CLONE)
-        assert (report.findings, report.state) == ((), State.HALF_BUILT_CLONE)
-        assert report.remarks[0].startswith("a clone of db was begun and not finished")
-        await house.rewrite(lambda manifest: replace(manifest, initialized=False))
-        assert (await house.verify()).state is State.SEALED
-        await house.store.put(destroyed_key(PATH), b"{}")
-        report = await house.verify()
+        harness = await Harness.build()
+        await harness.rewrite(lambda manifest: replace(manifest, initialized=False), CLONE, version=1)
+        await harness.store.delete(f"{CLONE}/manifest/{2:020}.manifest")
+        wal = [meta.key for meta in await harness.store.list(f"{CLONE}/wal/")]
+        await harness.store.delete(wal[0])
+        report = await harness.verify(CLONE)
+        assert (report.findings, report.state) == ((), DatabaseState.HALF_BUILT_CLONE)
+        assert report.remarks[0].startswith("a clone of db was not completed")
+        await harness.rewrite(lambda manifest: replace(manifest, initialized=False))
+        assert (await harness.verify()).state is DatabaseState.SEALED
+        await harness.store.put(destroyed_key(PATH), b"{}")
+        report = await harness.verify()
         assert report.remarks[0].startswith("it is marked as destroyed")
-        await house.store.put(deleting_key(PATH), b"")
-        for meta in await house.store.list(f"{PATH}/compacted/"):
-            await house.store.delete(meta.key)
-        report = await house.verify()
-        assert (report.state, report.findings, report.is_complete) == (State.DELETING, (), False)
+        await harness.store.put(deleting_key(PATH), b"")
+        for meta in await harness.store.list(f"{PATH}/compacted/"):
+            await harness.store.delete(meta.key)
+        report = await harness.verify()
+        assert (report.state, report.findings, report.is_complete) == (DatabaseState.DELETING, (), False)
 
     anyio.run(main)
 
 
-def test_what_only_a_checkpoint_keeps() -> None:
+def test_objects_that_only_a_checkpoint_pins_are_reported() -> None:
     async def main() -> None:
-        house = await House.build()
-        _, latest = await house.latest()
-        async with Admin(PATH, store=house.store, env=house.env) as admin:
+        harness = await Harness.build()
+        _, latest = await harness.latest()
+        async with Admin(PATH, store=harness.store, env=harness.env) as admin:
             report = await admin.verify(deep=True, checkpoint=latest.checkpoints[0].id)
             assert (report.findings, report.ssts, report.orphans) == ((), 3, ())
-            # What is newer than the checkpoint is nobody's business then.
-            await house.store.delete(sst_key(PATH, latest.tree.l0[0].sst.id))
+            # Objects newer than the checkpoint are not checked then.
+            await harness.store.delete(sst_key(PATH, latest.tree.l0[0].sst.id))
             assert (await admin.verify(checkpoint=latest.checkpoints[0].id)).is_sound
             assert not (await admin.verify()).is_sound
         with pytest.raises(ClosedError):
@@ -219,17 +219,17 @@ def test_what_only_a_checkpoint_keeps() -> None:
 
 def test_orphans_and_who_keeps_them() -> None:
     async def main() -> None:
-        house = await House.build()
+        harness = await Harness.build()
         old = sst_key(PATH, Ulid.from_parts(1000, 1))
-        await house.store.put(old, b"sst")
-        await house.store.put(f"{PATH}/manifest/{7:020}.manifest#3", b"staged")
-        await house.store.put(f"{PATH}/notes.txt", b"mine")
-        report = await house.verify()
+        await harness.store.put(old, b"sst")
+        await harness.store.put(f"{PATH}/manifest/{7:020}.manifest#3", b"staged")
+        await harness.store.put(f"{PATH}/notes.txt", b"mine")
+        report = await harness.verify()
         assert report.is_sound
         told = {each["object"]: each for each in report_json(report, min_age_ms=300_000)["orphans"]["listed"]}
         assert told[old]["collected_from_ms"] == 301_000
         assert told[f"{PATH}/notes.txt"]["collected_from_ms"] is None
-        assert "died" in told[f"{PATH}/manifest/{7:020}.manifest#3"]["reason"]
+        assert "staging" in told[f"{PATH}/manifest/{7:020}.manifest#3"]["reason"]
         assert sum(total.objects for total in report.orphan_totals.values()) == len(told)
 
     anyio.run(main)
@@ -237,9 +237,9 @@ def test_orphans_and_who_keeps_them() -> None:
 
 def test_progress_reaches_the_end() -> None:
     async def main() -> None:
-        house = await House.build()
+        harness = await Harness.build()
         seen: list[VerifyProgress] = []
-        async with Admin(PATH, store=house.store, env=house.env) as admin:
+        async with Admin(PATH, store=harness.store, env=harness.env) as admin:
             await admin.verify(on_progress=seen.append, concurrency=1)
         assert [each.stage for each in seen[:2]] == ["metadata", "objects"]
         assert seen[-1].done == seen[-1].total > 0
@@ -249,17 +249,17 @@ def test_progress_reaches_the_end() -> None:
 
 def test_a_store_that_was_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        house = await House.build()
-        old = replace((await house.latest())[1], wal_object_store_uri="s3://logs")
-        monkeypatch.setattr("shale.protocol.manifest_store._DECODE", lambda _data, path: old)
+        harness = await Harness.build()
+        old = replace((await harness.latest())[1], wal_object_store_uri="s3://logs")
+        monkeypatch.setattr("shale.protocol.manifest_store.DECODE", lambda _data, path: old)
         with pytest.raises(InvalidRequestError, match="name it with wal_store"):
-            await house.verify()
+            await harness.verify()
 
     anyio.run(main)
 
 
 class CollectedMeanwhile(MemoryStore):
-    """What was named when the check began is superseded and collected before it is looked at."""
+    """A store in which objects named at the start of the check are superseded and collected before they are read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,11 +297,11 @@ def test_nothing_that_a_collector_took_meanwhile_is_reported() -> None:
 
 
 def test_large_parts_are_read_one_by_one() -> None:
-    """What all of them hold together is bounded: 64 MiB of index and filter, or of a WAL file, leave one worker."""
+    """Memory is bounded: 64 MiB of index and filter, or of a WAL file, leave one worker."""
 
     async def main() -> None:
-        house = await House.build()
-        inventory = await read_inventory(house.store, None, PATH, house.env)
+        harness = await Harness.build()
+        inventory = await read_inventory(harness.store, None, PATH, harness.env)
         needed = inventory.ssts[0]
         for mebibytes, workers in ((1, 8), (5, 3), (64, 1)):
             info = replace(needed.sst.info, stats_len=mebibytes * 2**20)

@@ -1,4 +1,4 @@
-"""A database's metadata and what they refer to: sound databases, and every kind of thing that can be gone or wrong."""
+"""The metadata of a database and the objects they name: complete, missing and wrong objects."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ NAMED = UUID(int=7)
 
 
 async def written() -> tuple[MemoryStore, UUID]:
-    """A database with three L0s, two checkpoints and a log; the second checkpoint."""
+    """Write a database with three L0s, two checkpoints and a WAL; return the second checkpoint."""
     store = MemoryStore()
     async with shale.Db.open("db", store=store) as db:
         for number in range(3):
@@ -60,9 +60,9 @@ async def inventory(store: MemoryStore, checkpoint: UUID | None = None) -> Inven
     return await read_inventory(store, None, "db", ENV, checkpoint=checkpoint)
 
 
-def run(story: Callable[[MemoryStore, UUID], Awaitable[None]]) -> None:
+def run(scenario: Callable[[MemoryStore, UUID], Awaitable[None]]) -> None:
     async def main() -> None:
-        await story(*await written())
+        await scenario(*await written())
 
     anyio.run(main)
 
@@ -77,7 +77,7 @@ async def latest_of(store: MemoryStore) -> tuple[int, Manifest]:
 
 
 def test_a_sound_database() -> None:
-    async def story(store: MemoryStore, checkpoint_id: UUID) -> None:
+    async def scenario(store: MemoryStore, checkpoint_id: UUID) -> None:
         latest_id, manifest = await latest_of(store)
         found = await inventory(store)
         assert found.findings == ()
@@ -88,17 +88,17 @@ def test_a_sound_database() -> None:
         assert len(of_checkpoint.ssts) == 2
         assert of_checkpoint.findings == of_checkpoint.orphans == ()
 
-    run(story)
+    run(scenario)
 
 
-def test_what_is_not_there() -> None:
+def test_missing_metadata_raises_the_matching_error() -> None:
     async def nothing() -> None:
         with pytest.raises(LatestRecordMissing):
             await inventory(MemoryStore())
 
     anyio.run(nothing)
 
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         with pytest.raises(CheckpointMissing):
             await inventory(store, NAMED)
         manifest = (await latest_of(store))[1]
@@ -109,11 +109,11 @@ def test_what_is_not_there() -> None:
             f"{manifest_key('db', kept)}: a checkpoint keeps this version, and it is gone",
         ]
 
-    run(story)
+    run(scenario)
 
 
 def test_every_damaged_version_is_named() -> None:
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         await store.put(manifest_key("db", 2), b"\x00\x02 nonsense")
         await CompactionsStore(store, "db", ENV).create_new(Compactions())
         for boundary in (b"x", encode_boundary(1)):
@@ -128,11 +128,11 @@ def test_every_damaged_version_is_named() -> None:
         with pytest.raises(CorruptionError):
             await inventory(store)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_lost_wal_file() -> None:
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         async with shale.Db.open("db", store=store) as db:
             for number in range(3):
                 await db.put(b"%d" % number, b"")
@@ -142,11 +142,11 @@ def test_a_lost_wal_file() -> None:
             found = await inventory(store)
             assert said(found) == [f"{wal_key('db', gone)}: the file is gone, and replay would need it"]
 
-    run(story)
+    run(scenario)
 
 
 def test_orphans_have_reasons() -> None:
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         manifest = (await latest_of(store))[1]
         newest_ms = max(sst_id.ms for sst_id in manifest.ssts())
         old, late, promised = (Ulid.from_parts(newest_ms + ms, 5) for ms in (-60_000, 60_000, -50_000))
@@ -154,7 +154,7 @@ def test_orphans_have_reasons() -> None:
             await store.put(sst_key("db", sst_id), b"sst")
         found = await inventory(store)
         assert {orphan.reason for orphan in found.orphans if "compacted" in orphan.object} == {
-            "nothing was ever compacted, and until then the collector takes no SST"
+            "there was no compaction yet, and until then GC keeps all SSTs"
         }
         job = Ulid.from_parts(newest_ms + 1000, 1)
         sst = Sst(id=promised, info=SstInfo(index_len=4))
@@ -171,14 +171,14 @@ def test_orphans_have_reasons() -> None:
         found = await inventory(store)
         reasons = {orphan.object: orphan.reason for orphan in found.orphans if "compacted" in orphan.object}
         assert reasons == {
-            sst_key("db", old): "nobody needs it: the collector takes it once it is old enough",
+            sst_key("db", old): "it is unreferenced: GC deletes it once it is old enough",
             sst_key("db", late): "a compaction on record may have written it and not yet committed",
-            sst_key("db", promised): f"it is an output of compaction {job}, which is under way",
+            sst_key("db", promised): f"it is an output of compaction {job}, which is active",
         }
         assert said(found) == [f"{sst_key('db', lost.id)}: compaction {job} relies on this output, and it is gone"]
         assert found.findings[0].offset is None
 
-    run(story)
+    run(scenario)
 
 
 def view(chance: int, first: bytes, last: bytes, *, visible: KeyRange | None = None, ms: int = 0) -> SstView:
@@ -194,14 +194,14 @@ A, B, C = view(1, b"a", b"c"), view(2, b"c", b"f", ms=5), view(3, b"b", b"d", ms
     ("tree", "said_of_it"),
     [
         (Tree(l0=(B, A), compacted=(SortedRun(id=RunId(1), ssts=(A, B)),)), None),
-        (Tree(compacted=(SortedRun(id=RunId(1), ssts=(A, C)),)), "does not begin behind"),
+        (Tree(compacted=(SortedRun(id=RunId(1), ssts=(A, C)),)), "does not start after"),
         (Tree(l0=(A, B)), "stands before the newer"),
         (Tree(l0=(A, A)), "is listed twice in L0"),
         (Tree(compacted=(SortedRun(id=RunId(1), ssts=(A,)), SortedRun(id=RunId(2), ssts=(B,)))), "do not descend"),
     ],
 )
 def test_rules_of_a_manifest(tree: Tree, said_of_it: str | None) -> None:
-    from shale.admin.verify.manifest_rules import manifest_problems
+    from shale.admin.verify.rules import manifest_problems
 
     manifest = replace(Manifest(), tree=tree, replay_after_wal_id=WalId(0), next_wal_sst_id=WalId(1))
     problems = [what for _, what in manifest_problems(manifest, 4, "db")]
@@ -211,23 +211,23 @@ def test_rules_of_a_manifest(tree: Tree, said_of_it: str | None) -> None:
         assert any(said_of_it in problem for problem in problems), problems
 
 
-def test_a_log_in_a_store_that_nobody_named_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifests of version 1 say where it is; every one of its files would be found to be gone."""
+def test_a_log_in_an_unnamed_store_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 1 manifests do not name the WAL store, so every WAL file would be reported as missing."""
 
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         old = replace((await latest_of(store))[1], wal_object_store_uri="s3://logs")
-        monkeypatch.setattr("shale.protocol.manifest_store._DECODE", lambda _data, path: old)
+        monkeypatch.setattr("shale.protocol.manifest_store.DECODE", lambda _data, path: old)
         with pytest.raises(InvalidRequestError, match="keeps its WAL in s3://logs: name it with wal_store"):
             await inventory(store)
         assert (await read_inventory(store, MemoryStore(), "db", ENV)).findings, "it is looked for where it was named"
 
-    run(story)
+    run(scenario)
 
 
 def test_an_expired_checkpoint_keeps_no_wal_file() -> None:
-    """The collector deletes it before it looks what is kept; until then it must not hide what nobody needs."""
+    """The collector deletes it before it computes the referenced objects, so it must not hide unneeded files."""
 
-    async def story(store: MemoryStore, _: UUID) -> None:
+    async def scenario(store: MemoryStore, _: UUID) -> None:
         stored = await ManifestStore(store, "db", ENV).load()
         old = replace(stored.value.checkpoints[0], expire_s=1)
         await stored.apply(lambda current: replace(current.value, checkpoints=()))
@@ -236,13 +236,13 @@ def test_an_expired_checkpoint_keeps_no_wal_file() -> None:
         await stored.apply(lambda current: replace(current.value, checkpoints=(old,)))
         assert [orphan for orphan in (await inventory(store)).orphans if "/wal/" in orphan.object] == unneeded
 
-    run(story)
+    run(scenario)
 
 
 def test_a_version_that_only_an_expired_checkpoint_names_may_be_gone() -> None:
-    """A collector whose clock is ahead may have taken it; nobody can open the checkpoint any more."""
+    """A collector with a fast clock may have deleted the version; the checkpoint can no longer be opened."""
 
-    async def story(store: MemoryStore, checkpoint_id: UUID) -> None:
+    async def scenario(store: MemoryStore, checkpoint_id: UUID) -> None:
         stored = await ManifestStore(store, "db", ENV).load()
         over = tuple(replace(entry, expire_s=1) for entry in stored.value.checkpoints)
         await stored.apply(lambda current: replace(current.value, checkpoints=over))
@@ -253,13 +253,13 @@ def test_a_version_that_only_an_expired_checkpoint_names_may_be_gone() -> None:
             with pytest.raises(CheckpointMissing):
                 await read_inventory(store, None, "db", ENV, checkpoint=wanted)
 
-    run(story)
+    run(scenario)
 
 
 def test_a_checkpoint_by_its_name() -> None:
-    async def story(store: MemoryStore, checkpoint_id: UUID) -> None:
+    async def scenario(store: MemoryStore, checkpoint_id: UUID) -> None:
         found = await read_inventory(store, None, "db", ENV, checkpoint="c1")
         assert (found.checkpoint, len(found.ssts)) == (checkpoint_id, 2)
         assert (await inventory(store)).checkpoint is None
 
-    run(story)
+    run(scenario)

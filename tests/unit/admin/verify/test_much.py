@@ -1,4 +1,4 @@
-"""A million objects, and a million things wrong with them: memory stays small, and all of them are counted."""
+"""A million objects with a million findings: memory stays small, and all findings are counted."""
 
 import collections
 import random
@@ -19,7 +19,7 @@ from shale.sst.verify.finding import Finding
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectMeta
 from shale.types import Ulid, WalId
-from tests.unit.admin.verify.house import OLD_MS, PATH, House
+from tests.unit.admin.verify.harness import OLD_MS, PATH, Harness
 
 OBJECTS = 40_000
 PER_OBJECT_BYTES = 40
@@ -75,40 +75,40 @@ def test_packed_objects_are_those_that_were_listed() -> None:
 
 
 def test_strays_are_counted_and_a_dangerous_name_is_seen_among_them() -> None:
-    async def story() -> None:
-        house = await House.build()
+    async def scenario() -> None:
+        harness = await Harness.build()
         for number in range(STRAYS_MAX + 50):
-            await house.store.put(f"{PATH}/another/{number}", b"xyz")
+            await harness.store.put(f"{PATH}/another/{number}", b"xyz")
         for number in range(3):
-            await house.store.put(f"{PATH}/wal/x#{number}", b"ab")
+            await harness.store.put(f"{PATH}/wal/x#{number}", b"ab")
         dangerous = f"{manifest_prefix(PATH)}7.manifest"
-        await house.store.put(dangerous, b"")
-        report = await house.verify()
+        await harness.store.put(dangerous, b"")
+        report = await harness.verify()
         assert [(each.object, each.code) for each in report.findings] == [(dangerous, Code.FOREIGN_NAME)]
-        totals = {reason[:20]: (total.objects, total.bytes) for reason, total in report.orphan_totals.items()}
-        assert totals["its name is none of "] == (STRAYS_MAX + 51, 3 * (STRAYS_MAX + 50))
-        assert totals["it was left by a wri"] == (3, 6)
+        totals = {reason[:19]: (total.objects, total.bytes) for reason, total in report.orphan_totals.items()}
+        assert totals["its name is unknown"] == (STRAYS_MAX + 51, 3 * (STRAYS_MAX + 50))
+        assert totals["it is a staging fil"] == (3, 6)
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
-def test_what_a_lost_version_may_need_is_not_for_the_taking() -> None:
-    """Who believed a list of orphans would delete what can still be repaired."""
+def test_objects_that_a_lost_version_may_need_are_no_orphans() -> None:
+    """A list of orphans that includes them would lead an operator to delete objects that a repair needs."""
 
-    async def story() -> None:
-        house = await House.build()
-        old = await house.sst(b"k", OLD_MS - 5)
-        before = {each.object: each for each in (await house.verify()).orphans}
+    async def scenario() -> None:
+        harness = await Harness.build()
+        old = await harness.sst(b"k", OLD_MS - 5)
+        before = {each.object: each for each in (await harness.verify()).orphans}
         assert before[sst_key(PATH, old.id)].made_ms is not None
-        lost = (await house.latest())[1].checkpoints[0].manifest_id
-        await house.gone(house.manifests().namespace.key(lost))
-        report = await house.verify()
+        lost = (await harness.latest())[1].checkpoints[0].manifest_id
+        await harness.gone(harness.manifests().namespace.key(lost))
+        report = await harness.verify()
         assert {each.code for each in report.findings} == {Code.CHECKPOINT_LOST}
         assert {each.object for each in report.orphans} >= set(before)
         for orphan in report.orphans:
-            assert (orphan.made_ms, orphan.kept_by) == (None, "a checkpoint whose version cannot be read")
+            assert (orphan.made_ms, orphan.kept_by) == (None, "a checkpoint whose manifest cannot be read")
 
-    anyio.run(story)
+    anyio.run(scenario)
 
 
 def of(code: Code, number: int) -> Finding:
@@ -127,7 +127,7 @@ def test_warnings_never_push_an_error_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Holed(MemoryStore):
-    """Lists every second file of a long log."""
+    """A store that lists every second file of a long WAL."""
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[list[ObjectMeta]]:
         async for page in super().list_pages(prefix, after=after):
@@ -138,15 +138,15 @@ class Holed(MemoryStore):
 
 
 def test_very_many_holes_are_not_looked_at_one_by_one() -> None:
-    async def story() -> None:
-        house = await House.build()
+    async def scenario() -> None:
+        harness = await Harness.build()
         holed = Holed()
-        holed._objects.update(house.store._objects)
-        house.store = holed
-        report = await house.verify()
+        holed.objects.update(harness.store.objects)
+        harness.store = holed
+        report = await harness.verify()
         assert {each.code for each in report.findings} == {Code.WAL_MISSING}
         assert len(report.findings) == HOLES_MAX
         assert report.findings_left_out > 3 * HOLES_MAX
         assert not report.is_sound
 
-    anyio.run(story)
+    anyio.run(scenario)

@@ -1,4 +1,4 @@
-"""The objects of a database in parts: everything is in one of them, and what is wrong is found there."""
+"""Verification in parts: each object is in exactly one part, which finds its damage."""
 
 import anyio
 import pytest
@@ -47,7 +47,7 @@ def test_a_sound_database_in_parts(part_bytes: int) -> None:
     anyio.run(main)
 
 
-def test_what_is_wrong_and_what_is_gone() -> None:
+def test_each_damage_is_found_in_exactly_one_part() -> None:
     async def main() -> None:
         store = await database()
         inventory = await read_inventory(store, None, "db", ENV)
@@ -64,7 +64,7 @@ def test_what_is_wrong_and_what_is_gone() -> None:
     anyio.run(main)
 
 
-def test_rows_that_nobody_sees_and_files_out_of_order() -> None:
+def test_rows_above_the_sequence_bound_and_files_out_of_order() -> None:
     async def main() -> None:
         store = await database()
         _, results = await checked(store, 1 << 20)

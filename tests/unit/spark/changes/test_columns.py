@@ -1,4 +1,4 @@
-"""Changes as columns: what each kind of change has, and what it has not."""
+"""Changes as columns: the fields that each kind of change has."""
 
 import json
 
@@ -11,15 +11,17 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 from shale_spark.arrow import COLUMNS
-from shale_spark.changes.columns import OF_CHANGES, ChangeColumns
-from shale_spark.codecs import OnBad, ValueRefused, value_codec
+from shale_spark.changes.columns import CHANGE_COLUMNS, ChangeColumns
+from shale_spark.codecs import InvalidValue, OnDecodeError, value_codec
 from tests.unit.kernels.strategies import ANY_ROWS
 
-EVERYTHING = pa.schema([*COLUMNS.items(), *OF_CHANGES.items()])
+EVERYTHING = pa.schema([*COLUMNS.items(), *CHANGE_COLUMNS.items()])
 
 
-def columns(schema: pa.Schema, value_format: str = "binary", on_bad: OnBad = OnBad.FAILFAST) -> ChangeColumns:
-    return ChangeColumns.of(schema, value_codec(value_format), value_format, on_bad)
+def columns(
+    schema: pa.Schema, value_format: str = "binary", on_decode_error: OnDecodeError = OnDecodeError.FAILFAST
+) -> ChangeColumns:
+    return ChangeColumns.of(schema, value_codec(value_format), value_format, on_decode_error)
 
 
 ENTRIES = [
@@ -70,11 +72,11 @@ def test_columns_that_changes_cannot_have(field: tuple[str, pa.DataType]) -> Non
 
 
 def test_a_column_that_must_not_be_null_is_refused_where_a_change_has_none() -> None:
-    """Spark would believe the schema, and read a value that is not there."""
+    """Spark would rely on the schema, and read a value that does not exist."""
     schema = pa.schema([("key", pa.binary()), pa.field("value", pa.binary(), nullable=False)])
-    with pytest.raises(ValueRefused, match="column 'value' is null for key b'b'"):
+    with pytest.raises(InvalidValue, match="column 'value' is null for key b'b'"):
         columns(schema).batch(9, rows_from_entries(ENTRIES))
     assert columns(schema).batch(9, rows_from_entries(ENTRIES[2:])).column("value").null_count == 0
     of_values = pa.schema([pa.field("n", pa.int64(), nullable=False)])
-    with pytest.raises(ValueRefused, match="column 'n' is null for key b'a'"):
+    with pytest.raises(InvalidValue, match="column 'n' is null for key b'a'"):
         columns(of_values, "json").batch(9, rows_from_entries(ENTRIES[2:3]))

@@ -4,16 +4,16 @@ import pickle
 
 import pytest
 
-from shale.engine.wal_feed.offset import Edge, FromSeq
-from shale.engine.wal_feed.plan import FeedPart
-from shale.engine.wal_feed.reading import OnGap
+from shale.engine.wal.feed.offset import Edge, FromSeq
+from shale.engine.wal.feed.plan import FeedPart
+from shale.engine.wal.feed.reading import OnGap
 from shale.errors import InvalidRequestError
 from shale_spark.changes.options import ChangesOptions, is_changes
 
 URL = {"url": "file:///data/orders"}
 
 
-def test_what_may_be_said() -> None:
+def test_every_option_is_parsed() -> None:
     options = ChangesOptions.parse(
         {
             **URL,
@@ -58,10 +58,10 @@ def test_what_makes_no_sense_is_named(given: dict[str, str], said: str) -> None:
 
 def test_a_part_travels_to_its_task() -> None:
     pytest.importorskip("pyspark")
-    from shale_spark.changes.reader import PlannedPart
+    from shale_spark.changes.reader import ChangesPartition
 
     part = FeedPart(3, 9, 17, is_inside=True)
-    assert pickle.loads(pickle.dumps(PlannedPart(part))).part == part
+    assert pickle.loads(pickle.dumps(ChangesPartition(part))).part == part
 
 
 def test_a_stream_needs_a_beginning() -> None:

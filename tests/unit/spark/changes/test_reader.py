@@ -22,7 +22,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def readers(url: str) -> Iterator[list[ChangesReader]]:
-    """Two runs of one query."""
+    """Return two runs of one query."""
     options = ChangesOptions.parse({"url": url, "changes": "latest"})
     made = [ChangesReader(options, StructType().add("key", BinaryType())) for _ in range(2)]
     yield made
@@ -44,7 +44,7 @@ def keys(reader: ChangesReader, start: dict[str, int], end: dict[str, int]) -> l
 
 
 def test_latest_is_where_the_first_run_began(url: str, readers: list[ChangesReader]) -> None:
-    """Spark asks where to begin when it plans the first batch, when it runs it, and when it runs it again."""
+    """Spark requests the start when it plans the first batch, when it runs it, and when it runs it again."""
     first, second = readers
     write(url, b"before")
     begun = first.initialOffset()
@@ -57,7 +57,7 @@ def test_latest_is_where_the_first_run_began(url: str, readers: list[ChangesRead
     assert keys(second, stored, second.latestOffset(stored, ALL)) == [b"after", b"later"]
 
 
-def test_a_run_goes_on_behind_its_first_batch(url: str, readers: list[ChangesReader]) -> None:
+def test_a_run_continues_after_its_first_batch(url: str, readers: list[ChangesReader]) -> None:
     write(url, b"before")
     reader = readers[0]
     begun = reader.initialOffset()

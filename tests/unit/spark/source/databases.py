@@ -1,11 +1,11 @@
-"""Databases with rows in runs, L0s and the WAL, in a memory store that can be named by URL."""
+"""Databases with rows in runs, L0s and the WAL, in a memory store with a URL."""
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from shale.engine.where import Where, resolve
+from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env, InlineCpu, SystemClock
 from shale.format.manifest import encode_manifest
 from shale.format.names import manifest_key, wal_key
@@ -30,8 +30,8 @@ from shale.types import (
     Ulid,
     WalId,
 )
-from shale_spark.source.plan import ReadPlan
-from shale_spark.source.reading import open_rows
+from shale_spark.source.plan_reader import open_rows
+from shale_spark.source.read_plan import ReadPlan
 from tests.unit.compactor.ssts import write_view
 
 _numbers = itertools.count()
@@ -48,7 +48,7 @@ class ShiftedClock(SystemClock):
 
 
 class Database:
-    """One store with one database in it, and what it holds."""
+    """One store with one database, and its expected rows."""
 
     def __init__(self, seed: int = 1) -> None:
         self.rng = Random(seed)
@@ -56,12 +56,12 @@ class Database:
         self.env = Env(self.clock, Random(seed), InlineCpu())
         self.url = f"memory://test{next(_numbers)}/"
         self.store = open_store(self.url)
-        self.where: Where = resolve("db", store=self.url)
+        self.where: DatabaseLocation = resolve("db", store=self.url)
         self.history: list[Entry] = []
         self._ulids = itertools.count(1)
 
     async def fill(self, count: int, *, value_bytes: int = 30, segmented: bool = False, in_wal: bool = True) -> None:
-        """Put a random history into two runs, up to three L0s and, if asked, up to four WAL files."""
+        """Write a random history into two runs, up to three L0s and, on request, up to four WAL files."""
         rng = self.rng
         keys = [b"k%0*d" % (rng.choice((2, 3, 5)), number) for number in range(max(1, count // 3))]
         self.history = [self._entry(rng.choice(keys), seq, value_bytes) for seq in range(1, count + 1)]
@@ -86,11 +86,11 @@ class Database:
         await self.write_manifest(1, manifest)
 
     async def write_manifest(self, version: int, manifest: Manifest) -> None:
-        """Store a version as it is."""
+        """Store a version unchanged."""
         await self.store.put(manifest_key("db", version), encode_manifest(manifest))
 
     async def flush(self) -> None:
-        """Make one L0 of what is in the WAL, as the next version of the manifest."""
+        """Flush the WAL to one L0, as the next version of the manifest."""
         stored = await ManifestStore(self.store, "db", self.env).load()
         view = await self._view(self.history[stored.value.last_l0_seq :])
 
@@ -104,14 +104,14 @@ class Database:
         await stored.apply(change)
 
     async def compact(self) -> None:
-        """Put everything that is live into one new run, so that nothing of the old SSTs is needed any more."""
+        """Merge all live rows into one new run, so that the old SSTs are unreferenced."""
         stored = await ManifestStore(self.store, "db", self.env).load()
         run = SortedRun(id=RunId(9), ssts=(await self._view(list(self.live().values())),))
         tree = Tree(compacted=(run,))
         await stored.apply(lambda current: replace(current.value, tree=tree))
 
     def live(self, last_seq: int | None = None) -> dict[bytes, Entry]:
-        """What a reader sees of the history, by key."""
+        """Return the rows that a reader sees, by key."""
         newest: dict[bytes, Entry] = {}
         for entry in self.history[:last_seq]:
             newest[entry.key] = entry
@@ -136,7 +136,7 @@ class Database:
 
 
 async def rows_of_plan(plan: ReadPlan, env: Env) -> Rows:
-    """What a task of this plan reads; the plan has travelled."""
+    """Return the rows that a task of this plan reads, after serialization of the plan."""
     chunks = []
     async with open_rows(ReadPlan.decode(plan.encode()), env) as source:
         while (rows := await source.next()) is not None:
@@ -145,5 +145,5 @@ async def rows_of_plan(plan: ReadPlan, env: Env) -> Rows:
 
 
 async def entries_of(plans: Sequence[ReadPlan], env: Env) -> list[Entry]:
-    """What all tasks read, in the order of the plans."""
+    """Return the rows that all tasks read, in the order of the plans."""
     return [entry for plan in plans for entry in entries_from_rows(await rows_of_plan(plan, env))]

@@ -9,8 +9,8 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 from shale_spark.arrow import TIMESTAMP
-from shale_spark.codecs import OnBad, ValueRefused, value_codec
-from shale_spark.source.columns import CORRUPT, Columns, default_schema
+from shale_spark.codecs import InvalidValue, OnDecodeError, value_codec
+from shale_spark.source.columns import CORRUPT, ReadColumns, default_schema
 
 ROWS = rows_from_entries(
     [
@@ -22,8 +22,10 @@ ROWS = rows_from_entries(
 GOOD = ROWS.slice(2, 3)
 
 
-def columns(*fields: Any, value_format: str = "json", on_bad: OnBad = OnBad.PERMISSIVE) -> Columns:
-    return Columns.of(pa.schema(list(fields)), value_codec(value_format), value_format, on_bad)
+def columns(
+    *fields: Any, value_format: str = "json", on_decode_error: OnDecodeError = OnDecodeError.PERMISSIVE
+) -> ReadColumns:
+    return ReadColumns.of(pa.schema(list(fields)), value_codec(value_format), value_format, on_decode_error)
 
 
 def read(rows: Rows, *fields: Any, **options: Any) -> list[dict[str, Any]]:
@@ -32,38 +34,38 @@ def read(rows: Rows, *fields: Any, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_columns_come_in_the_order_of_the_schema() -> None:
-    """Those of the row and those of the value; ``value`` only if it is asked for."""
+    """Those of the row and those of the value; ``value`` only on request."""
     batch = columns(("n", pa.int64()), ("seq", pa.int64()), ("key", pa.binary())).batch(ROWS)
     assert batch.schema.names == ["n", "seq", "key"]
     assert batch.to_pylist()[0] == {"n": 1, "seq": 4, "key": b"a"}
 
 
 def test_what_is_not_understood_is_kept_in_its_column() -> None:
-    """Null where everything was understood."""
+    """The column is null for rows that were decoded."""
     found = read(ROWS, ("n", pa.int64()), (CORRUPT, pa.binary()))
     assert found == [{"n": 1, CORRUPT: None}, {"n": None, CORRUPT: b"nonsense"}, {"n": 3, CORRUPT: None}]
 
 
 def test_failfast_names_the_key() -> None:
-    """Also if nobody asked for keys."""
-    with pytest.raises(ValueRefused, match=r"key b'\\xff' is not json of this schema: "):
-        read(ROWS, ("n", pa.int64()), on_bad=OnBad.FAILFAST)
-    assert read(GOOD, ("n", pa.int64()), on_bad=OnBad.FAILFAST) == [{"n": 3}]
+    """Also if keys were not requested."""
+    with pytest.raises(InvalidValue, match=r"key b'\\xff' is not json of this schema: "):
+        read(ROWS, ("n", pa.int64()), on_decode_error=OnDecodeError.FAILFAST)
+    assert read(GOOD, ("n", pa.int64()), on_decode_error=OnDecodeError.FAILFAST) == [{"n": 3}]
 
 
 def test_text_keys_and_values() -> None:
-    """Null, or an error, where they are no UTF-8."""
+    """Null, or an error, for bytes that are not UTF-8."""
     fields = (("key", pa.string()), ("value", pa.string()))
     found = read(ROWS, *fields, value_format="binary")
     assert [row["key"] for row in found] == ["a", None, "c"]
     assert found[1]["value"] == "nonsense"
-    with pytest.raises(ValueRefused, match=r"key b'\\xff' is not UTF-8: read key as binary"):
-        read(ROWS, *fields, on_bad=OnBad.FAILFAST, value_format="binary")
+    with pytest.raises(InvalidValue, match=r"key b'\\xff' is not UTF-8: read key as binary"):
+        read(ROWS, *fields, on_decode_error=OnDecodeError.FAILFAST, value_format="binary")
 
 
 def test_a_column_that_must_not_be_null_is_not() -> None:
-    """Spark believes the schema."""
-    with pytest.raises(ValueRefused, match=r"column 'n' is null for key b'\\xff'"):
+    """Spark relies on the schema."""
+    with pytest.raises(InvalidValue, match=r"column 'n' is null for key b'\\xff'"):
         read(ROWS, pa.field("n", pa.int64(), nullable=False))
     batch = columns(pa.field("n", pa.int64(), nullable=False)).batch(GOOD)
     assert not batch.schema.field("n").nullable
@@ -77,17 +79,17 @@ def test_a_column_that_must_not_be_null_is_not() -> None:
         (("create_ts", pa.int64()), "binary", "'create_ts' is timestamp"),
         (("n", pa.int64()), "binary", "column 'n': values of format binary have no columns"),
         (("n", pa.binary()), "json", "'n' is binary"),
-        ((CORRUPT, pa.binary()), "json", "belongs to columns that are decoded"),
+        ((CORRUPT, pa.binary()), "json", "needs columns that are decoded"),
     ],
 )
 def test_a_schema_that_rows_cannot_have_is_refused(field: Any, value_format: str, message: str) -> None:
-    """Before anything is read."""
+    """Before any row is read."""
     with pytest.raises(InvalidRequestError, match=message):
         columns(field, value_format=value_format)
 
 
 def test_formats_with_columns_need_a_schema() -> None:
-    """The others have one."""
+    """The other formats have a fixed one."""
     assert "value string" in default_schema("utf8")
     assert "value binary" in default_schema("binary")
     with pytest.raises(InvalidRequestError, match="schema"):

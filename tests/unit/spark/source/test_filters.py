@@ -1,4 +1,4 @@
-"""Filters on keys become ranges; what is not understood is left to Spark."""
+"""Filters on keys become ranges; unsupported filters are left to Spark."""
 
 import pytest
 from pyspark.sql.datasource import (
@@ -61,7 +61,7 @@ def test_text_is_compared_by_its_bytes() -> None:
     ],
 )
 def test_the_rest_is_sparks(each: Filter, text: bool) -> None:
-    """Given back as it was, and nothing is narrowed."""
+    """They are returned unchanged, and narrow no range."""
     wanted, left = pushed(each, text=text)
     assert wanted == KeySet()
     assert left[0] is each

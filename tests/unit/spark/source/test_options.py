@@ -1,25 +1,25 @@
-"""Options of the data source: understood, or refused with their name."""
+"""Options of the data source: parsed, or refused by name."""
 
 import re
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from shale.errors import InvalidRequestError
 from shale.types import KeyRange
-from shale_spark.codecs import OnBad
-from shale_spark.source.options import KNOWN, ReadOptions, options_of, where_of
+from shale_spark.codecs import OnDecodeError
+from shale_spark.source.options import KNOWN, SparkReadOptions, parse_where, where_options
+from tests.paths import REPOSITORY
 
 URL = "file:///data/orders"
 
 
 def test_everything_has_a_default_but_the_place() -> None:
     """One URL is enough."""
-    options = ReadOptions.parse({"url": URL})
+    options = SparkReadOptions.parse({"url": URL})
     assert (options.where.store, options.where.root) == ("file:///data", "orders")
     assert options.partition_bytes == 128 * 1024**2
-    assert options.on_bad is OnBad.FAILFAST
+    assert options.on_decode_error is OnDecodeError.FAILFAST
     assert not options.pushdown
 
 
@@ -34,33 +34,33 @@ def test_everything_has_a_default_but_the_place() -> None:
 )
 def test_a_place_can_be_named_in_several_ways(options: dict[str, str]) -> None:
     """``.load(url)`` is the option ``path``."""
-    where = where_of(options)
+    where = parse_where(options)
     assert (where.store, where.root) == ("file:///data", "orders")
 
 
 def test_a_place_survives_the_way_through_options() -> None:
-    """With what says how to reach it."""
-    where = where_of({"store": "s3://b", "path": "a/c", "store.endpoint": "http://h:1", "wal_store": "s3://w"})
-    assert where_of(options_of(where)) == where
+    """The store options are part of it."""
+    where = parse_where({"store": "s3://b", "path": "a/c", "store.endpoint": "http://h:1", "wal_store": "s3://w"})
+    assert parse_where(where_options(where)) == where
     assert where.store_options.config == {"endpoint": "http://h:1"}
 
 
 def test_secrets_are_in_no_message() -> None:
-    """Whatever is printed that has a database in it."""
-    options = ReadOptions.parse({"url": "s3://b/db", "store.secret_access_key": "hidden"})
+    """No message that names a database contains secrets."""
+    options = SparkReadOptions.parse({"url": "s3://b/db", "store.secret_access_key": "hidden"})
     assert options.where.store_options.config == {"secret_access_key": "hidden"}
     assert "hidden" not in repr(options)
 
 
 def test_ranges_of_keys() -> None:
     """In the formats of the command line; a prefix narrows a range."""
-    options = ReadOptions.parse({"url": URL, "start": "6b31", "stop": "6b35", "key_format": "hex"})
+    options = SparkReadOptions.parse({"url": URL, "start": "6b31", "stop": "6b35", "key_format": "hex"})
     assert options.key_range == KeyRange.half_open(b"k1", b"k5")
-    options = ReadOptions.parse({"url": URL, "prefix": "user:", "start": "user:b"})
+    options = SparkReadOptions.parse({"url": URL, "prefix": "user:", "start": "user:b"})
     assert options.key_range == KeyRange.half_open(b"user:b", b"user;")
-    assert ReadOptions.parse({"url": URL, "keys": "b,a,b"}).keys == (b"a", b"b")
+    assert SparkReadOptions.parse({"url": URL, "keys": "b,a,b"}).keys == (b"a", b"b")
     for text in (str(UUID(int=7)), "nightly"):
-        assert ReadOptions.parse({"url": URL, "checkpoint": text}).checkpoint == text
+        assert SparkReadOptions.parse({"url": URL, "checkpoint": text}).checkpoint == text
 
 
 @pytest.mark.parametrize(
@@ -89,22 +89,24 @@ def test_ranges_of_keys() -> None:
 def test_what_is_not_understood_is_refused(options: dict[str, str], message: str) -> None:
     """The error names the option."""
     with pytest.raises(InvalidRequestError, match=message):
-        ReadOptions.parse(options)
+        SparkReadOptions.parse(options)
 
 
 def test_a_store_object_cannot_travel() -> None:
     """Executors are other processes."""
-    from shale.engine.where import resolve
+    from shale.engine.location import resolve
     from shale.store.memory import MemoryStore
 
     with pytest.raises(InvalidRequestError, match="by URL"):
-        options_of(resolve("db", store=MemoryStore()))
+        where_options(resolve("db", store=MemoryStore()))
 
 
 def test_the_page_tells_every_option() -> None:
-    """And no option that is not there."""
-    page = (Path(__file__).parents[4] / "docs" / "spark_read.md").read_text()
+    """And no option that does not exist."""
+    page = (REPOSITORY / "docs" / "how-to" / "spark-read.md").read_text()
     table = page.partition("## Options")[2].partition("## ")[0]
-    first_cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    first_cells = [
+        line.partition(" (default")[0].partition(":")[0] for line in table.splitlines() if line.startswith("- `")
+    ]
     told = {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
     assert told == KNOWN

@@ -1,13 +1,13 @@
-"""Cutting keys into tasks: every key that is wanted belongs to one task, and no other key to any."""
+"""Splitting keys into tasks: each requested key belongs to one task, and no other key to any."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.types import KeyRange
 from shale_compactor.execution.subcompactions import Anchor
-from shale_spark.source import plan as planning
+from shale_spark.source import read_plan as planning
 from shale_spark.source.filters import KeySet
-from shale_spark.source.plan import plan_key_sets
+from shale_spark.source.read_plan import plan_key_sets
 
 KEYS = st.binary(min_size=1, max_size=3)
 ANCHORS = st.lists(st.builds(Anchor, KEYS, st.integers(0, 1000)), max_size=30)
@@ -29,7 +29,7 @@ def test_ranges_are_cut_without_gap_or_overlap(
 
 @given(st.sets(KEYS, max_size=40), st.integers(1, 7))
 def test_single_keys_are_cut_by_number(keys: set[bytes], per_task: int) -> None:
-    """However much is stored between them."""
+    """The amount of data between them does not matter."""
     before, planning.KEYS_PER_TASK = planning.KEYS_PER_TASK, per_task
     try:
         parts = plan_key_sets([Anchor(b"a", 10**9)], KeySet().among(keys), 1)

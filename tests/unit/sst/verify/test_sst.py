@@ -1,4 +1,4 @@
-"""One SST: every flipped byte is found, and what a wrong writer would get wrong as well."""
+"""One SST: every flipped byte is found, and so are the defects of an incorrect writer."""
 
 import random
 from collections.abc import Callable
@@ -11,17 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.env import Env, InlineCpu, SystemClock
-from shale.format.block_plain import encode_block_plain
-from shale.format.bloom import encode_bloom
-from shale.format.filter import encode_filters
-from shale.format.index import BlockIndex, encode_index
-from shale.format.section import seal_section
-from shale.format.sst_info import encode_trailer
-from shale.format.stats import SstStats, encode_stats
 from shale.kernels.rows import rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
-from shale.sst.verify.sst import SstVerdict, verify_sst
+from shale.sst.verify.sst import SstVerification, verify_sst
 from shale.store.memory import MemoryStore
 from shale.types import (
     FLAG_MERGE,
@@ -34,6 +27,7 @@ from shale.types import (
     Ulid,
 )
 from tests.unit.kernels.strategies import SORTED_ROWS
+from tests.unit.sst.verify.forge import SOUND, Forge, row
 
 ENV = Env(SystemClock(), random.Random(1), InlineCpu())
 ID = Ulid.from_parts(1_700_000_000_000, 7)
@@ -48,14 +42,19 @@ ROWS = [
 ]
 
 
-def verdict_on(data: bytes | None, info: SstInfo, version: int = 2) -> SstVerdict:
-    async def main() -> SstVerdict:
-        store = MemoryStore()
-        if data is not None:
-            await store.put(PATH, data)
-        return await verify_sst(store, PATH, Sst(id=ID, info=info, format_version=version), ENV)
+FEW_ROWS = ROWS[:20]
+"""With small blocks these make every section, and a first, a middle and a last block, of few bytes."""
 
-    return anyio.run(main)
+
+async def verify(data: bytes | None, info: SstInfo, version: int = 2) -> SstVerification:
+    store = MemoryStore()
+    if data is not None:
+        await store.put(PATH, data)
+    return await verify_sst(store, PATH, Sst(id=ID, info=info, format_version=version), ENV)
+
+
+def verdict_on(data: bytes | None, info: SstInfo, version: int = 2) -> SstVerification:
+    return anyio.run(verify, data, info, version)
 
 
 def built(entries: list[Entry] = ROWS, **options: object) -> tuple[bytes, SstInfo]:
@@ -84,20 +83,28 @@ def test_what_the_builder_makes_is_sound(
 def test_every_flipped_byte_is_found(compression: Compression) -> None:
     """With the manifest beside it there is no byte that could change unseen: not even in the trailer, which has no
     checksum."""
-    data, info = built(compression=compression)
-    for place in range(len(data)):
-        flipped = bytearray(data)
-        flipped[place] ^= 1 << place % 8
-        verdict = verdict_on(bytes(flipped), info)
-        assert verdict.findings, f"byte {place} of {len(data)}"
-        assert all(finding.object == PATH for finding in verdict.findings)
+    data, info = built(FEW_ROWS, block_size_bytes=128, compression=compression)
+
+    async def main() -> None:
+        for place in range(len(data)):
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << place % 8
+            verdict = await verify(bytes(flipped), info)
+            assert verdict.findings, f"byte {place} of {len(data)}"
+            assert all(finding.object == PATH for finding in verdict.findings)
+
+    anyio.run(main)
 
 
 def test_every_shorter_and_a_longer_file_is_found() -> None:
-    data, info = built()
-    for size in range(len(data)):
-        assert verdict_on(data[:size], info).findings, size
-    assert verdict_on(data + b"\x00", info).findings
+    data, info = built(FEW_ROWS, block_size_bytes=128)
+
+    async def main() -> None:
+        for size in range(len(data)):
+            assert (await verify(data[:size], info)).findings, size
+        assert (await verify(data + b"\x00", info)).findings
+
+    anyio.run(main)
     assert "is gone" in str(verdict_on(None, info).findings[0])
 
 
@@ -132,60 +139,6 @@ def test_the_manifest_is_what_readers_believe() -> None:
     ):
         assert verdict_on(data, wrong).findings, wrong
     assert "format version 2, the manifest says 1" in str(verdict_on(data, info, version=1).findings[0])
-
-
-class Forge:
-    """Writes SSTs whose parts contradict each other, all checksums right."""
-
-    def __init__(self, blocks: list[list[Entry]]) -> None:
-        self.blocks = blocks
-        self.entries = [entry for block in blocks for entry in block]
-        self.separators = [b"", *(block[0].key for block in blocks[1:])]
-        self.hashed = self.entries
-        self.stats = SstStats(
-            num_puts=len(self.entries),
-            raw_key_size=sum(len(entry.key) for entry in self.entries),
-            raw_val_size=sum(len(entry.value) for entry in self.entries),
-            blocks=np.array([[len(block), 0, 0] for block in blocks], np.uint16),
-        )
-        self.gap = b""
-        self.last_entry = self.entries[-1].key
-        self.edit_image: Callable[[bytes], bytes] = bytes
-
-    def write(self) -> tuple[bytes, SstInfo]:
-        from shale.format.filter import hash_keys
-
-        images = [self.edit_image(encode_block_plain(block)) for block in self.blocks]
-        sections = [seal_section(image, Compression.NONE) for image in images]
-        data = b"".join(sections)
-        hashes = hash_keys(entry.key for entry in self.hashed)
-        named = encode_filters([("_bf", encode_bloom(hashes, 10)), ("_other", b"what we cannot read")])
-        filters = seal_section(named, Compression.NONE)
-        starts = np.cumsum([0, *map(len, sections)])[:-1].tolist()
-        index = seal_section(
-            encode_index(BlockIndex.of(starts, self.separators, data_len=len(data))), Compression.NONE
-        )  # fmt: skip
-        stats = seal_section(encode_stats(self.stats), Compression.NONE)
-        info = SstInfo(
-            first_entry=self.entries[0].key,
-            last_entry=self.last_entry,
-            filter_offset=len(data),
-            filter_len=len(filters),
-            index_offset=len(data) + len(filters),
-            index_len=len(index),
-            stats_offset=len(data) + len(filters) + len(index),
-            stats_len=len(stats),
-            filter_format=FilterFormat.COMPOSITE,
-        )
-        body = data + filters + index + stats + self.gap
-        return body + encode_trailer(info, offset=len(body)), info
-
-
-def row(key: bytes, seq: int = 1) -> Entry:
-    return Entry(key, b"value", seq, 0)
-
-
-SOUND = [[row(b"a"), row(b"b")], [row(b"c", 9), row(b"c", 5)], [row(b"c", 2), row(b"d")]]
 
 
 def _swap(forge: Forge) -> None:
@@ -233,7 +186,7 @@ def _too_few_counts(forge: Forge) -> None:
 
 
 def _gap(forge: Forge) -> None:
-    forge.gap = b"nobody's"
+    forge.gap = b"no owner"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +198,7 @@ def _gap(forge: Forge) -> None:
         (_same_twice, "the row b'c' seq 5 follows b'c' seq 5"),
         (_blocks_swapped, "the row b'a' seq 1 follows b'c' seq 5"),
         (_separator_above, "the index has b'ca' for a block that begins with b'c'"),
-        (_separator_below, "the index has b'b' for a block behind b'b'"),
+        (_separator_below, "the index has b'b' for a block after b'b'"),
         (_not_in_filter, "the filter _bf denies the key b'd'"),
         (_puts, "its stats count 5 puts, there are 6"),
         (_key_bytes, "its stats count 7 bytes of keys, there are 6"),

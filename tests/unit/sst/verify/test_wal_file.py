@@ -1,4 +1,4 @@
-"""One WAL file: sound ones, every flipped byte, and contradictions."""
+"""One WAL file: sound files, every flipped byte, and contradictions."""
 
 import pytest
 from hypothesis import given

@@ -1,15 +1,15 @@
-"""The parts that look at columns and images, against plain loops."""
+"""The checks of columns and images, against plain loops."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.format.block import open_blocks
-from shale.format.block_plain import encode_block_plain, split_plain
-from shale.format.bloom import decode_bloom, encode_bloom
-from shale.format.section import seal_section
+from shale.format.blocks.decoder import open_blocks
+from shale.format.blocks.plain import encode_block_plain, split_plain
+from shale.format.blocks.section import seal_section
+from shale.format.sst.bloom import decode_bloom, encode_bloom
 from shale.kernels.rows import rows_from_entries
-from shale.sst.verify.order import first_disorder
+from shale.sst.verify.order import first_unordered_row
 from shale.sst.verify.probe import first_missing
 from shale.sst.verify.restarts import BlockWalk, walk_blocks
 from shale.types import Compression, Entry
@@ -37,7 +37,7 @@ def test_blocks_as_they_are_written(entries: list[Entry], target: int, version: 
 
 @given(ANY_ROWS, st.sampled_from([1, 2]), st.data())
 def test_a_table_that_leads_elsewhere(entries: list[Entry], version: int, data: st.DataObject) -> None:
-    """The rows are still there for who reads from end to end; a lookup would jump into the middle of one."""
+    """Sequential reads still find the rows; a lookup would start in the middle of one."""
     good = encode_block_plain([Entry(b"a", b"", 1, 0)]) if version == 2 else encode_block_v1([Entry(b"a", b"", 1, 0)])
     image = bytearray(encode_block_plain(entries) if version == 2 else encode_block_v1(entries))
     count = int.from_bytes(image[-2:], "big")
@@ -70,7 +70,7 @@ def test_too_few_offsets() -> None:
 
 @given(SORTED_ROWS)
 def test_rows_in_order(entries: list[Entry]) -> None:
-    assert first_disorder(rows_from_entries(entries)) is None
+    assert first_unordered_row(rows_from_entries(entries)) is None
 
 
 @given(KEYS, st.data())
@@ -82,7 +82,7 @@ def test_the_first_row_out_of_order(keys: list[bytes], data: st.DataObject) -> N
         if one.key > other.key or (one.key == other.key and one.seq <= other.seq):
             expected = place
             break
-    assert first_disorder(rows_from_entries(entries)) == expected
+    assert first_unordered_row(rows_from_entries(entries)) == expected
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=60), st.lists(st.integers(0, 2**64 - 1), max_size=60))

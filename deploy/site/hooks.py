@@ -1,0 +1,33 @@
+"""What MkDocs is told besides its settings: the navigation, and links to files that are no pages."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+SECTIONS = {
+    "Tutorial": "tutorial",
+    "How-to": "how-to",
+    "Concepts": "concepts",
+    "Reference": "reference",
+    "Runbooks": "runbooks",
+    "Decisions": "adr",
+}
+OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./)+(?:shared|services|tests|schemas|deploy|helm|README|CONTRIBUTING|Makefile|Dockerfile|pyproject)[^)]*\)"
+)
+
+
+def on_config(config: Any) -> Any:
+    """List the pages of every section, its index first, then by name."""
+    docs = Path(config["docs_dir"])
+    config["nav"] = [{"Home": "index.md"}]
+    for title, folder in SECTIONS.items():
+        pages = sorted((docs / folder).glob("*.md"), key=lambda page: (page.stem != "index", page.stem))
+        if pages:
+            config["nav"].append({title: [str(page.relative_to(docs)) for page in pages]})
+    return config
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Show links to source files as text: the site holds pages only."""
+    return OUTSIDE.sub(r"\1", markdown)

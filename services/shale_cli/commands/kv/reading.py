@@ -1,0 +1,52 @@
+"""Options of ``shale kv`` that select the state and the keys to read."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shale_cli.framework.output.writer import Output
+from shale_cli.framework.session import CliSession
+
+if TYPE_CHECKING:
+    from shale.engine.db_reader import DbReader
+    from shale.engine.open_context import OpenContext
+
+Pin = Annotated[bool, typer.Option("--pin", help="Create a checkpoint that protects the state during the read.")]
+CheckpointId = Annotated[
+    str | None, typer.Option(help="Read this checkpoint (id or name) instead of the latest state.")
+]
+Prefix = Annotated[str | None, typer.Option(help="Only keys with this prefix.")]
+Start = Annotated[str | None, typer.Option(help="The first key, inclusive.")]
+Stop = Annotated[str | None, typer.Option(help="The last key, exclusive.")]
+
+
+def open_reader(session: CliSession, *, pin: bool = False, checkpoint: str | None = None) -> "OpenContext[DbReader]":
+    """Open a reader of the latest state or of a checkpoint; it writes nothing unless ``pin`` is set.
+
+    Raises:
+        InvalidRequestError: both ``pin`` and ``checkpoint`` are given.
+    """
+    from shale.engine.db_reader import DbReader
+    from shale.errors import InvalidRequestError
+
+    if pin and checkpoint is not None:
+        raise InvalidRequestError("--pin cannot be used with --checkpoint, which already protects the state")
+    place = {**session.database_args, "merge_operator": session.merge_operator}
+    if checkpoint is not None:
+        return DbReader.open(**place, checkpoint=checkpoint)
+    if not pin and sys.stderr.isatty():
+        session.output.note(
+            "reading without a checkpoint; garbage collection may make the read fail (--pin prevents that)"
+        )
+    return DbReader.open(**place, follow_latest=not pin)
+
+
+def bounds(output: Output, prefix: str | None, start: str | None, stop: str | None) -> dict[str, Any]:
+    """Return the arguments of ``scan`` for these options.
+
+    Raises:
+        InvalidRequestError: a key is not in the key format.
+    """
+    named = {"prefix": prefix, "start": start, "stop": stop}
+    return {name: None if text is None else output.parse(text) for name, text in named.items()}

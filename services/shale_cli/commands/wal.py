@@ -1,0 +1,110 @@
+"""``shale wal``: lists and follows the write-ahead log."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shale_cli.framework.session import CliSession, run
+
+if TYPE_CHECKING:
+    from shale.engine.wal.feed.feed import WalFeed
+    from shale.engine.wal.feed.offset import FeedOffset
+    from shale.protocol.wal_store import WalStore
+    from shale_cli.framework.output.stream import Stream
+
+app = typer.Typer(help="The write-ahead log.", no_args_is_help=True, rich_markup_mode=None)
+
+_FILES_AT_ONCE = 64
+_TAIL_COLUMNS = ("wal_id", "seq", "kind", "key", "value")
+
+
+@app.command(
+    "list", epilog="Examples:  shale wal list -u s3://bucket/db  |  shale wal list -u s3://bucket/db --columns id,bytes"
+)
+def list_(context: typer.Context) -> None:
+    """List the stored files, oldest first, and show which are needed for replay and which are fences."""
+
+    async def work(session: CliSession) -> None:
+        from shale.admin.json_values import time_fields
+        from shale.protocol.manifest_store import ManifestStore
+        from shale.protocol.wal_store import WalStore
+
+        async with session.open_store() as store, session.open_wal_store(store) as wal_store:
+            latest = await ManifestStore(store, session.path, session.env).read_latest()
+            files = await WalStore(wal_store, session.path, session.env).list()
+        items = [
+            {
+                "id": file.id,
+                "bytes": file.size,
+                **time_fields("last_modified", file.last_modified_ms),
+                "is_fence": file.is_fence,
+                "is_needed": file.id > latest.value.replay_after_wal_id,
+            }
+            for file in files
+        ]
+        session.output.listing("files", items, ("id", "bytes", "last_modified", "is_fence", "is_needed"))
+
+    run(context, work)
+
+
+@app.command(
+    epilog="Examples:  shale wal tail -u s3://bucket/db  |  shale wal tail --from earliest --once -u s3://bucket/db"
+)
+def tail(
+    context: typer.Context,
+    *,
+    from_: Annotated[str, typer.Option("--from", help="latest, earliest, or seq:N.")] = "latest",
+    once: Annotated[bool, typer.Option("--once", help="Stop at the current end instead of waiting for more.")] = False,
+    poll: Annotated[str, typer.Option(help="The poll interval.")] = "1s",
+) -> None:
+    """Print changes as they become durable, in order of sequence numbers, until Ctrl-C.
+
+    The WAL starts at the oldest file that garbage collection has kept.  Changes that bypass the WAL (bulk loads, a
+    writer without WAL) end this command with an error.
+    """
+
+    async def work(session: CliSession) -> None:
+        import anyio
+
+        from shale.core.settings_values import parse_duration_s
+        from shale.engine.wal.feed.feed import WalFeed
+        from shale.engine.wal.feed.offset import parse_start
+        from shale.protocol.manifest_store import ManifestStore
+        from shale.protocol.wal_store import WalStore
+        from shale_cli.framework.output.stream import Stream
+
+        poll_s = parse_duration_s(poll, name="--poll")
+        begin = parse_start(from_)
+        stream = Stream(session.output, _TAIL_COLUMNS)
+        async with session.open_store() as store, session.open_wal_store(store) as wal_store:
+            manifests = ManifestStore(store, session.path, session.env)
+            wal = WalStore(wal_store, session.path, session.env, transformer=session.block_transformer)
+            feed = WalFeed(wal, manifests, session.env)
+            offset = await feed.begin(begin)
+            stream.begin()
+            while True:
+                end = await feed.end(offset, max_files=_FILES_AT_ONCE)
+                if end != offset:
+                    await _print(session, feed, wal, start=offset, end=end, stream=stream)
+                    offset = end
+                elif once:
+                    return
+                else:
+                    await anyio.sleep(poll_s)
+
+    run(context, work)
+
+
+async def _print(
+    session: CliSession, feed: "WalFeed", wal: "WalStore", *, start: "FeedOffset", end: "FeedOffset", stream: "Stream"
+) -> None:
+    from shale.engine.wal.feed.reading import read_part
+    from shale.kernels.rows import entries_from_rows
+    from shale_cli.framework.output.row_json import entry_item
+
+    for part in await feed.plan(start, end, parts_max=1):
+        async for wal_id, rows in read_part(wal, part, session.env):
+            for entry in entries_from_rows(rows):
+                stream.write(entry_item(entry, session.output, wal_id=wal_id))
+            # The reader of a pipe must not wait for the next WAL file.
+            stream.flush()

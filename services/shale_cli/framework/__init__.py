@@ -1,0 +1,1 @@
+"""The framework of the command line: registry, sessions, global options, usage errors."""

@@ -1,0 +1,1 @@
+"""Help pages, completion, and the generated references of commands and settings."""

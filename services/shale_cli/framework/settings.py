@@ -1,0 +1,23 @@
+"""The settings of commands: those that all daemons share, for the database and its store."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from shale.service.config.sections import SegmentExtractorSection
+from shale.service.config.settings import DaemonSettings
+
+
+class CommandSettings(DaemonSettings):
+    """The settings of a command."""
+
+    ROLE: ClassVar[str] = "cli"
+
+    merge_operator: str | None = Field(
+        default=None,
+        description="The writer's merge operator, for commands that read or write rows: a name, or module:attribute.",
+    )
+    segment_extractor: SegmentExtractorSection | None = Field(
+        default=None,
+        description="The segment extractor of the writer, for commands that write to a database with segments.",
+    )

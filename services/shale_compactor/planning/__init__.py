@@ -1,0 +1,1 @@
+"""Planning steps of the coordinator: pure functions of compactions and manifest."""

@@ -1,0 +1,25 @@
+"""The links between the coordinator and the worker of one process."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from shale.concurrency.signal import WakeEvent
+
+
+async def _always_alive() -> None:
+    """Accept any database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactorRuntime:
+    """Shared by the coordinator and the worker of one process.
+
+    Args:
+        require_alive: raises once the database is marked as destroyed; called at each poll.
+        jobs_ready: set when jobs were scheduled, to wake the worker.
+        results_ready: set when a result is stored, to wake the coordinator.
+    """
+
+    require_alive: Callable[[], Awaitable[None]] = _always_alive
+    jobs_ready: WakeEvent = field(default_factory=WakeEvent)
+    results_ready: WakeEvent = field(default_factory=WakeEvent)

@@ -1,0 +1,50 @@
+"""A job that this worker executes."""
+
+from dataclasses import dataclass, field
+
+import anyio
+
+from shale_compactor.execution.job import Job
+from shale_compactor.execution.progress import JobProgress
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RunningJob:
+    """A job under execution.
+
+    Attributes:
+        attempt: number of the attempt in this process, from 1.
+        claimed_s: monotonic time of the claim.
+        is_finishing: the result is being stored, so this worker may lose the entry by its own write.
+        failure: why this worker stopped the job while it was running.
+        scope: cancels the job.
+    """
+
+    plan: Job
+    progress: JobProgress
+    attempt: int
+    claimed_s: float
+    is_resumed: bool = False
+    is_finishing: bool = False
+    failure: Exception | None = None
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def ratio(self) -> float:
+        """Estimated share of the input that has been read, 0 to 1.
+
+        Output bytes would be less exact: the share of dropped rows is known only at the end.  Of earlier attempts only
+        the output is known.
+        """
+        done = self.progress.recovered_bytes + self.progress.read_bytes
+        return min(1.0, done / self.plan.input_bytes) if self.plan.input_bytes else 1.0
+
+    @property
+    def recovered_ratio(self) -> float:
+        """The part of ``ratio`` from earlier attempts."""
+        return min(1.0, self.progress.recovered_bytes / self.plan.input_bytes) if self.plan.input_bytes else 0.0
+
+    @property
+    def phase(self) -> str:
+        """``read`` until the first new row, while the job plans or seeks to its last position; then ``write``."""
+        return "write" if self.progress.merged_bytes else "read"

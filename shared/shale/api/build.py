@@ -1,0 +1,46 @@
+"""Builds the API of a writer (all routes) or of a reader (read routes only)."""
+
+from shale.api.app import Api
+from shale.api.limits import Limits
+from shale.api.routes.reads import ReadRoutes
+from shale.api.routes.snapshots import SnapshotRoutes
+from shale.api.routes.writes import WriteRoutes
+from shale.api.settings import HttpSection, WritesHttpSection
+from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
+from shale.engine.db import Db
+from shale.engine.db_reader import DbReader
+from shale.engine.read.read_point import Durability
+from shale.env import Env
+from shale.telemetry.metrics import Metrics
+
+
+def build_writer_api(
+    db: Db, http: WritesHttpSection, metrics: Metrics, env: Env, *, max_key_bytes: int, sample_rate: float = 1.0
+) -> Api:
+    """Build the API of a writer.  ``sample_rate``: the share of calls whose latency is observed."""
+
+    async def take(durability: Durability) -> SnapshotHandle:
+        return await db.snapshot(durable=durability == "durable")
+
+    limits = Limits(http, env, metrics, sample_rate=sample_rate)
+    snapshots = SnapshotLeases(take, env, http)
+    routes = [
+        *ReadRoutes(db, snapshots, limits).routes(),
+        *SnapshotRoutes(snapshots, limits).routes(),
+        *WriteRoutes(db, limits, env, max_key_bytes=max_key_bytes, names_max=http.max_idempotency_keys).routes(),
+    ]
+    return Api(routes, http, metrics, env, background=[snapshots.run])
+
+
+def build_reader_api(db: DbReader, http: HttpSection, metrics: Metrics, env: Env, *, sample_rate: float = 1.0) -> Api:
+    """Build the API of a reader; without a checkpoint that protects them it has no snapshots."""
+
+    async def take(durability: Durability) -> SnapshotHandle:  # noqa: ARG001 - everything that a reader sees is durable
+        return await db.snapshot()
+
+    limits = Limits(http, env, metrics, sample_rate=sample_rate)
+    snapshots = SnapshotLeases(take, env, http)
+    routes = ReadRoutes(db, snapshots, limits).routes()
+    if db.checkpoint_id is not None:
+        routes += SnapshotRoutes(snapshots, limits).routes()
+    return Api(routes, http, metrics, env, background=[snapshots.run])

@@ -1,0 +1,80 @@
+"""Minimal request and response classes; those of Starlette cost more per request than a put."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive, Scope, Send
+
+from shale.service.http.problems import bad_request
+
+OCTETS = "application/octet-stream"
+RawHeader = tuple[bytes, bytes]
+
+
+class Request:
+    """A request.  Path and headers stay bytes, because a key may contain any bytes."""
+
+    __slots__ = ("_headers", "method", "path", "receive", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.method: str = scope["method"]
+        self.path: bytes = scope["raw_path"]
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+
+    def header(self, name: bytes) -> str | None:
+        """Return the value of a header, named in lower case; ``None`` if it is absent."""
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def has(self, name: bytes) -> bool:
+        """Return whether a header is present."""
+        return name in self._headers
+
+    def query(self, *known: str) -> dict[str, str]:
+        """Return the query parameters.
+
+        Raises:
+            Problem: a parameter is unknown or repeated (400); ignoring it would hide a misspelling.
+        """
+        text: bytes = self.scope["query_string"]
+        if not text:
+            return {}
+        pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=64 + len(known))
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise bad_request("a query parameter is given twice")
+        for name in found:
+            if name not in known:
+                there = f"known: {', '.join(known)}" if known else "this path takes none"
+                raise bad_request(f"{name}: unknown query parameter; {there}")
+        return found
+
+
+class Response:
+    """A response with a complete body."""
+
+    __slots__ = ("body", "raw_headers", "status_code")
+
+    def __init__(
+        self,
+        status: HTTPStatus | int,
+        body: bytes = b"",
+        *,
+        media_type: str | None = None,
+        headers: Iterable[RawHeader] = (),
+    ) -> None:
+        self.status_code = int(status)
+        self.body = body
+        self.raw_headers = [*headers]
+        if media_type is not None:
+            self.raw_headers.append((b"content-type", media_type.encode("latin-1")))
+        if self.status_code != HTTPStatus.NO_CONTENT:
+            self.raw_headers.append((b"content-length", b"%d" % len(body)))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
+        """Send the response."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})

@@ -1,0 +1,77 @@
+"""Responses and content negotiation shared by several routes."""
+
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import cast
+
+import msgpack
+import orjson
+
+from shale.api.messages import RawHeader, Request, Response
+from shale.service.http.bodies import JSON, MSGPACK, is_msgpack
+from shale.service.http.problems import Problem
+
+
+def fields_response(
+    fields: Mapping[str, object],
+    *,
+    packed: bool,
+    headers: Iterable[RawHeader] = (),
+    status: HTTPStatus = HTTPStatus.OK,
+) -> Response:
+    """Return an object in the format of the request."""
+    if packed:
+        return Response(status, to_msgpack(fields), media_type=MSGPACK, headers=headers)
+    return Response(status, orjson.dumps(fields), media_type=JSON, headers=headers)
+
+
+def is_msgpack_request(call: Request) -> bool:
+    """Return whether the body is msgpack, otherwise JSON; raises like ``is_msgpack``."""
+    return is_msgpack(call.header(b"content-type"))
+
+
+def negotiate_media_type(call: Request, offered: Iterable[str]) -> str:
+    """Return the offered media type that the ``Accept`` header prefers; without a header the first one.
+
+    Raises:
+        Problem: no offered type is acceptable (406).
+    """
+    text = call.header(b"accept")
+    offers = tuple(offered)
+    if text is None or not text.strip():
+        return offers[0]
+    best, best_rank = "", (0.0, 0)
+    preferences = [_preference(part) for part in text.split(",")]
+    for offer in offers:
+        kind = offer.partition("/")[0]
+        ranks = [(weight, len(name)) for name, weight in preferences if name in (offer, f"{kind}/*", "*/*")]
+        # Of several matching ranges, the most specific one applies.
+        rank = max(ranks, key=lambda each: each[1], default=(0.0, 0))
+        if rank[0] > 0.0 and rank > best_rank:
+            best, best_rank = offer, rank
+    if not best:
+        raise Problem(HTTPStatus.NOT_ACCEPTABLE, f"Accept: the available types are {', '.join(offers)}")
+    return best
+
+
+def _preference(part: str) -> tuple[str, float]:
+    name, _, parameters = part.partition(";")
+    weight = 1.0
+    for parameter in parameters.split(";"):
+        key, _, value = parameter.strip().partition("=")
+        if key.lower() == "q":
+            try:
+                weight = float(value)
+            except ValueError:
+                weight = 0.0
+    return name.strip().lower(), weight if 0.0 <= weight <= 1.0 else 0.0
+
+
+def to_msgpack(value: object) -> bytes:
+    """Encode a value as msgpack.
+
+    Raises:
+        TypeError: msgpack has no encoding for a part of the value.
+    """
+    # The stubs of the package also describe packers that return ``None``.
+    return cast("bytes", msgpack.packb(value))

@@ -1,0 +1,161 @@
+"""The read routes (docs/reference/http.md 2 and 5)."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from shale.api.app import Route
+from shale.api.fields import binary, durability, key_from_path, reject_unknown_fields, to_base64
+from shale.api.limits import Limits
+from shale.api.messages import OCTETS, RawHeader, Request, Response
+from shale.api.responses import fields_response, is_msgpack_request, negotiate_media_type
+from shale.api.scan.formats import FORMATS
+from shale.api.scan.request import ScanRequest, scan_request
+from shale.api.scan.stream import ScanStream, scan_pieces
+from shale.api.scan.token import ScanToken, encode_token
+from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
+from shale.engine.read.read_point import Durability
+from shale.engine.read.reads import Reads
+from shale.errors import ErrorKind, ResponseTooLarge
+from shale.service.http.bodies import decode
+from shale.service.http.problems import Problem, bad_request, too_large
+
+SNAPSHOT = "snapshot"
+
+
+class ReadRoutes:
+    """``get``, ``get-many`` and ``scan``."""
+
+    def __init__(self, db: Reads, snapshots: SnapshotLeases, limits: Limits) -> None:
+        self._db = db
+        self._snapshots = snapshots
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        """Return the routes of this group."""
+        return [
+            Route("kv", {"GET": self.get, "HEAD": self.get}),
+            Route("get-many", {"POST": self.get_many}),
+            Route("scan", {"POST": self.scan}),
+        ]
+
+    async def get(self, call: Request) -> Response:
+        """Read one row."""
+        lookup = self._source(call).get_row(key_from_path(call.path), durability=durability(call, default="memory"))
+        row = await self._limits.timed("get", lookup)
+        if row is None:
+            raise Problem(HTTPStatus.NOT_FOUND, "no such key", kind=ErrorKind.DATA.value)
+        headers = [(b"x-shale-seq", b"%d" % row.seq)]
+        if row.create_ts is not None:
+            headers.append((b"x-shale-create-ts", b"%d" % row.create_ts))
+        if row.expire_ts is not None:
+            headers.append((b"x-shale-expire-ts", b"%d" % row.expire_ts))
+        return Response(HTTPStatus.OK, row.value, headers=headers, media_type=OCTETS)
+
+    async def get_many(self, call: Request) -> Response:
+        """Read many rows, in the order of the keys."""
+        source, wanted_durability = self._source(call), durability(call, default="memory")
+        packed = is_msgpack_request(call)
+        with await self._limits.body(call) as body:
+            fields = decode(body.data, packed=packed)
+        reject_unknown_fields(fields, frozenset({"keys"}))
+        wanted = fields.get("keys")
+        if not isinstance(wanted, list | tuple):
+            raise bad_request("keys: a list of keys is required")
+        if len(wanted) > self._limits.rows_max:
+            raise too_large(f"keys: {len(wanted)} keys; the limit is {self._limits.rows_max}")
+        keys = [binary(key, f"keys[{place}]", packed=packed) for place, key in enumerate(wanted)]
+        # Read each key once: a large value requested a thousand times would take a thousand times its memory.
+        distinct = list(dict.fromkeys(keys))
+        most = self._limits.answer_max_bytes if len(keys) > 1 else None
+        try:
+            read = await source.get_many(distinct, durability=wanted_durability, max_bytes=most)
+        except ResponseTooLarge as error:
+            raise _too_large_answer(str(error)) from error
+        found = dict(zip(distinct, read, strict=True))
+        values = [found[key] for key in keys]
+        self._require_room(values)
+        if packed:
+            return fields_response({"values": values}, packed=True)
+        texts = [to_base64(value).decode() if value is not None else None for value in values]
+        return fields_response({"values": texts}, packed=False)
+
+    async def scan(self, call: Request) -> ScanStream:
+        """Scan a range of rows as a stream."""
+        snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
+        wanted_durability = durability(call, default="memory")
+        media_type, packed = negotiate_media_type(call, FORMATS), is_msgpack_request(call)
+        with await self._limits.body(call) as body:
+            fields = decode(body.data, packed=packed) if body.data else {}
+        request = scan_request(fields, packed=packed)
+        resumed = request.resumed
+        if snapshot_id is None and resumed is not None:
+            snapshot_id = resumed.snapshot
+        if snapshot_id is not None:
+            snapshot = self._snapshots.lease(snapshot_id).snapshot
+            return await self._stream(snapshot, request, snapshot_id, wanted_durability, media_type)
+        snapshot = await self._snapshots.take(wanted_durability)
+        try:
+            return await self._stream(snapshot, request, None, wanted_durability, media_type)
+        finally:
+            await snapshot.close()  # the open scan holds the state that it needs
+
+    async def _stream(
+        self,
+        snapshot: SnapshotHandle,
+        request: ScanRequest,
+        snapshot_id: str | None,
+        wanted: Durability,
+        media_type: str,
+    ) -> ScanStream:
+        same_state = _same_state(snapshot, request)
+        encoder = FORMATS[media_type]()
+        scan = snapshot.scan(**request.arguments(), durability=wanted)
+        seq = snapshot.seq
+
+        def token(last_key: bytes | None) -> str:
+            return encode_token(ScanToken(scan=request.name, seq=seq, snapshot=snapshot_id, last_key=last_key))
+
+        pieces = scan_pieces(scan, encoder, limit=request.limit, token=token)
+        first = await self._limits.timed("scan", anext(pieces, None))
+        headers: list[RawHeader] = [
+            (b"x-shale-seq", b"%d" % seq),
+            (b"x-shale-resume", token(request.after).encode()),
+        ]
+        if same_state is not None:
+            headers.append((b"x-shale-same-state", b"true" if same_state else b"false"))
+        return ScanStream(encoder, first, pieces, headers=headers, timeout_s=self._limits.time_max_s)
+
+    def _require_room(self, values: Sequence[bytes | None]) -> None:
+        most = self._limits.answer_max_bytes
+        if len(values) > 1 and sum([len(value) for value in values if value is not None]) > most:
+            raise _too_large_answer(f"the values together have more than {most} bytes; request fewer keys")
+
+    def _source(self, call: Request) -> Reads:
+        """Return the source of reads: the database, or the snapshot that the query names."""
+        if not call.scope["query_string"]:
+            return self._db
+        snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
+        return self._db if snapshot_id is None else self._snapshots.lease(snapshot_id).snapshot
+
+
+def _too_large_answer(detail: str) -> Problem:
+    """Return the 413 for a response that would exceed the limit."""
+    return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+
+
+def _same_state(snapshot: SnapshotHandle, request: ScanRequest) -> bool | None:
+    """Return whether a resumed scan continues in its first state; ``None`` for a new scan.
+
+    Raises:
+        Problem: the client requires the same state, and it has changed (410).
+    """
+    if request.resumed is None:
+        return None
+    same_state = snapshot.seq == request.resumed.seq
+    if request.same_state and not same_state:
+        raise Problem(
+            HTTPStatus.GONE,
+            f"the state has changed from seq {request.resumed.seq} to {snapshot.seq}; scan a snapshot to resume",
+            kind=ErrorKind.DATA.value,
+        )
+    return same_state

@@ -1,0 +1,1 @@
+"""Scans over HTTP: requests, resume tokens, formats, streams."""

@@ -1,0 +1,141 @@
+"""Stream formats of scans: JSON lines, msgpack values, or Arrow.
+
+A stream has rows and then an ending: ``{"end": true, "rows": n, "resume": token or null}``, or ``{"error": problem}``
+after an error.  A stream without an ending was interrupted.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, ClassVar
+
+import msgpack
+import orjson
+
+from shale.api.fields import to_base64
+from shale.api.responses import to_msgpack
+from shale.engine.scan.scan import Scan
+from shale.service.http.bodies import MSGPACK
+from shale.types import Row
+
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
+CHUNK_ROWS = 1024
+CHUNK_BYTES = 1 << 20
+"""Bytes of keys and values in one piece, unless a single row has more; bounds the memory of a stream."""
+
+
+class ScanFormat(ABC):
+    """Encodes a scan into pieces; counts its rows and keeps the last key."""
+
+    media_type: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.last_key: bytes | None = None
+
+    @abstractmethod
+    def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
+        """Yield the encoded rows.
+
+        Raises:
+            ShaleError: the scan fails.
+        """
+
+    @abstractmethod
+    def ending(self, fields: Mapping[str, object]) -> bytes:
+        """Encode the ending of the stream."""
+
+
+class _Rows(ScanFormat):
+    """A format that encodes row by row."""
+
+    async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
+        """See ``ScanFormat``."""
+        while rows := await scan.next_batch(CHUNK_ROWS, bytes_max=CHUNK_BYTES):
+            self.rows += len(rows)
+            self.last_key = rows[-1].key
+            yield self._encoded(rows)
+
+    @abstractmethod
+    def _encoded(self, rows: list[Row]) -> bytes: ...
+
+
+class JsonLines(_Rows):
+    """One JSON object per line: ``key``, ``value`` (base64), ``seq``, optionally ``create_ts`` and ``expire_ts``."""
+
+    media_type = NDJSON
+
+    def _encoded(self, rows: list[Row]) -> bytes:
+        return b"".join(map(_line, rows))
+
+    def ending(self, fields: Mapping[str, object]) -> bytes:
+        """See ``ScanFormat``."""
+        return orjson.dumps(fields) + b"\n"
+
+
+class Msgpack(_Rows):
+    """One list per row: key, value, seq, create_ts or nil, expire_ts or nil; the ending is a map."""
+
+    media_type = MSGPACK
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._packer = msgpack.Packer(autoreset=False)
+
+    def _encoded(self, rows: list[Row]) -> bytes:
+        packer = self._packer
+        for row in rows:
+            packer.pack(row)
+        data: bytes = packer.bytes()
+        packer.reset()
+        return data
+
+    def ending(self, fields: Mapping[str, object]) -> bytes:
+        """See ``ScanFormat``."""
+        return to_msgpack(fields)
+
+
+class ArrowStream(ScanFormat):
+    """Arrow's stream format; the ending is JSON in the metadata ``shale`` of an empty last batch."""
+
+    media_type = ARROW
+
+    def __init__(self) -> None:
+        from shale.engine.arrow.stream import ArrowWriter
+
+        super().__init__()
+        self._writer: Any = ArrowWriter()
+
+    async def pieces(self, scan: Scan) -> AsyncIterator[bytes | memoryview]:
+        """See ``ScanFormat``."""
+        while (rows := await scan.columns()) is not None:
+            self.rows += len(rows)
+            self.last_key = rows.key(len(rows) - 1)
+            for piece in self._writer.pieces(rows):
+                yield piece
+
+    def ending(self, fields: Mapping[str, object]) -> bytes:
+        """See ``ScanFormat``."""
+        data: bytes = self._writer.ending({"shale": orjson.dumps(fields)})
+        return data
+
+
+FORMATS: dict[str, type[ScanFormat]] = {each.media_type: each for each in (JsonLines, Msgpack, ArrowStream)}
+"""Formats by media type; the first one is the default."""
+
+
+def _line(row: Row) -> bytes:
+    key, value, seq, create_ts, expire_ts = row
+    if expire_ts is None and create_ts is not None:
+        return b'{"key":"%b","value":"%b","seq":%d,"create_ts":%d}\n' % (
+            to_base64(key),
+            to_base64(value),
+            seq,
+            create_ts,
+        )
+    fields: dict[str, object] = {"key": to_base64(key).decode(), "value": to_base64(value).decode(), "seq": seq}
+    if create_ts is not None:
+        fields["create_ts"] = create_ts
+    if expire_ts is not None:
+        fields["expire_ts"] = expire_ts
+    return orjson.dumps(fields) + b"\n"

@@ -1,0 +1,73 @@
+"""Retries of requests.
+
+Reads are safe to retry, and so are writes: each has an idempotency key, which the server remembers as long as its
+process lives (docs/reference/http.md 2).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import anyio
+import httpx
+
+from shale.client.errors import error_of, unreachable
+from shale.env import Env
+
+if TYPE_CHECKING:
+    from shale.errors import ShaleError
+
+_RETRYABLE = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+_FIRST_PAUSE_S = 0.1
+_PAUSE_MAX_S = 10.0
+
+Send = Callable[[], Awaitable[httpx.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRetryPolicy:
+    """Limits the attempts of one request to ``attempts``, and all of them with their pauses to ``total_s`` seconds."""
+
+    attempts: int
+    total_s: float
+    env: Env
+
+    async def request(self, url: str, send: Send) -> httpx.Response:
+        """Send a request until it succeeds.
+
+        Raises:
+            ShaleError: the server reports an error that is not retryable, or the last attempt failed.
+            UnavailableError: the last attempt got no response.
+        """
+        end_s = self.env.clock.monotonic_s() + self.total_s
+        for attempt in range(1, self.attempts + 1):
+            requested_s = 0.0
+            try:
+                response = await send()
+            except httpx.TransportError as failure:
+                error: ShaleError = unreachable(url, failure)
+            else:
+                if response.is_success:
+                    return response
+                await response.aread()
+                await response.aclose()
+                error = error_of(response.status_code, response.content)
+                if response.status_code not in _RETRYABLE:
+                    raise error
+                requested_s = _retry_after_s(response)
+            pause_s = self.pause_s(attempt, requested_s)
+            if attempt == self.attempts or self.env.clock.monotonic_s() + pause_s > end_s:
+                raise error
+            await anyio.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def pause_s(self, attempt: int, requested_s: float = 0.0) -> float:
+        """Return the pause after an attempt: the server's ``Retry-After`` plus an exponential backoff with jitter."""
+        backoff_s: float = min(_PAUSE_MAX_S, _FIRST_PAUSE_S * 2 ** (attempt - 1))
+        return requested_s + backoff_s * self.env.rng.uniform(0.5, 1.0)
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    text: str = response.headers.get("retry-after", "0")
+    return min(_PAUSE_MAX_S, float(text)) if text.isascii() and text.isdigit() else 0.0

@@ -1,0 +1,46 @@
+"""Access to the databases of one store by path."""
+
+from dataclasses import dataclass
+
+from shale.env import Env
+from shale.errors import InvalidDbState, LatestRecordMissing
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.options import ProtocolOptions
+from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseCatalog:
+    """All databases of a store by path.  ``wal_store``: the store of their WALs, if separate."""
+
+    store: ObjectStore
+    env: Env
+    metrics: Metrics | None = None
+    wal_store: ObjectStore | None = None
+
+    def manifests(self, path: str) -> ManifestStore:
+        """Return the manifests of a database."""
+        return ManifestStore(self.store, path, self.env, self.metrics, ProtocolOptions(component="admin"))
+
+    def wal(self, path: str) -> WalStore:
+        """Return the WAL of a database."""
+        return WalStore(self.wal_store or self.store, path, self.env)
+
+    async def load(self, path: str) -> StoredManifest:
+        """Load the newest manifest of a database that others may borrow from.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+            InvalidDbState: it is not initialized, or is being destroyed.
+        """
+        await require_not_destroyed(self.store, path)
+        try:
+            stored = await self.manifests(path).load()
+        except LatestRecordMissing as error:
+            raise LatestRecordMissing(f"there is no database at {path or '/'}: {error}") from error
+        if not stored.value.initialized:
+            raise InvalidDbState(f"the database at {path or '/'} is not initialised: a clone that was not completed")
+        return stored

@@ -1,0 +1,1 @@
+"""Metrics recorders, and the forwarding of metrics to them."""

@@ -1,0 +1,1 @@
+"""SlateDB's settings: their schema, notation and conversion to options."""

@@ -1,0 +1,69 @@
+"""Conversion of SlateDB's settings to Shale's options."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shale.compat.slatedb.settings.durations import parse_duration_ms
+from shale.compat.slatedb.writes import MAX_KEY_BYTES
+from shale.engine.options import DbOptions
+from shale.sst.disk_cache import DiskCacheOptions
+from shale.store.options import RetryPolicy, StoreOptions
+from shale.types import Compression
+
+
+def seconds(text: str) -> float:
+    """Return a duration of the settings in seconds."""
+    return parse_duration_ms(text) / 1000
+
+
+def db_options(values: Mapping[str, Any], **given: Any) -> DbOptions:
+    """Return the options of a writer.
+
+    Args:
+        values: the content of ``Settings``.
+        given: options that a builder adds.
+
+    Raises:
+        InvalidRequestError: an invalid combination.
+    """
+    interval = values["flush_interval"]
+    return DbOptions(
+        flush_interval_s=None if interval is None else seconds(interval),
+        manifest_poll_interval_s=seconds(values["manifest_poll_interval"]),
+        manifest_update_timeout_s=seconds(values["manifest_update_timeout"]),
+        l0_sst_size_bytes=values["l0_sst_size_bytes"],
+        max_wal_flushes_before_l0_flush=values["max_wal_flushes_before_l0_flush"],
+        l0_max_ssts=values["l0_max_ssts"],
+        l0_max_ssts_per_key=values["l0_max_ssts_per_key"],
+        l0_flush_parallelism=values["l0_flush_parallelism"],
+        max_unflushed_bytes=values["max_unflushed_bytes"],
+        wal_enabled=values["wal_enabled"],
+        compression=compression_of(values["compression_codec"]),
+        min_filter_keys=values["min_filter_keys"],
+        default_ttl_ms=_ttl_ms(values["default_ttl_millis"]),
+        disk_cache=_disk_cache(values["object_store_cache_options"]),
+        max_key_bytes=MAX_KEY_BYTES,
+        **given,
+    )
+
+
+def compression_of(codec: str | None) -> Compression:
+    """Return the compression of a codec name."""
+    return Compression.NONE if codec is None else Compression[codec.upper()]
+
+
+def store_options(values: Mapping[str, Any]) -> StoreOptions:
+    """Return the retry options of the store."""
+    return StoreOptions(retry=RetryPolicy(retries_max=values["object_store_max_retries"]))
+
+
+def _ttl_ms(ttl_ms: int | None) -> int | None:
+    return None if ttl_ms is None or ttl_ms >= 1 << 62 else ttl_ms
+
+
+def _disk_cache(values: Mapping[str, Any]) -> DiskCacheOptions | None:
+    folder, limit = values["root_folder"], values["max_cache_size_bytes"]
+    if folder is None:
+        return None
+    sizes = {"part_bytes": values["part_size_bytes"]}
+    return DiskCacheOptions(directory=folder, **sizes, **({} if limit is None else {"max_bytes": limit}))

@@ -1,0 +1,1 @@
+"""The values of the binding: enumerations, options and records."""

@@ -1,0 +1,1 @@
+"""Signals, task hosts, bounded gathering, and blocking twins of asynchronous classes."""

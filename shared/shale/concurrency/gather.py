@@ -1,0 +1,38 @@
+"""Runs several requests concurrently, with a bound, and raises errors as if they had run one by one."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from shale.errors import ShaleError
+
+T = TypeVar("T")
+
+REQUESTS_MAX = 32
+
+
+async def gather(works: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Return the results in the order of ``works``; the first error cancels the rest and is raised unwrapped."""
+    if len(works) == 1:
+        return [await works[0]()]
+    results: dict[int, T] = {}
+    errors: list[ShaleError] = []
+    waiting = iter(range(len(works)))
+
+    async def run() -> None:
+        for index in waiting:  # shared: a free task takes the next index
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            try:
+                results[index] = await works[index]()
+            except ShaleError as error:
+                errors.append(error)
+                tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(min(len(works), REQUESTS_MAX)):
+            tasks.start_soon(run)
+    if errors:
+        raise errors[0]
+    return [results[index] for index in range(len(works))]

@@ -1,0 +1,77 @@
+"""Prefetches of scans, in a task group that outlives the scans: a scan is a plain iterator and owns no tasks."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from shale.errors import ClosedError, ShaleError
+
+T = TypeVar("T")
+
+
+class Fetch(Generic[T]):
+    """One prefetch: holds its result or error."""
+
+    __slots__ = ("_done", "_error", "_result")
+
+    def __init__(self) -> None:
+        self._done = anyio.Event()
+        self._result: list[T] = []
+        self._error: ShaleError | None = None
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> None:
+        """Do the work and keep its ``ShaleError`` for the waiter; any other error ends the task group."""
+        try:
+            self._result.append(await work())
+        except ShaleError as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether ``result`` returns at once; may be read in any thread."""
+        return self._done.is_set()
+
+    async def wait(self) -> T:
+        """Wait for the work and return its result.
+
+        Raises:
+            ClosedError: the task group was cancelled before the work was done.
+        """
+        await self._done.wait()
+        return self.result()
+
+    def result(self) -> T:
+        """Return the result of work that is done.
+
+        Raises:
+            ClosedError: the task group was cancelled before the work was done.
+        """
+        if self._error is not None:
+            raise self._error
+        if not self._result:
+            raise ClosedError("closed while a scan was reading ahead")
+        return self._result[0]
+
+
+class ReadAhead:
+    """Starts prefetches in the task group of a handle, which closes this object before it ends the group."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self._tasks = tasks
+        self._closed = False
+
+    def start(self, work: Callable[[], Awaitable[T]]) -> Fetch[T]:
+        """Start the work now."""
+        if self._closed:
+            raise ClosedError("the database is closed")
+        fetch: Fetch[T] = Fetch()
+        self._tasks.start_soon(fetch.run, work, name="read-ahead")
+        return fetch
+
+    def close(self) -> None:
+        """Refuse new prefetches; scans that need one fail with ``ClosedError``."""
+        self._closed = True

@@ -1,0 +1,50 @@
+"""Rows in Arrow's streaming format, encoded piece by piece for a response."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from shale.engine.arrow.batches import SCHEMA, rows_to_batches
+from shale.kernels.rows import Rows
+
+
+class ArrowWriter:
+    """Encodes one stream: the schema with the first piece, a batch per chunk of rows, and an ending.
+
+    Each batch is serialised alone, which copies its columns once; Arrow's stream writer copies them twice.
+    """
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def pieces(self, rows: Rows) -> Iterator[memoryview]:
+        """Yield the encoded rows."""
+        if not self._begun:
+            self._begun = True
+            yield memoryview(SCHEMA.serialize())
+        for batch in rows_to_batches(rows):
+            yield memoryview(batch.serialize())
+
+    def ending(self, metadata: Mapping[str, bytes]) -> bytes:
+        """Return an empty batch with metadata, and the end-of-stream marker."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA) as stream:
+            empty: Any = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+            stream.write_batch(empty, custom_metadata=dict(metadata))
+        data: bytes = sink.getvalue().to_pybytes()
+        return data[SCHEMA.serialize().size :] if self._begun else data
+
+
+def read_table(data: bytes) -> tuple[Any, bytes | None]:
+    """Return a whole stream as a ``pyarrow.Table``, and the metadata ``shale`` of its last batch."""
+    with pa.ipc.open_stream(data) as stream:
+        batches: list[Any] = []
+        ending: bytes | None = None
+        while True:
+            try:
+                batch, metadata = stream.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                return pa.Table.from_batches(batches, schema=SCHEMA), ending
+            batches.append(batch)
+            ending = bytes(metadata["shale"]) if metadata is not None and "shale" in metadata else None

@@ -1,0 +1,155 @@
+"""The writer's manifest: its own fields on top of the newest version that others have committed.
+
+Source: docs/reference/protocol.md 3.4, 4.8, 4.10.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from shale.engine.flush.writer_checkpoint import WriterCheckpoint, without_writers_before
+from shale.env import Env
+from shale.errors import UnavailableError
+from shale.protocol.manifest_store import FenceableManifest
+from shale.protocol.rebase import rebase_writer
+from shale.protocol.versioned import Versioned
+from shale.types import Manifest
+
+Edit = Callable[[Manifest, int], Manifest]
+"""Maps a state, and the version under which the result will be written, to a new state.  Called again after conflicts.
+"""
+
+
+def _unchanged(manifest: Manifest, _version: int) -> Manifest:
+    return manifest
+
+
+def _same(manifest: Manifest) -> Manifest:
+    return manifest
+
+
+class WriterManifest:
+    """The newest manifest that this writer knows, as ``current``.  Requests run one at a time.
+
+    ``proved_at_s``: start of the last request that proved that no newer writer has claimed, on the monotonic clock.
+
+    Args:
+        fenceable: the claimed manifest.
+        env: clock and ids.
+        on_change: called after ``current`` has changed.
+    """
+
+    def __init__(self, fenceable: FenceableManifest, env: Env, on_change: Callable[[], None]) -> None:
+        self.current: Manifest = fenceable.value
+        self.proved_at_s = env.clock.monotonic_s()
+        self._on_change = on_change
+        self._fenceable = fenceable
+        self._env = env
+        self._lock = anyio.Lock()
+        self._own_checkpoint: WriterCheckpoint | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The writer's epoch."""
+        return self._fenceable.epoch
+
+    @property
+    def id(self) -> int:
+        """The newest version seen."""
+        return self._fenceable.id
+
+    async def start(self, *, keeps_checkpoint: bool) -> None:
+        """Drop the checkpoints of fenced writers; with ``keeps_checkpoint``, create one for the served state.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        if keeps_checkpoint:
+            self._own_checkpoint = WriterCheckpoint(self._env, self.epoch)
+            await self.commit(_same)
+        elif without_writers_before(self.current, self.epoch) is not self.current:
+            await self.commit(_same, lambda manifest, _: without_writers_before(manifest, self.epoch))
+
+    async def renew_checkpoint(self) -> None:
+        """Replace this writer's checkpoint, if it has one and the SSTs have changed.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        if self._own_checkpoint is not None and self._own_checkpoint.is_outdated(self.current):
+            await self.commit(_same)
+
+    async def release_checkpoint(self) -> None:
+        """Delete this writer's checkpoint, if it has one.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        own, self._own_checkpoint = self._own_checkpoint, None
+        if own is not None:
+            await self.commit(_same, lambda manifest, _: own.without_own(manifest))
+
+    async def refresh(self) -> None:
+        """Read the newest version.
+
+        Raises:
+            FencedError: a newer writer has claimed.
+        """
+        async with self._lock:
+            started = self._env.clock.monotonic_s()
+            remote = await self._fenceable.refresh()
+            self.proved_at_s = started
+            self._adopt(rebase_writer(self.current, remote.value))
+
+    async def commit(
+        self,
+        local: Callable[[Manifest], Manifest],
+        edit: Edit = _unchanged,
+        after: Callable[[], None] | None = None,
+        pause: Callable[[UnavailableError], Awaitable[None]] | None = None,
+        is_final: bool = False,
+    ) -> Manifest:
+        """Write a new version.
+
+        Only the last version of a writer may leave the state unchanged: it tells others that the writer has closed.
+        An attempt that is found in the newest version is therefore not repeated.
+
+        Args:
+            local: changes the fields that only the writer owns.
+            edit: changes the rest, on top of the newest version.
+            after: called after the commit and before ``on_change``.
+            pause: waits between attempts while the store does not answer; ``None``: the error is raised.  A failed
+                attempt may have landed, so nothing else is read or written before its outcome is known.
+            is_final: write even an unchanged state; no other commit follows.
+
+        Raises:
+            FencedError: a newer writer has claimed; nothing was written.
+        """
+        async with self._lock:
+            wanted = local(self.current)
+            own = self._own_checkpoint
+            renew = _unchanged if own is None else own.renewal()
+
+            def change(remote: Versioned[Manifest]) -> Manifest | None:
+                value = renew(edit(rebase_writer(wanted, remote.value), remote.id + 1), remote.id + 1)
+                return value if is_final or value != remote.value else None
+
+            while True:
+                try:
+                    committed = await self._fenceable.apply(change, repeats=is_final)
+                    break
+                except UnavailableError as error:
+                    if pause is None:
+                        raise
+                    await pause(error)
+            if own is not None:
+                own.record(committed)
+            if after is not None:
+                after()
+            self._adopt(committed.value)
+            return committed.value
+
+    def _adopt(self, manifest: Manifest) -> None:
+        if manifest != self.current:
+            self.current = manifest
+            self._on_change()

@@ -1,0 +1,109 @@
+"""The location of a database: the arguments that ``Db.open`` and ``DbReader.open`` share."""
+
+from dataclasses import dataclass, field
+from functools import cache
+
+import anyio
+
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.format.blocks.transform import BlockTransformer
+from shale.kernels.dispatch import use_kernels
+from shale.store.connect import connect
+from shale.store.location import normalize_path, parse_location, parse_store_url
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+
+log = get_logger("db")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseStores:
+    """Connected stores.  ``wal`` is ``None`` if the WAL is in ``main``; ``own`` holds the stores to close."""
+
+    main: ObjectStore
+    wal: ObjectStore | None
+    own: tuple[ObjectStore, ...]
+
+    async def aclose(self) -> None:
+        """Close the stores that ``connect`` made; stores that the caller passed stay open."""
+        with anyio.CancelScope(shield=True):
+            for store in self.own:
+                await store.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedDatabase:
+    """The stores of a database and its path in them.
+
+    ``wal_store``: ``None`` if the WAL is in ``store``.  ``transformer``: applied to all sections of SSTs and WAL files.
+    """
+
+    store: ObjectStore
+    root: str
+    wal_store: ObjectStore | None = None
+    transformer: BlockTransformer | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLocation:
+    """The location of a database, before any request.  Pickles if its stores are URLs and its transformer pickles."""
+
+    store: str | ObjectStore
+    root: str
+    wal_store: str | ObjectStore | None = None
+    store_options: StoreOptions = field(default_factory=StoreOptions)
+    block_transformer: BlockTransformer | None = field(default=None, repr=False)
+
+    def connect(self, env: Env, metrics: Metrics, *, component: str) -> DatabaseStores:
+        """Connect to the stores and add metering and retries."""
+        _warn_without_kernels()
+        main = connect(self.store, env, metrics, self.store_options, component=component)
+        own: list[ObjectStore] = [main] if isinstance(self.store, str) else []
+        wal = None
+        if self.wal_store is not None:
+            wal = connect(self.wal_store, env, metrics, self.store_options, component=component, store_type="wal")
+            own += [wal] if isinstance(self.wal_store, str) else []
+        return DatabaseStores(main, wal, tuple(own))
+
+
+@cache
+def _warn_without_kernels() -> None:
+    """Say once per process that everything is slow because no compiled kernels are installed."""
+    if not use_kernels():
+        log.warning(Event.KERNELS_MISSING, hint="install a wheel, or run `python -m shale.kernels.compiler.module`")
+
+
+def resolve(
+    where: str | None,
+    *,
+    store: str | ObjectStore | None = None,
+    path: str | None = None,
+    wal_store: str | ObjectStore | None = None,
+    store_options: StoreOptions | None = None,
+    block_transformer: BlockTransformer | None = None,
+) -> DatabaseLocation:
+    """Parse the arguments of ``open``: one URL, or a store and a path.
+
+    Raises:
+        InvalidRequestError: an argument is missing, superfluous or malformed.
+    """
+    options = store_options if store_options is not None else StoreOptions()
+    wal = parse_store_url(wal_store) if isinstance(wal_store, str) else wal_store
+    if store is None:
+        if path is not None:
+            raise InvalidRequestError("path was given without store: give both, or one URL")
+        location = parse_location(where)
+        return DatabaseLocation(location.store_url, location.path, wal, options, block_transformer)
+    if where is not None and path is not None:
+        raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
+    root = where if where is not None else path
+    if root is None:
+        raise InvalidRequestError("store was given without a path in it")
+    if "://" in root:
+        raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
+    url = parse_store_url(store) if isinstance(store, str) else store
+    return DatabaseLocation(url, normalize_path(root), wal, options, block_transformer)

@@ -1,0 +1,223 @@
+"""The keyword arguments of ``Db.open``, ``DbReader.open`` and ``Admin``: their names, types and parsing.
+
+The blocking classes of ``shale.sync`` take the same.  Every option of ``DbOptions`` and ``ReaderOptions`` is a keyword;
+a duration loses its unit there: ``flush_interval="250ms"`` sets ``flush_interval_s``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import NoneType
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, get_args
+from uuid import UUID
+
+from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_duration_s, parse_size
+from shale.core.suggestions import unknown_option
+from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
+from shale.engine.location import DatabaseLocation, resolve
+from shale.env import Env
+from shale.errors import InvalidRequestError
+from shale.format.blocks.transform import BlockTransformer
+from shale.format.sst.bloom import BloomPolicy, PrefixExtractor
+from shale.iter.merge_operator import MergeOperator
+from shale.sst.budget import MemoryBudget
+from shale.store.options import StoreOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Compression, KeyRange
+
+
+class ConnectOptions(TypedDict, total=False):
+    """How a handle reaches its database, and what it runs on.
+
+    wal_store: the store of the WAL, if it is not in ``store``.
+    env: clock, randomness, ids and CPU; the real ones by default.
+    metrics: gets the metrics of the handle; by default they are not exported.
+    store_options: credentials, timeouts and retries of the stores.
+    block_transformer: applied to all sections of SSTs and WAL files, such as ``AesGcm``; every process that reads or
+        compacts the database needs the same one.
+    """
+
+    wal_store: str | ObjectStore | None
+    env: Env | None
+    metrics: Metrics | None
+    store_options: StoreOptions | None
+    block_transformer: BlockTransformer | None
+
+
+class DbOpenOptions(ConnectOptions, total=False):
+    """The keywords of ``Db.open``: those of ``ConnectOptions``, and single options of ``DbOptions``."""
+
+    flush_interval: Duration | None
+    manifest_poll_interval: Duration
+    manifest_update_timeout: Duration
+    l0_sst_size_bytes: Size
+    max_wal_flushes_before_l0_flush: int
+    l0_max_ssts: int
+    l0_max_ssts_per_key: int
+    l0_flush_parallelism: int
+    max_unflushed_bytes: Size
+    max_transaction_history_bytes: Size
+    wal_enabled: bool
+    wal_stall_limit: Duration
+    probe_max_staleness: Duration
+    missing_boundary: str
+    boundary_files_enabled: bool
+    compression: Compression | str | None
+    block_size_bytes: Size
+    min_filter_keys: int
+    filter_policies: Sequence[BloomPolicy] | None
+    merge_operator: MergeOperator | str | None
+    segment_extractor: PrefixExtractor | None
+    default_ttl: Duration | None
+    writer_checkpoint: bool
+    checkpoint_flush_timeout: Duration | None
+    max_key_bytes: Size
+    block_cache_bytes: Size | None
+    cache: MemoryBudget | None
+    disk_cache: DiskCacheSetting
+    create_if_missing: bool
+    enforce_visible_range: KeyRange | None
+
+
+class ReaderOpenOptions(ConnectOptions, total=False):
+    """The keywords of ``DbReader.open``: those of ``ConnectOptions``, and single options of ``ReaderOptions``."""
+
+    checkpoint: UUID | str | None
+    follow_latest: bool
+    manifest_poll_interval: Duration
+    checkpoint_lifetime: Duration
+    max_memtable_bytes: Size
+    skip_wal_replay: bool
+    defer_checkpoint_release: bool
+    merge_operator: MergeOperator | str | None
+    filter_policies: Sequence[BloomPolicy]
+    segment_extractor: PrefixExtractor | None
+    block_cache_bytes: Size | None
+    cache: MemoryBudget | None
+    disk_cache: DiskCacheSetting
+    read_ahead_bytes: Size
+    probe_max_staleness: Duration
+    enforce_visible_range: KeyRange | None
+
+
+CONNECT_NAMES = tuple(ConnectOptions.__annotations__)
+DB_NAMES = tuple(DbOpenOptions.__annotations__)
+READER_NAMES = tuple(ReaderOpenOptions.__annotations__)
+OPEN_PARAMETERS = ("store", "path")
+"""Parameters that every ``open`` has beside its options; suggested for misspelled names, too."""
+
+
+class OpenArguments(NamedTuple):
+    """The location of a database, and what its handle runs on; ``None``: the system's environment, private metrics."""
+
+    location: DatabaseLocation
+    env: Env | None
+    metrics: Metrics | None
+
+    @classmethod
+    def of(
+        cls, where: str | None, store: str | ObjectStore | None, path: str | None, options: ConnectOptions
+    ) -> "OpenArguments":
+        """Parse the arguments of ``open``.
+
+        Raises:
+            InvalidRequestError: an argument is missing, superfluous or malformed.
+        """
+        location = resolve(
+            where,
+            store=store,
+            path=path,
+            wal_store=options.get("wal_store"),
+            store_options=options.get("store_options"),
+            block_transformer=options.get("block_transformer"),
+        )
+        return cls(location, options.get("env"), options.get("metrics"))
+
+
+class EngineOptions(Protocol):
+    """A dataclass of options that can be built from keywords."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:
+        """Build the options; see ``DbOptions.from_keywords``."""
+        ...
+
+
+Options = TypeVar("Options", bound=EngineOptions)
+
+
+def choose_options(kind: type[Options], given: Options | None, keywords: Mapping[str, object]) -> Options:
+    """Return the options of a call: all in one value, or built from its keywords.
+
+    Args:
+        kind: the class of the options.
+        given: the argument ``options``.
+        keywords: all keywords of the call; those of ``ConnectOptions`` are left out.
+
+    Raises:
+        UnknownOption: there is no option of that name.
+        InvalidRequestError: an impossible value, or both ways were used.
+    """
+    settings = {name: value for name, value in keywords.items() if name not in CONNECT_NAMES}
+    from_keywords = kind.from_keywords(settings)
+    if given is None:
+        return from_keywords
+    if settings:
+        raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
+    return given
+
+
+def option_values(kind: type[EngineOptions], known: Sequence[str], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse keywords into the values of an options class, by field.
+
+    Args:
+        kind: the options class.
+        known: the keywords of its ``open``, for suggestions.
+        keywords: names with or without the unit of a duration; durations and sizes may be text.
+
+    Raises:
+        UnknownOption: there is no option of that name.
+        InvalidRequestError: an impossible value, or an option given twice; the message names the option.
+    """
+    types = {field.name: field.type for field in fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in keywords.items():
+        field = next((each for each in (f"{name}_s", f"{name}_ms", name) if each in types), None)
+        if field is None:
+            raise unknown_option(name, (*known, *OPEN_PARAMETERS))
+        if field in values:
+            raise InvalidRequestError(f"{name}: given twice")
+        is_none = value is None and NoneType in get_args(types[field])
+        values[field] = None if is_none else _parse(name, field, value)
+    return values
+
+
+def _parse(name: str, field: str, value: Any) -> Any:
+    if field == f"{name}_s":
+        return parse_duration_s(value, name=name)
+    if field == f"{name}_ms":
+        return parse_duration_ms(value, name=name)
+    if name.endswith("_bytes"):
+        return parse_size(value, name=name)
+    if name == "compression":
+        return _compression(value)
+    if name == "disk_cache":
+        return parse_disk_cache(value)
+    if name == "filter_policies":
+        return tuple(value)
+    return value
+
+
+def _compression(value: Compression | str | None) -> Compression:
+    if value is None:
+        return Compression.NONE
+    if isinstance(value, Compression):
+        return value
+    try:
+        return Compression[str(value).upper()]
+    except KeyError:
+        raise InvalidRequestError(
+            f"compression: {value!r} is unknown: choose none, snappy, zlib, lz4 or zstd"
+        ) from None

@@ -1,0 +1,109 @@
+"""Point lookups that read from the store, in at most two round trips for any number of keys, L0s and runs.
+
+The first trip reads the metadata of every SST that can show one of the keys.  The second reads every block that
+filters and indexes do not exclude.  Both keep what they read until the lookup ends, so the cache may be too small.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from shale.concurrency.gather import gather
+from shale.engine.read.tree_lookup import VisibleSst, append_versions, block_span
+from shale.sst.access_counts import AccessCounts
+from shale.sst.meta import SstMeta
+from shale.sst.reader import SstReader
+from shale.sst.slot import SstSlot
+from shale.sst.source import READ_AHEAD_BYTES
+from shale.types import Entry
+
+_COALESCE_GAP_BYTES = 64 * 1024
+"""Reading a gap of this size costs less than another request."""
+
+Span = tuple[SstSlot, int, int]
+
+
+async def read_versions(
+    reader: SstReader, lookups: Sequence[tuple[bytes, Sequence[VisibleSst]]], max_seq: int
+) -> list[list[Entry]]:
+    """Return the versions of each key in SSTs, newest first, down to the first that is no merge operand.
+
+    Args:
+        reader: reads SSTs.
+        lookups: keys with the SSTs that show them, newest first.
+        max_seq: newer versions are left out.
+
+    Raises:
+        SstMissing: an SST is gone.
+        CorruptionError: an SST is malformed.
+    """
+    slots = list(dict.fromkeys(sst.slot for _, ssts in lookups for sst in ssts))
+    metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
+    spans = [_spans(key, ssts, metas, reader.counts) for key, ssts in lookups]
+    images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas)
+    versions = [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
+    for found, of_key in zip(versions, spans, strict=True):
+        if not found:
+            reader.counts.point_false_positives += sum(metas[slot].filters.answers_keys for slot, _, _ in of_key)
+    return versions
+
+
+def _spans(
+    key: bytes, ssts: Iterable[VisibleSst], metas: Mapping[SstSlot, SstMeta], counts: AccessCounts
+) -> list[Span]:
+    spans = []
+    for sst in ssts:
+        meta = metas[sst.slot]
+        span = block_span(meta, key)
+        if meta.filters.answers_keys:
+            counts.point_negatives += span is None
+            counts.point_positives += span is not None
+        if span is not None:
+            spans.append((sst.slot, *span))
+    return spans
+
+
+def _versions(
+    key: bytes,
+    spans: Sequence[Span],
+    metas: Mapping[SstSlot, SstMeta],
+    images: Mapping[tuple[SstSlot, int], bytes],
+    max_seq: int,
+) -> list[Entry]:
+    found: list[Entry] = []
+    for slot, first, last in spans:
+        offsets = metas[slot].index.offsets
+        for block in range(first, last):
+            image = images[slot, block]
+            if append_versions(found, key, max_seq, image=image, slot=slot, offset=int(offsets[block])):
+                return found
+    return found
+
+
+async def _read_images(
+    reader: SstReader, spans: Iterable[Span], metas: Mapping[SstSlot, SstMeta]
+) -> dict[tuple[SstSlot, int], bytes]:
+    wanted: dict[SstSlot, set[int]] = {}
+    for slot, first, last in spans:
+        wanted.setdefault(slot, set()).update(range(first, last))
+    reads = [(slot, *span) for slot, blocks in wanted.items() for span in coalesce_spans(blocks, metas[slot])]
+    results = await gather([partial(reader.images, slot, metas[slot], first, last) for slot, first, last in reads])
+    return {
+        (slot, first + index): image
+        for (slot, first, _), images in zip(reads, results, strict=True)
+        for index, image in enumerate(images)
+    }
+
+
+def coalesce_spans(blocks: Iterable[int], meta: SstMeta) -> list[tuple[int, int]]:
+    """Return spans ``[first, last)`` that cover the blocks with few requests and little waste."""
+    offsets = meta.index.offsets
+    spans: list[tuple[int, int]] = []
+    for block in sorted(blocks):
+        if spans:
+            first, last = spans[-1]
+            gap = int(offsets[block] - offsets[last])
+            if gap <= _COALESCE_GAP_BYTES and int(offsets[block + 1] - offsets[first]) <= READ_AHEAD_BYTES:
+                spans[-1] = (first, block + 1)
+                continue
+        spans.append((block, block + 1))
+    return spans

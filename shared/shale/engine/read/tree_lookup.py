@@ -1,0 +1,266 @@
+"""The SSTs of a manifest as point lookups see them: trees, their levels in order of precedence, and address tables.
+
+Built once per manifest and never changed.  Only the slots change, as blocks enter and leave the cache.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shale.errors import CorruptionError
+from shale.format.blocks.plain import decode_block_plain
+from shale.kernels.columns import address_of
+from shale.kernels.dispatch import compiled, use_kernels
+from shale.kernels.layout import point_lookup as layout
+from shale.kernels.rows import I64
+from shale.sst.meta import SstMeta
+from shale.sst.reader import SstReader
+from shale.sst.slot import SstSlot
+from shale.types import U64_MAX, Entry, KeyRange, Manifest, SstView, Tree
+
+_LANES = np.zeros((layout.LANES, layout.OUT_WORDS), np.int64)
+"""Search state of ``lookup_many``, for all threads: the kernel holds the interpreter lock while it runs."""
+_LANES_ADDRESS = address_of(_LANES)
+
+
+class VisibleSst(NamedTuple):
+    """An SST and the keys ``[first_key, end_key)`` that its view shows; ``None``: no end."""
+
+    slot: SstSlot
+    first_key: bytes
+    end_key: bytes | None
+
+    def shows(self, key: bytes) -> bool:
+        """Whether the view can show the key."""
+        return self.first_key <= key and (self.end_key is None or key < self.end_key)
+
+
+class Level:
+    """An L0 or a sorted run: SSTs in key order.
+
+    Two neighbours may share one key; the left one has its newer versions.
+    """
+
+    __slots__ = ("_first_keys", "ssts")
+
+    def __init__(self, ssts: Sequence[VisibleSst]) -> None:
+        self.ssts = tuple(ssts)
+        self._first_keys = [sst.first_key for sst in self.ssts]
+
+    def candidates(self, key: bytes) -> Sequence[VisibleSst]:
+        """Return the SSTs that show the key, newest versions first."""
+        last = bisect_right(self._first_keys, key)
+        first = last
+        while first > 0 and self.ssts[first - 1].shows(key):
+            first -= 1
+        return self.ssts[first:last]
+
+
+class TreeLookup:
+    """The levels of one tree, newest first, and the tables that the lookup kernel walks."""
+
+    __slots__ = (
+        "_counts",
+        "_keys",
+        "_level_table",
+        "_out",
+        "_out_address",
+        "_slots",
+        "_table",
+        "_views",
+        "levels",
+        "tree",
+    )
+
+    def __init__(self, tree: Tree, reader: SstReader) -> None:
+        self.tree = tree
+        self._counts = reader.counts.kernel
+        runs = [*((view,) for view in tree.l0), *(run.ssts for run in tree.compacted)]
+        shown = [views for views in map(_non_empty_views, runs) if views]
+        levels = [Level([_visible_sst(view, reader) for view in views]) for views in shown]
+        self.levels = tuple(levels)
+        self._slots = [[sst.slot for sst in level.ssts] for level in levels]
+        self._build_table([view.effective_range for views in shown for view in views])
+
+    def candidates(self, key: bytes) -> Iterator[VisibleSst]:
+        """Return the SSTs that show the key, newest first."""
+        for level in self.levels:
+            yield from level.candidates(key)
+
+    def find(self, key: bytes, max_seq: int) -> Entry | int:
+        """Return the newest row of a key at or below ``max_seq``, or the status of the kernel if it found none."""
+        status = compiled.lookup(key, max_seq, self._table, len(self.levels), self._out_address)
+        if status != layout.FOUND:
+            return status
+        level, sst, block, at, size, seq, flags, create_ts, expire_ts = self._out.tolist()
+        value = self._slots[level][sst].images[block][at : at + size]
+        return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
+
+    async def load_missing(self, reader: SstReader) -> bool:
+        """Read the part for which the kernel has just returned ``NEED_META`` or ``NEED_BLOCK`` into the cache.
+
+        What it counts as misses is not counted again as hits, when the kernel finds it there.
+
+        Returns:
+            ``False``: nothing was missing.
+        """
+        level, sst, block = self._out[: layout.OUT_BLOCK + 1].tolist()
+        slot, counts = self._slots[level][sst], reader.counts
+        if slot.meta is None:
+            meta = await reader.load(slot)
+            counts.index_hits -= 1
+            counts.filter_hits -= int(meta.filters.answers_keys)
+            return True
+        if block in slot.images or block + 1 >= len(slot.meta.index.offsets):
+            return False
+        await reader.images(slot, slot.meta, block, block + 1)
+        counts.block_hits -= 1
+        return True
+
+    def value_record(self, max_seq: int) -> I64:
+        """Return the arguments of the ``lookup_value`` kernel for values at or below ``max_seq``."""
+        words = np.zeros(layout.RECORD_WORDS, np.int64)
+        words[layout.RECORD_TABLE] = self._table
+        words[layout.RECORD_LEVELS] = len(self.levels)
+        words[layout.RECORD_OUT] = self._out_address
+        words.view(np.uint64)[layout.RECORD_MAX_SEQ] = max_seq
+        return words
+
+    def find_values(self, keys: list[bytes], max_seq: int) -> tuple[list[bytes | int | None], bool]:
+        """Look up many keys in one call of the kernel.
+
+        Returns:
+            Per key its value, ``None`` if it has none, or the status that keeps it undecided: ``NEED_META``,
+            ``NEED_BLOCK``, ``CORRUPT``, or ``FOUND`` for a merge operand; and whether no key is undecided.
+        """
+        answers: list[bytes | int | None] = [None] * len(keys)
+        undecided = compiled.lookup_many(
+            keys, answers, len(keys), max_seq, self._table, len(self.levels), _LANES_ADDRESS, self._out_address
+        )
+        return answers, undecided == 0
+
+    def _build_table(self, ranges: Sequence[KeyRange]) -> None:
+        keys = bytearray()
+        views = np.zeros((max(1, len(ranges)), layout.VIEW_WORDS), np.int64)
+        starts = []
+        for record, key_range in zip(views, ranges, strict=False):
+            start, end = key_range.start, key_range.end
+            starts.append((len(keys), len(keys) + len(start.key or b"")))
+            keys += (start.key or b"") + (end.key or b"")
+            record[layout.VIEW_START_LEN] = -1 if start.key is None else len(start.key)
+            record[layout.VIEW_START_EXCLUDED] = start.kind.value == 3
+            record[layout.VIEW_END_LEN] = -1 if end.key is None else len(end.key)
+            record[layout.VIEW_END_INCLUDED] = end.kind.value == 2
+        self._keys = np.frombuffer(bytes(keys) or b"\0", np.uint8)
+        base = address_of(self._keys)
+        ssts = (sst for level in self.levels for sst in level.ssts)
+        for record, (start_at, end_at), sst in zip(views, starts, ssts, strict=False):
+            record[layout.VIEW_START] = base + start_at
+            record[layout.VIEW_END] = base + end_at
+            record[layout.VIEW_SLOT] = address_of(sst.slot.words)
+        self._views = views
+        self._level_table = np.zeros((max(1, len(self.levels)), layout.LEVEL_WORDS), np.int64)
+        at = address_of(views)
+        for row, level in zip(self._level_table, self.levels, strict=False):
+            row[layout.LEVEL_VIEWS] = at
+            row[layout.LEVEL_COUNT] = len(level.ssts)
+            at += len(level.ssts) * layout.VIEW_WORDS * 8
+        self._table = address_of(self._level_table)
+        out = self._counts
+        self._out = out[: layout.OUT_EXPIRE_TS + 1].data
+        self._out_address = address_of(out)
+
+
+class TreeRouter:
+    """The trees of one manifest by segment prefix, and the sequence bound of their SSTs."""
+
+    __slots__ = ("_last_l0_seq", "_prefixes", "_value_words", "lookups", "value_kernel", "value_record")
+
+    def __init__(self, manifest: Manifest, reader: SstReader, previous: "TreeRouter | None" = None) -> None:
+        """Make no request; trees that ``previous`` has as well are taken over from there."""
+        known = {} if previous is None else dict(zip(previous._prefixes, previous.lookups, strict=True))
+        self._last_l0_seq = manifest.last_l0_seq
+        self._prefixes: list[bytes] = []
+        self.lookups: list[TreeLookup] = []
+        for prefix, tree in manifest.trees():
+            if prefix or not manifest.segments or not tree.is_empty:
+                old = known.get(prefix)
+                self._prefixes.append(prefix)
+                self.lookups.append(old if old is not None and old.tree == tree else TreeLookup(tree, reader))
+        self.value_kernel: Callable[[bytes, int], bytes | int | None] | None = None
+        """The kernel that finds values of the newest state, if there is one tree."""
+        self.value_record = 0
+        """The address of its arguments, which ``_value_words`` keeps alive."""
+        if use_kernels() and len(self.lookups) == 1:
+            self._value_words = self.lookups[0].value_record(self._last_l0_seq)
+            self.value_record = address_of(self._value_words)
+            self.value_kernel = compiled.lookup_value
+
+    def bound(self, max_seq: int | None) -> int:
+        """Return the newest visible seq in SSTs: rows above ``last_l0_seq`` do not count (format.md 4.2)."""
+        return self._last_l0_seq if max_seq is None else min(max_seq, self._last_l0_seq)
+
+    def route(self, key: bytes) -> list[TreeLookup]:
+        """Return the trees that can hold a key: the segment with its prefix, and the root tree if it is in use."""
+        if len(self.lookups) == 1 and not self._prefixes[0]:
+            return self.lookups
+        at = bisect_right(self._prefixes, key) - 1
+        trees = [self.lookups[at]] if at >= 0 and key.startswith(self._prefixes[at]) else []
+        if at > 0 and not self._prefixes[0]:
+            trees.append(self.lookups[0])
+        return trees
+
+    def candidates(self, key: bytes) -> list[VisibleSst]:
+        """Return the SSTs of all trees that show a key, newest first."""
+        return [sst for tree in self.route(key) for sst in tree.candidates(key)]
+
+    def in_range(self, key_range: KeyRange) -> Iterator[tuple[bytes, KeyRange, Tree]]:
+        """Yield prefix, part of the range and tree for each tree that holds keys of the range, by prefix."""
+        for prefix, lookup in zip(self._prefixes, self.lookups, strict=True):
+            part = key_range.intersect(KeyRange.with_prefix(prefix))
+            if not part.is_empty and not lookup.tree.is_empty:
+                yield prefix, part, lookup.tree
+
+
+def block_span(meta: SstMeta, key: bytes) -> tuple[int, int] | None:
+    """Return the blocks ``[first, last)`` that can hold the key; ``None`` if the filters exclude it."""
+    return meta.index.block_range_for_key(key) if meta.filters.may_contain_key(key) else None
+
+
+def append_versions(found: list[Entry], key: bytes, max_seq: int, *, image: bytes, slot: SstSlot, offset: int) -> bool:
+    """Append the versions of a key in one block, newest first, and return whether the search ends here.
+
+    A value or a tombstone ends it, since it hides everything below; a merge operand does not.
+
+    Args:
+        found: grows.
+        key, max_seq: versions of this key at or below this sequence number.
+        image: the decoded block.
+        slot, offset: the SST, and the byte of the file at which the block begins; for the error.
+
+    Raises:
+        CorruptionError: the block is malformed.
+    """
+    try:
+        entries = decode_block_plain(image, slot.sst.format_version)
+    except CorruptionError as error:
+        error.offset = offset + (error.offset or 0)
+        raise error.at(slot.path) from None
+    for entry in entries:
+        if entry.key == key and entry.seq <= max_seq:
+            found.append(entry)
+            if not entry.is_merge:
+                return True
+    return False
+
+
+def _non_empty_views(views: Sequence[SstView]) -> list[SstView]:
+    """Drop views that show nothing, as a projection may leave them: their bounds are in no order."""
+    return [view for view in views if not view.effective_range.is_empty]
+
+
+def _visible_sst(view: SstView, reader: SstReader) -> VisibleSst:
+    visible = view.effective_range
+    return VisibleSst(reader.slot(view.sst), visible.first_key or b"", visible.end_key)

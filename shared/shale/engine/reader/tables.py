@@ -1,0 +1,89 @@
+"""The rows that a reader has replayed from the WAL, as tables above the SSTs (docs/reference/protocol.md 5.2, 5.3).
+
+These are values; ``shale.engine.reader.state`` replays the WAL into them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shale.engine.memtable.memtable import Memtable
+from shale.engine.memtable.row_order import take_rows
+from shale.kernels.rows import Rows, concat_rows
+from shale.types import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTable:
+    """One table, and the last WAL file whose rows are all in it or below it."""
+
+    table: Memtable
+    consumed_wal_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedTables:
+    """All tables, oldest first; they and the SSTs hold every WAL file up to ``consumed_wal_id``, up to ``last_seq``."""
+
+    replayed: tuple[ReplayedTable, ...]
+    consumed_wal_id: int
+    last_seq: int
+
+    @classmethod
+    def empty_of(cls, manifest: Manifest) -> "ReplayedTables":
+        """Return the tables before replay: none."""
+        return cls((), manifest.replay_after_wal_id, manifest.last_l0_seq)
+
+    def newest_first(self) -> list[Memtable]:
+        """Return the memtables, newest first."""
+        return [replayed.table for replayed in reversed(self.replayed)]
+
+    @property
+    def size_bytes(self) -> int:
+        """The estimated memory of all tables."""
+        return sum(replayed.table.size_bytes for replayed in self.replayed)
+
+    def with_table(self, table: Memtable, consumed_wal_id: int, *, max_table_bytes: int) -> "ReplayedTables":
+        """Return these tables with one on top; small tables are joined, so that many polls make few tables."""
+        if not len(table):
+            return ReplayedTables(self.replayed, consumed_wal_id, self.last_seq)
+        replayed = list(self.replayed)
+        while replayed and _should_join(replayed[-1].table, table, max_table_bytes):
+            table = Memtable.from_rows(concat_rows([replayed.pop().table.rows(), table.rows()]))
+        last_seq = max(self.last_seq, table.last_seq)
+        return ReplayedTables((*replayed, ReplayedTable(table, consumed_wal_id)), consumed_wal_id, last_seq)
+
+    def above(self, manifest: Manifest) -> "ReplayedTables":
+        """Return the rows that are not in the SSTs of a newer manifest."""
+        barrier = manifest.last_l0_seq
+        kept = []
+        for replayed in self.replayed:
+            if replayed.table.last_seq <= barrier:
+                continue
+            table = replayed.table
+            if table.first_seq <= barrier:
+                table = Memtable.from_rows(_rows_above(table.rows(), barrier))
+            kept.append(ReplayedTable(table, replayed.consumed_wal_id))
+        if not kept:
+            return ReplayedTables.empty_of(manifest)
+        return ReplayedTables(tuple(kept), kept[-1].consumed_wal_id, max(kept[-1].table.last_seq, barrier))
+
+
+def needs_new_state(old: Manifest, new: Manifest) -> bool:
+    """Return whether the SSTs of two manifests differ; a new checkpoint alone is no change."""
+    return (
+        old.tree.last_compacted_l0_sst_view_id != new.tree.last_compacted_l0_sst_view_id
+        or new.last_l0_seq > old.last_l0_seq
+        or old.tree.compacted != new.tree.compacted
+        or old.segments != new.segments
+    )
+
+
+def _should_join(older: Memtable, newer: Memtable, max_table_bytes: int) -> bool:
+    # Geometric, like the runs of an LSM tree: a row is copied O(log n) times.
+    return older.size_bytes <= 2 * newer.size_bytes and older.size_bytes + newer.size_bytes <= max_table_bytes
+
+
+def _rows_above(rows: Rows, barrier: int) -> Rows:
+    above = np.flatnonzero(rows.seq > np.uint64(barrier))
+    return rows if len(above) == len(rows) else take_rows(rows, above)

@@ -1,0 +1,55 @@
+"""What a scan reads: the arguments of ``scan`` as one value."""
+
+from dataclasses import dataclass
+
+from shale.core.bytes_like import BytesLike
+from shale.errors import InvalidRequestError
+from shale.types import EVERYTHING, KeyRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What a scan reads, and how.
+
+    Args:
+        key_range: the keys.
+        max_seq: newer versions are invisible; ``None``: all versions are visible.
+        prefix: all keys in the range begin with it; lets filters exclude SSTs.
+        reverse: from the greatest key down to the smallest.
+        expected_rows: how many rows the caller probably takes; ``None``: many.
+        now_ms: rows that have expired by then are invisible; ``None``: expired rows are visible.
+        read_ahead_bytes: size of one request; ``None``: the setting of the handle.
+        cache_blocks: short reads fill the block cache.
+        reads_all: the caller takes all rows and waits for the last.
+    """
+
+    key_range: KeyRange = EVERYTHING
+    max_seq: int | None = None
+    prefix: bytes | None = None
+    reverse: bool = False
+    expected_rows: int | None = None
+    now_ms: int | None = None
+    read_ahead_bytes: int | None = None
+    cache_blocks: bool = True
+    reads_all: bool = False
+
+
+def scan_range(
+    *, prefix: BytesLike | None = None, start: BytesLike | None = None, stop: BytesLike | None = None
+) -> KeyRange:
+    """Return the keys that begin with ``prefix`` and lie in ``[start, stop)``; ``None`` is no limit.
+
+    Raises:
+        InvalidRequestError: a bound is not bytes-like.
+    """
+    wanted = KeyRange.half_open(_bound(start, "start"), _bound(stop, "stop"))
+    begin = _bound(prefix, "prefix")
+    return wanted if begin is None else wanted.intersect(KeyRange.with_prefix(begin))
+
+
+def _bound(key: object, name: str) -> bytes | None:
+    if key is None:
+        return None
+    if not isinstance(key, BytesLike):
+        raise InvalidRequestError(f"{name} must be bytes-like, not {type(key).__name__}")
+    return bytes(key)

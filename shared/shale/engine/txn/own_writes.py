@@ -1,0 +1,68 @@
+"""The uncommitted writes of a transaction, as a table above all others."""
+
+from collections.abc import Sequence
+
+from shale.engine.memtable.sorted_part import SortedPart
+from shale.engine.write.batch import WriteBatch
+from shale.kernels.rows import Rows, rows_from_entries
+from shale.types import EVERYTHING, U64_MAX, Entry, KeyRange
+
+
+class OwnWrites:
+    """The batch of a transaction as a ``ReadTable`` for its own reads.
+
+    Its rows are visible at every sequence number; their own sequence numbers are above all others, as in SlateDB.
+    """
+
+    __slots__ = ("_batch", "_sealed", "_sealed_range")
+
+    def __init__(self, batch: WriteBatch) -> None:
+        self._batch = batch
+        self._sealed: FrozenWrites | None = None
+        self._sealed_range = EVERYTHING
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:  # noqa: ARG002 - all is visible
+        """Return versions of a key, newest first, down to the newest that is no merge operand."""
+        if key not in self._batch:
+            return ()
+        return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(self._batch.versions(key))]
+
+    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
+        """Return the rows in a range as sorted columns."""
+        return self.sealed(EVERYTHING if key_range is None else key_range).parts()
+
+    def changed(self) -> None:
+        """Discard the sorted copy: the batch has changed."""
+        self._sealed = None
+
+    def sealed(self, key_range: KeyRange) -> "FrozenWrites":
+        """Return the rows of a range as they are now; later writes do not change them."""
+        if self._sealed is None or self._sealed_range != key_range:
+            keys = sorted(filter(key_range.contains, self._batch))
+            part = SortedPart(rows_from_entries([entry for key in keys for entry in self.get(key)]))
+            self._sealed, self._sealed_range = FrozenWrites(part), key_range
+        return self._sealed
+
+
+class FrozenWrites:
+    """The writes of a transaction at one moment, as a ``ReadTable``."""
+
+    __slots__ = ("_part",)
+
+    def __init__(self, part: SortedPart) -> None:
+        self._part = part
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def get(self, key: bytes, max_seq: int | None = None) -> Sequence[Entry]:  # noqa: ARG002 - all is visible
+        """Return versions of a key, newest first, down to the newest that is no merge operand."""
+        return self._part.versions(key, None)
+
+    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
+        """Return the rows in a range as sorted columns."""
+        rows = self._part.slice(key_range)
+        return [rows] if len(rows) else []

@@ -1,0 +1,174 @@
+"""Rows that are in a memtable and not in the WAL yet (docs/reference/protocol.md 4.7).
+
+The buffer holds no rows of its own.  Memtables log rows in the order of writing; a WAL file is a range of that log,
+perhaps of two memtables, and of the commits in between that arrived as columns.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shale.engine.memtable.memtable import Memtable
+from shale.engine.memtable.row_log import RowLog
+from shale.kernels.rows import Rows, concat_rows
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Rows ``[start, end)`` of a log; not empty."""
+
+    log: RowLog
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest sequence number."""
+        return self.log.seqs[self.start]
+
+    @property
+    def last_seq(self) -> int:
+        """The newest sequence number."""
+        return self.log.seqs[self.end - 1]
+
+    @property
+    def first_create_ts(self) -> int:
+        """Commit time of the oldest row, in milliseconds."""
+        return self.log.create_ts[self.start]
+
+    def rows(self) -> Rows:
+        """Copy the rows, by ascending seq."""
+        return self.log.rows(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCommit:
+    """The rows of one commit in key order, shared with the memtable; not empty."""
+
+    columns: Rows
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def first_seq(self) -> int:
+        """The sequence number of all rows."""
+        return int(self.columns.seq[0])
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of all rows."""
+        return self.first_seq
+
+    @property
+    def first_create_ts(self) -> int:
+        """The commit time in milliseconds."""
+        return int(self.columns.create_ts[0])
+
+    def rows(self) -> Rows:
+        """Return the rows without copying."""
+        return self.columns
+
+
+RowRange: TypeAlias = LogRange | ColumnCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingWalFile:
+    """A WAL file that is not written yet; its id and rows are fixed."""
+
+    id: int
+    ranges: tuple[RowRange, ...]
+    size_bytes: int
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest sequence number."""
+        return self.ranges[0].first_seq
+
+    @property
+    def last_seq(self) -> int:
+        """The newest sequence number."""
+        return self.ranges[-1].last_seq
+
+    @property
+    def first_create_ts(self) -> int:
+        """Commit time of the oldest row, in milliseconds."""
+        return self.ranges[0].first_create_ts
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows."""
+        return sum(map(len, self.ranges))
+
+    def rows(self) -> Rows:
+        """Return the rows by ascending seq; may run in a thread."""
+        return concat_rows([log_range.rows() for log_range in self.ranges])
+
+
+class WalBuffer:
+    """Rows that the WAL lacks: complete files, oldest first, and rows without a file."""
+
+    __slots__ = ("_carried", "_carried_bytes", "_files_bytes", "_start", "_start_bytes", "_table", "files", "next_id")
+
+    def __init__(self, next_id: int, table: Memtable) -> None:
+        """Start after the rows that ``table`` already has: they came from the WAL."""
+        self.files: deque[PendingWalFile] = deque()
+        self.next_id = next_id
+        self._carried: list[RowRange] = []
+        self._carried_bytes = 0
+        self._files_bytes = 0
+        self._table = table
+        self._start = len(table.log)
+        self._start_bytes = table.size_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Estimated bytes of the rows without a file."""
+        return self._carried_bytes + self._table.size_bytes - self._start_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimated bytes of all rows that the WAL lacks."""
+        return self._files_bytes + self.pending_bytes
+
+    def set_active(self, table: Memtable) -> None:
+        """Take rows from another memtable from now on; keep the pending rows of the old one."""
+        self._carry()
+        self._table, self._start, self._start_bytes = table, len(table.log), table.size_bytes
+
+    def append_columns(self, rows: Rows) -> None:
+        """Add a commit in columns to the active memtable, after the rows of its log."""
+        self._carry()
+        self._table.append_columns(rows)
+        self._carried.append(ColumnCommit(rows))
+        self._count_bytes()
+
+    def freeze(self) -> None:
+        """Make a file with the next id of all rows without a file, if there are any."""
+        self._carry()
+        if self._carried:
+            file = PendingWalFile(id=self.next_id, ranges=tuple(self._carried), size_bytes=self._carried_bytes)
+            self.files.append(file)
+            self.next_id += 1
+            self._files_bytes += file.size_bytes
+            self._carried, self._carried_bytes = [], 0
+
+    def remove_written(self) -> None:
+        """Remove the oldest file, which has been written."""
+        self._files_bytes -= self.files.popleft().size_bytes
+
+    def _carry(self) -> None:
+        log = self._table.log
+        end = len(log)
+        if self._start < end:
+            self._carried.append(LogRange(log, self._start, end))
+            self._start = end
+            self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        self._carried_bytes += self._table.size_bytes - self._start_bytes
+        self._start_bytes = self._table.size_bytes

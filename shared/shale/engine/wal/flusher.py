@@ -1,0 +1,135 @@
+"""Flushes the WAL buffer: WAL files are written one after the other, each with one conditional PUT.
+
+With ``flush_interval`` 0 flushes are adaptive: the first waiter starts a PUT, and rows written during the PUT share the
+next one.  Rows without a waiter are flushed after a tenth of a second.
+
+Source: docs/reference/protocol.md 4.7.
+"""
+
+from functools import partial
+
+from shale.concurrency.signal import Signal
+from shale.engine.flush.writer_manifest import WriterManifest
+from shale.engine.options import DbOptions
+from shale.engine.wal.buffer import PendingWalFile, WalBuffer
+from shale.engine.write.durability import DurabilityTracker
+from shale.engine.write.instruments import WriterInstruments
+from shale.engine.write.pipeline import WritePipeline
+from shale.env import Env
+from shale.format.blocks.transform import BlockTransformer
+from shale.protocol.wal_store import WalStore
+from shale.sst.wal_builder import build_wal_sst
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.types import Compression
+
+_IDLE_INTERVAL_S = 0.1
+_INLINE_ROWS_MAX = 256
+"""Files with more rows are encoded in a thread."""
+log = get_logger("wal")
+
+
+class WalFlusher:
+    """Writes the WAL files of this writer; only the fence of its start is written elsewhere (``protocol.wal_fence``).
+
+    Args:
+        store: the WAL files.
+        pipeline: fixes the rows of each file, and owns the WAL buffer.
+        manifest: proves, after a long stall, that this writer is not fenced.
+        durability: told of each durable file.
+        options: flush interval, compression, stall limit.
+        env: clock and CPU.
+        instruments: counts files and bytes.
+    """
+
+    def __init__(
+        self,
+        store: WalStore,
+        pipeline: WritePipeline,
+        manifest: WriterManifest,
+        durability: DurabilityTracker,
+        *,
+        options: DbOptions,
+        env: Env,
+        instruments: WriterInstruments,
+    ) -> None:
+        assert pipeline.buffers.wal is not None, "the WAL is enabled"
+        interval_s = options.flush_interval_s
+        self.adaptive = interval_s == 0
+        """Whether a waiter for durability must request a flush."""
+        self._store = store
+        self._pipeline = pipeline
+        self._buffer: WalBuffer = pipeline.buffers.wal
+        self._manifest = manifest
+        self._durability = durability
+        self._compression = options.compression
+        self._stall_limit_s = options.wal_stall_limit_s
+        self._env = env
+        self._instruments = instruments
+        self._interval_s = _IDLE_INTERVAL_S if interval_s == 0 else interval_s
+        self._signal = Signal()
+        self._requested = False
+        self._due_s: float | None = None
+
+    def request(self) -> None:
+        """Flush the buffered rows as soon as possible."""
+        self._instruments.wal_flush_requested()
+        self._requested = True
+        self._signal.notify()
+
+    def wake(self) -> None:
+        """Upload a file that is complete."""
+        self._signal.notify()
+
+    def start_timer(self) -> None:
+        """Flush after the interval, unless the timer runs already."""
+        if self._due_s is None and self._interval_s is not None:
+            self._due_s = self._env.clock.monotonic_s() + self._interval_s
+            self._signal.notify()
+
+    async def run(self) -> None:
+        """Flush until cancelled.
+
+        Raises:
+            FencedError: another writer took the id of a file, or claimed a newer epoch.
+            ShaleError: the store refused a file.
+        """
+        while True:
+            await self._wait_until_due()
+            self._requested, self._due_s = False, None
+            self._pipeline.invalidate_fast_path()  # the next write starts the timer
+            self._pipeline.freeze_wal()
+            while self._buffer.files:
+                await self._flush(self._buffer.files[0])
+
+    async def _wait_until_due(self) -> None:
+        while not self._requested and not self._buffer.files:
+            if self._due_s is None:
+                await self._signal.wait()
+                continue
+            left_s = self._due_s - self._env.clock.monotonic_s()
+            if left_s <= 0:
+                return
+            await self._signal.wait_for(left_s)
+
+    async def _flush(self, file: PendingWalFile) -> None:
+        """Write one file and advance the durable frontier."""
+        encode = partial(_encode, file, self._compression, self._store.transformer)
+        data = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
+        await self._store.put_or_raise_fenced(file.id, data)
+        if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
+            # During a long stall a newer writer's fence may have been collected, which freed this id for us.
+            await self._manifest.refresh()
+        assert file.id == self._durability.durable_wal_id + 1, "WAL files are written in order"
+        self._durability.durable_wal_id = file.id
+        waited_ms = self._env.clock.now_ms() - file.first_create_ts
+        self._buffer.remove_written()
+        last_seq = file.last_seq
+        self._instruments.wal_flushed(len(data), waited_ms / 1000)
+        log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=len(data))
+        self._durability.advance_durable(last_seq)
+        self._pipeline.wal_written()
+
+
+def _encode(file: PendingWalFile, compression: Compression, transformer: BlockTransformer | None) -> bytes:
+    return build_wal_sst(file.rows(), compression, transformer)

@@ -1,0 +1,97 @@
+"""Backpressure: a write waits in the caller's task while memory holds too many unflushed bytes."""
+
+from typing import Protocol
+
+import anyio.lowlevel
+
+from shale.engine.write.durability import DurabilityTracker
+from shale.env import Env
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+
+_WARN_INTERVAL_S = 30.0
+log = get_logger("writer")
+
+
+class MemoryUsage(Protocol):
+    """The memory that backpressure bounds."""
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Estimated bytes of memtables and WAL buffer together."""
+        ...
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether a flush is due or under way that will notify ``DurabilityTracker.changed``."""
+        ...
+
+
+class Backpressure:
+    """Delays writes while ``unflushed_bytes`` is at its limit.
+
+    Args:
+        memory: the memory in use.
+        durability: wakes the waiters.
+        limit_bytes: option ``max_unflushed_bytes``.
+        env: the clock for log fields.
+    """
+
+    __slots__ = ("_durability", "_env", "_limit_bytes", "_memory", "_since_s", "_waiting", "waits")
+
+    def __init__(self, memory: MemoryUsage, durability: DurabilityTracker, limit_bytes: int, env: Env) -> None:
+        self.waits = 0
+        """How often a write found the memory full: before it waits, and at each check that follows a wait."""
+        self._memory = memory
+        self._durability = durability
+        self._limit_bytes = limit_bytes
+        self._env = env
+        self._waiting = 0
+        self._since_s = 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether writes wait."""
+        return self._memory.unflushed_bytes >= self._limit_bytes
+
+    async def wait_for_capacity(self) -> None:
+        """Wait until there is room for a write.
+
+        Raises:
+            ShaleError: the writer was closed or has failed.
+        """
+        self._durability.check_open()
+        if not self.is_full:
+            return
+        self._waiting += 1
+        if self._waiting == 1:
+            self._since_s = self._env.clock.monotonic_s()
+            self._warn()
+        try:
+            await self._wait()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                log.info(Event.WRITER_BACKPRESSURE_ENDED, duration_ms=self._waited_ms())
+
+    async def _wait(self) -> None:
+        while self.is_full:
+            self.waits += 1  # each check counts, as in SlateDB: the rate stays above 0 while writes are stuck
+            if not self._memory.is_draining:
+                # No flush is under way, so nothing would notify ``changed``: check again in the next turn of the loop.
+                await anyio.lowlevel.checkpoint()
+            elif not await self._durability.changed.wait_for(_WARN_INTERVAL_S):
+                self._warn()
+            self._durability.check_open()
+
+    def _warn(self) -> None:
+        log.warning(
+            Event.WRITER_BACKPRESSURE_STARTED,
+            unflushed_bytes=self._memory.unflushed_bytes,
+            limit_bytes=self._limit_bytes,
+            waiting=self._waiting,
+            duration_ms=self._waited_ms(),
+        )
+
+    def _waited_ms(self) -> int:
+        return round(1000 * (self._env.clock.monotonic_s() - self._since_s))

@@ -1,0 +1,138 @@
+"""Becoming the writer of a database: create, check, claim the epoch, fence the WAL (docs/reference/protocol.md 4.1)."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from shale.engine.wal.replay import check_wal
+from shale.engine.write.segments import require_extractor
+from shale.env import Env
+from shale.errors import (
+    CorruptionError,
+    InvalidDbState,
+    ObjectVersionExists,
+)
+from shale.format.sst.bloom import PrefixExtractor
+from shale.kernels.rows import EMPTY_ROWS, Rows
+from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
+from shale.protocol.markers import require_not_destroyed
+from shale.protocol.transactional import Stored
+from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
+from shale.protocol.wal_fence import fence_wal
+from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest, WalId
+
+Admission: TypeAlias = Callable[[StoredManifest, WalId], Awaitable[None]]
+"""Called right before the epoch is claimed, with the newest manifest and the id of the last WAL file.  It raises to
+leave the database as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDatabase:
+    """A claimed database.  Older writers can write no manifest, and no WAL file that is replayed."""
+
+    manifest: FenceableManifest
+    fence_id: WalId
+    wal_rows: dict[int, Rows]
+    """Rows of WAL files that were read before the claim, by id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """How a database is claimed.
+
+    ``separate_wal``: the WAL has a store of its own.  ``extractor``: of the database's segments; a new database records
+    its name.  ``admit``: may refuse; while it runs no other writer is fenced.
+    """
+
+    create_if_missing: bool = True
+    separate_wal: bool = False
+    extractor: PrefixExtractor | None = None
+    admit: Admission | None = None
+
+
+async def claim_database(
+    manifests: ManifestStore,
+    wal: WalStore,
+    *,
+    store: ObjectStore,
+    root: str,
+    env: Env,
+    metrics: Metrics,
+    options: ClaimOptions,
+) -> ClaimedDatabase:
+    """Become the writer of the database at ``root``; create the database if there is none.
+
+    Raises:
+        InvalidDbState: half built, destroyed, missing with ``create_if_missing`` off, or without WAL files that the
+            manifest knows of.
+        SegmentExtractorMismatch, SegmentPrefixNotRecognized: another extractor made the database's segments.
+        FencedError: a newer writer claimed meanwhile.
+        CorruptionError: the manifest or a WAL file is damaged; nothing was written.
+    """
+    extractor = options.extractor
+    new = Manifest(segment_extractor_name=None if extractor is None else extractor.name)
+    stored = await _load(store, root, manifests, env, new if options.create_if_missing else None)
+    _check(stored.value, root, extractor, separate_wal=options.separate_wal)
+    last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
+    only_after = None
+    if options.admit is not None:
+        only_after = stored.value.writer_epoch
+        await options.admit(stored, last_id)
+    fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after)
+    fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
+    await fenceable.refresh()
+    wal_rows[fence.id] = EMPTY_ROWS
+    return ClaimedDatabase(fenceable, fence.id, wal_rows)
+
+
+async def _load(
+    store: ObjectStore, root: str, manifests: ManifestStore, env: Env, new: Manifest | None
+) -> StoredManifest:
+    await require_not_destroyed(store, root)
+    latest = await manifests.try_read_latest()
+    if latest is not None:
+        return Stored(manifests, latest, env)
+    if new is None:
+        raise InvalidDbState(f"there is no database at {root or '/'} in {store.url}")
+    try:
+        return await manifests.create_new(new)
+    except ObjectVersionExists:
+        # Another process created it a moment ago; both open the same database, and the epoch decides.
+        return await manifests.load()
+
+
+async def _checked_wal_end(
+    stored: StoredManifest, manifests: ManifestStore, wal: WalStore, env: Env
+) -> tuple[WalId, dict[int, Rows]]:
+    """Return the id of the last WAL file and the rows that ``check_wal`` keeps.
+
+    All files to replay are read before anything is written.  So a database that cannot be replayed stays as it is, and
+    a live writer keeps its epoch.
+
+    Raises:
+        CorruptionError: a file that replay needs is damaged.
+        InvalidDbState: the first file that replay needs is missing.
+    """
+    while True:
+        replayed_id = stored.value.replay_after_wal_id
+        last_id = await wal.last_seen_wal_id(replayed_id)
+        await require_complete_wal(wal, manifests, stored.value, last_id)
+        try:
+            rows = await check_wal(wal, replayed_id + 1, last_id, env)
+        except CorruptionError:
+            # A live writer may have flushed those rows to L0 meanwhile; then the file is not needed.
+            await stored.refresh()
+            if stored.value.replay_after_wal_id == replayed_id:
+                raise
+        else:
+            return last_id, rows
+
+
+def _check(manifest: Manifest, root: str, extractor: PrefixExtractor | None, *, separate_wal: bool) -> None:
+    if not manifest.initialized:
+        raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
+    require_extractor(manifest, extractor, root)
+    require_wal_store(manifest, root, is_named=separate_wal)

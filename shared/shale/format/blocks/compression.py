@@ -1,0 +1,148 @@
+"""The five codecs of SST sections (docs/reference/format.md 8).
+
+``decompress`` trusts no length it reads: a size that a codec cannot produce, or that a decompression bomb would claim,
+is refused before memory is allocated.
+"""
+
+import threading
+import zlib
+from functools import cache
+from struct import Struct
+from typing import TypeVar
+
+import cramjam
+import zstandard
+
+from shale.core.bytes_like import BytesLike
+from shale.errors import CorruptionError
+from shale.types import Compression
+
+IMAGE_SIZE_FREE = 1 << 30
+"""Images up to this many bytes are unpacked at any ratio: a repetitive value is not a bomb, and readers must accept
+what writers may write."""
+RATIO_MAX = 256
+"""Larger images may be at most this many times as large as their stored form."""
+
+_ZLIB_LEVEL = 6
+_ZSTD_LEVEL = 3
+_LZ4_LENGTH = Struct("<I")
+_VARINT_BYTES_MAX = 5
+_STEP = 1 << 20
+_ImageT = TypeVar("_ImageT", bound=BytesLike)
+
+
+def compress(compression: Compression, image: BytesLike) -> bytes:
+    """Return the stored form of an image, also if it is larger than the image."""
+    match compression:
+        case Compression.NONE:
+            return bytes(image)
+        case Compression.SNAPPY:
+            return bytes(cramjam.snappy.compress_raw(image))
+        case Compression.ZLIB:
+            return zlib.compress(image, _ZLIB_LEVEL)
+        case Compression.LZ4:
+            return bytes(cramjam.lz4.compress_block(image, store_size=True))
+        case Compression.ZSTD:
+            return _zstd().packer.compress(image)
+
+
+def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
+    """Return the image of a stored form; without compression, the same buffer.
+
+    Raises:
+        CorruptionError: the bytes are not of this codec, or claim an image above the limits.  The caller adds path
+            and offset.
+    """
+    if compression is Compression.NONE:
+        return stored
+    limit = max(IMAGE_SIZE_FREE, RATIO_MAX * len(stored))
+    try:
+        match compression:
+            case Compression.SNAPPY:
+                return _unpack_snappy(stored, limit)
+            case Compression.ZLIB:
+                return _unpack_zlib(stored, limit)
+            case Compression.LZ4:
+                return _unpack_lz4(stored, limit)
+            case Compression.ZSTD:
+                return _unpack_zstd(stored, limit)
+    except (cramjam.DecompressionError, zlib.error, zstandard.ZstdError, ValueError) as error:
+        raise CorruptionError(f"cannot unpack {compression.name.lower()}: {error}") from error
+
+
+def _unpack_snappy(stored: BytesLike, limit: int) -> bytes:
+    size = 0
+    for index, byte in enumerate(bytes(stored[:_VARINT_BYTES_MAX])):
+        size |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            break
+    # A copy of at most 64 bytes takes at least 2 bytes in the stream.
+    _check_size(size, min(limit, 64 * len(stored)))
+    image = bytes(cramjam.snappy.decompress_raw(stored))
+    return _exact(image, size, len(image))
+
+
+def _unpack_zlib(stored: BytesLike, limit: int) -> bytes:
+    unpacker = zlib.decompressobj()
+    image = unpacker.decompress(stored, limit + 1)
+    _check_size(len(image), limit)
+    if not unpacker.eof or unpacker.unused_data:
+        raise CorruptionError("a zlib stream is truncated or followed by other bytes")
+    return image
+
+
+def _unpack_lz4(stored: BytesLike, limit: int) -> BytesLike:
+    if len(stored) < _LZ4_LENGTH.size:
+        raise CorruptionError("an lz4 block lacks its length")
+    size: int = _LZ4_LENGTH.unpack_from(stored)[0]
+    # One byte of a length code adds at most 255 bytes.
+    _check_size(size, min(limit, 255 * len(stored)))
+    image = bytearray(size)
+    # Only with a buffer of the caller does the codec report how much it wrote; otherwise it pads with zeros.
+    written = cramjam.lz4.decompress_block_into(memoryview(stored)[_LZ4_LENGTH.size :], image, output_len=size)
+    return _exact(image, size, int(written))
+
+
+def _unpack_zstd(stored: BytesLike, limit: int) -> bytes:
+    size = zstandard.get_frame_parameters(stored).content_size
+    if size == zstandard.CONTENTSIZE_UNKNOWN:
+        return _unpack_zstd_stream(stored, limit)
+    _check_size(size, limit)
+    image = _zstd().unpacker.decompress(stored, allow_extra_data=False)
+    return _exact(image, size, len(image))
+
+
+def _unpack_zstd_stream(stored: BytesLike, limit: int) -> bytes:
+    """Unpack a frame of unknown size, in steps."""
+    parts: list[bytes] = []
+    size = 0
+    with _zstd().unpacker.stream_reader(stored) as reader:
+        while part := reader.read(_STEP):
+            parts.append(part)
+            size += len(part)
+            _check_size(size, limit)
+    return b"".join(parts)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise CorruptionError(f"an image of {size} bytes exceeds the limit of {limit}")
+
+
+def _exact(image: _ImageT, size: int, unpacked: int) -> _ImageT:
+    if unpacked != size:
+        raise CorruptionError(f"unpacked {unpacked} bytes instead of {size}")
+    return image
+
+
+class _Zstd(threading.local):
+    """Contexts of zstd, one per thread: they must not be shared."""
+
+    def __init__(self) -> None:
+        self.packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+        self.unpacker = zstandard.ZstdDecompressor()
+
+
+@cache
+def _zstd() -> _Zstd:
+    return _Zstd()

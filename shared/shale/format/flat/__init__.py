@@ -1,0 +1,1 @@
+"""FlatBuffers: the verifier, and helpers around the generated builders and accessors."""

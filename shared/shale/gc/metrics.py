@@ -1,0 +1,87 @@
+"""Metrics of GC (docs/how-to/monitor.md)."""
+
+from shale.gc.options import Task
+from shale.gc.planner import Cutoff
+from shale.protocol.markers import DestroyedMark
+from shale.telemetry.error_types import error_type_of
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest
+
+
+class GcMetrics:
+    """All metrics of one collector; labels of a task are bound when it first runs."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        for task in Task:  # present with value 0 before the first deletion
+            metrics.counter("slatedb_gc_deleted_objects_total", resource=task)
+
+    def ended(self, task: Task, *, seconds: float, now_ms: int) -> None:
+        """Count a successful pass."""
+        self._metrics.counter("slatedb_gc_runs_total", resource=task, result="ok").inc()
+        self._metrics.histogram("slatedb_gc_run_duration_seconds", resource=task).observe(seconds)
+        self._metrics.gauge("slatedb_gc_last_success_timestamp_seconds", resource=task).set(now_ms / 1000)
+
+    def failed(self, task: Task, error: BaseException, *, seconds: float) -> None:
+        """Count a failed pass."""
+        self._metrics.counter("slatedb_gc_runs_total", resource=task, result="error").inc()
+        self._metrics.histogram("slatedb_gc_run_duration_seconds", resource=task).observe(seconds)
+        self.error(task, error)
+
+    def error(self, task: Task, error: BaseException) -> None:
+        """Count an error of a pass or of one deletion."""
+        self._metrics.counter("slatedb_gc_errors_total", resource=task, error_type=error_type_of(error)).inc()
+
+    def planned(self, task: Task, count: int) -> None:
+        """Set the number of objects that the current plan deletes, dry runs included."""
+        self._metrics.gauge("slatedb_gc_candidates", resource=task).set(count)
+
+    def deleted(self, task: Task, count: int, size: int) -> None:
+        """Count deleted objects, or released parents."""
+        self._metrics.counter("slatedb_gc_deleted_objects_total", resource=task).inc(count)
+        if size:
+            self._metrics.counter("slatedb_gc_deleted_bytes_total", resource=task).inc(size)
+
+    def pending(self, delta: int) -> None:
+        """Change the number of pending deletions."""
+        self._metrics.gauge("slatedb_gc_pending_deletes").inc(delta)
+
+    def versions(self, task: Task, count: int) -> None:
+        """Set the number of stored versions."""
+        self._metrics.gauge("slatedb_gc_versions", resource=task).set(count)
+
+    def cutoff(self, cutoff: Cutoff) -> None:
+        """Set the terms of the cutoff for SSTs."""
+        terms = {
+            "min_age": cutoff.min_age_ms,
+            "compactions": cutoff.compactions_ms,
+            "newest_l0": cutoff.newest_l0_ms,
+            "final": cutoff.final_ms,
+        }
+        for term, value_ms in terms.items():
+            self._metrics.gauge("slatedb_gc_cutoff_timestamp_seconds", term=term).set(value_ms / 1000)
+
+    def destroyed(self, mark: DestroyedMark | None) -> None:
+        """Set when the database was marked as destroyed; 0 if it is not marked."""
+        self._metrics.gauge("slatedb_db_destroyed_timestamp_seconds").set(0 if mark is None else mark.destroyed_at_s)
+
+    def detached(self) -> None:
+        """Count a released parent."""
+        self._metrics.counter("slatedb_gc_detached_clones_total").inc()
+
+    def expired(self, count: int) -> None:
+        """Count removed checkpoints."""
+        self._metrics.counter("slatedb_checkpoint_operations_total", component="gc", op="expire", result="ok").inc(
+            count
+        )
+
+    def checkpoints(self, manifest: Manifest, now_ms: int) -> None:
+        """Set the gauges for the checkpoints of the latest manifest."""
+        states = {"active": 0, "expired": 0, "no_expiry": 0}
+        for checkpoint in manifest.checkpoints:
+            state = "no_expiry" if not checkpoint.expire_s else "expired" if checkpoint.is_expired(now_ms) else "active"
+            states[state] += 1
+        for state, count in states.items():
+            self._metrics.gauge("slatedb_checkpoints", state=state).set(count)
+        oldest_s = min((checkpoint.create_s for checkpoint in manifest.checkpoints), default=0)
+        self._metrics.gauge("slatedb_checkpoint_oldest_timestamp_seconds").set(oldest_s)

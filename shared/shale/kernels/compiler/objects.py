@@ -1,0 +1,131 @@
+"""Compiles the sources of the kernels to one object file for one CPU: ``python -m shale.kernels.compiler.objects``.
+
+Numba reads the CPU from its environment when it is imported, so each CPU is compiled in a process of its own
+(``compile_for``).  It also writes the IR of another machine with the same layout of data, which LLVM compiles there.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCpu:
+    """A CPU to compile for.
+
+    ``name`` and ``features`` are LLVM's.  ``triple``: of its machine; ``variant`` distinguishes its functions, which
+    run only on a CPU that has what it ``requires``.
+    """
+
+    variant: str
+    triple: str
+    name: str
+    features: str = ""
+    requires: tuple[str, ...] = ()
+
+
+X86_V3 = TargetCpu("v3", "x86_64-unknown-linux-gnu", "x86-64-v3", "+pclmul", ("avx2", "bmi", "bmi2", "fma", "pclmul"))
+X86_V2 = TargetCpu("v2", "x86_64-unknown-linux-gnu", "x86-64-v2")
+AARCH64 = TargetCpu("base", "aarch64-unknown-linux-gnu", "generic", "+neon")
+CPUS = {cpu.name: cpu for cpu in (X86_V3, X86_V2, AARCH64)}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The C function of a kernel: ``symbol(parameters) -> result``, see ``source.jit.Kernel``."""
+
+    name: str
+    symbol: str
+    result: str
+    parameters: tuple[str, ...]
+    holds_lock: bool
+
+
+def compile_for(cpu: TargetCpu, object_path: Path) -> list[Symbol]:
+    """Compile all kernels into an object file, in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: a kernel does not compile; numba's error is on stderr.
+    """
+    environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "3"}
+    if cpu.triple.startswith("x86_64"):
+        environment |= {"NUMBA_CPU_NAME": cpu.name, "NUMBA_CPU_FEATURES": cpu.features}
+    environment["NUMBA_DISABLE_JIT"] = "0"
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])  # a build environment has no installed package
+    command = [sys.executable, "-m", "shale.kernels.compiler.objects", cpu.name, str(object_path)]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return [Symbol(**{**each, "parameters": tuple(each["parameters"])}) for each in json.loads(done.stdout)]
+
+
+def _numba_signature(kernel: Any) -> Any:
+    from numba import types
+
+    of = {"i64": (types.int64,), "u64": (types.uint64,), "object": (types.int64,), "key": (types.int64, types.int64)}
+    parameters = [each for parameter in kernel.parameters for each in of[parameter]]
+    result = {"i64": types.int64, "count": types.int64, "bool": types.boolean}.get(kernel.result, types.void)
+    if kernel.result == "answer":
+        parameters.append(types.int64)
+    return result(*parameters)
+
+
+def _modules() -> list[tuple[Any, str, str]]:
+    """Compile every kernel; return it with its LLVM module as text and the name of its C function."""
+    from numba import cfunc
+
+    import shale.kernels.source.all_kernels  # noqa: F401 - fills KERNELS
+    from shale.kernels.source.jit import KERNELS
+
+    compiled = []
+    for kernel in sorted(KERNELS, key=lambda kernel: kernel.name):
+        function = cfunc(_numba_signature(kernel), error_model="numpy", nogil=True)(kernel.function)
+        compiled.append((kernel, str(function._library._final_module), function._wrapper_name))
+    return compiled
+
+
+def _link(modules: list[tuple[Any, str, str]], cpu: TargetCpu) -> tuple[Any, list[Symbol]]:
+    """Return one LLVM module that exports the C functions only, under names with the variant."""
+    from llvmlite import binding
+
+    linked = None
+    symbols = []
+    triple = f'target triple = "{cpu.triple}"'
+    for kernel, text, wrapper in modules:
+        module = binding.parse_assembly(re.sub(r"^target triple = .*$", triple, text, flags=re.MULTILINE))
+        # Each module keeps its own copies of the helpers, so that nothing but the C functions is exported.
+        for value in (*module.functions, *module.global_variables):
+            if not value.is_declaration and value.name != wrapper:
+                value.linkage = "internal"
+        symbol = f"shale_{cpu.variant}_{kernel.name}"
+        module.get_function(wrapper).name = symbol
+        if linked is None:
+            linked = module
+        else:
+            linked.link_in(module)
+        symbols.append(Symbol(kernel.name, symbol, kernel.result, kernel.parameters, kernel.holds_lock))
+    return linked, symbols
+
+
+def main() -> None:
+    """Compile for the CPU named by the first argument into the file named by the second; print the symbols."""
+    from llvmlite import binding
+
+    cpu, path = CPUS[sys.argv[1]], Path(sys.argv[2])
+    modules = _modules()
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    linked, symbols = _link(modules, cpu)
+    machine = binding.Target.from_triple(cpu.triple).create_target_machine(
+        cpu=cpu.name, features=cpu.features, opt=3, reloc="pic", codemodel="default"
+    )
+    path.write_bytes(machine.emit_object(linked))
+    fields = ("name", "symbol", "result", "parameters", "holds_lock")
+    print(json.dumps([{field: getattr(symbol, field) for field in fields} for symbol in symbols]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Scans: SCAN with cursors, and SHALE.SCAN with ranges and resume tokens."""
+
+import binascii
+from dataclasses import dataclass
+
+import anyio.lowlevel
+
+from shale.resp.encoder import array, bulk
+from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
+from shale.resp.glob import literal_prefix, matcher
+from shale.resp.numbers import whole_number
+from shale.resp.session import Command, RespSession
+
+COUNT_DEFAULT = 10
+LIMIT_DEFAULT = 1000
+ANSWER_BYTES = 4 << 20
+"""A reply of SHALE.SCAN ends after the row that makes it larger than this."""
+
+PATTERN_BYTES_MAX = 4096
+"""Compiling a pattern blocks the server: 20 ms at this limit, minutes for the longest argument."""
+
+_BATCH_ROWS = 256
+_BAD_CURSOR = "ERR invalid cursor"
+_UNKNOWN_CURSOR = "ERR unknown cursor: it has expired, or another server process issued it; start again with 0"
+
+
+async def _scan(session: RespSession, args: list[bytes]) -> bytes:
+    cursor = whole_number(args[1], least=0, most=(1 << 64) - 1, problem=_BAD_CURSOR)
+    pattern, count, kind = b"*", COUNT_DEFAULT, b"string"
+    rest = iter(args[2:])
+    for word in rest:
+        value = next(rest, None)
+        if value is None:
+            raise RespError(SYNTAX)
+        match word.upper():
+            case b"MATCH":
+                pattern = value
+            case b"COUNT":
+                count = whole_number(value)
+            case b"TYPE":
+                kind = value.lower()
+            case _:
+                raise RespError(SYNTAX)
+    if count < 1:
+        raise RespError(SYNTAX)
+    if len(pattern) > PATTERN_BYTES_MAX:
+        raise RespError(f"ERR a pattern may have at most {PATTERN_BYTES_MAX} bytes")
+    after = session.backend.cursors.find(cursor) if cursor else b""
+    if after is None:
+        raise RespError(_UNKNOWN_CURSOR)
+    keys, last = await _keys_after(session, after, pattern, min(count, session.backend.options.max_batch_rows))
+    following = b"0" if last is None else b"%d" % session.backend.cursors.add(last)
+    return array([bulk(following), array([bulk(key) for key in keys if kind == b"string"])])
+
+
+async def _keys_after(
+    session: RespSession, after: bytes, pattern: bytes, count: int
+) -> tuple[list[bytes], bytes | None]:
+    """Read up to ``count`` keys; return the matching ones, and the last key read, or ``None`` at the end."""
+    scan = session.reads.scan(
+        prefix=literal_prefix(pattern), start=after + b"\0" if after else None, limit=count, hide_expired=True
+    )
+    is_match = None if pattern == b"*" else matcher(pattern)
+    found: list[bytes] = []
+    seen, last = 0, None
+    while rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES):
+        keys = [row.key for row in rows]
+        seen, last = seen + len(keys), keys[-1]
+        await anyio.lowlevel.checkpoint()  # rows in memory need no wait, so yield to other connections
+        found += keys if is_match is None else filter(is_match, keys)
+    return found, last if seen == count else None
+
+
+@dataclass(slots=True)
+class _Range:
+    """The range of SHALE.SCAN."""
+
+    prefix: bytes | None = None
+    start: bytes | None = None
+    stop: bytes | None = None
+    limit: int = LIMIT_DEFAULT
+    is_reverse: bool = False
+
+    def resume(self, token: bytes) -> None:
+        """Continue after an earlier reply."""
+        try:
+            key = binascii.unhexlify(token)
+        except ValueError:
+            raise RespError("ERR RESUME: not a token of SHALE.SCAN") from None
+        if self.is_reverse:
+            self.stop = key if self.stop is None else min(self.stop, key)
+        else:
+            self.start = key + b"\0" if self.start is None else max(self.start, key + b"\0")
+
+
+async def _shale_scan(session: RespSession, args: list[bytes]) -> bytes:
+    wanted = _range(args[1:], session.backend.options.max_batch_rows)
+    scan = session.reads.scan(
+        prefix=wanted.prefix,
+        start=wanted.start,
+        stop=wanted.stop,
+        reverse=wanted.is_reverse,
+        limit=wanted.limit,
+        hide_expired=True,
+    )
+    parts: list[bytes] = []
+    size, last = 0, b""
+    while size <= ANSWER_BYTES and (rows := await scan.next_batch(_BATCH_ROWS, bytes_max=ANSWER_BYTES)):
+        for row in rows:
+            parts += (bulk(row.key), bulk(row.value))
+            size += len(row.key) + len(row.value)
+            last = row.key
+            if size > ANSWER_BYTES:
+                break
+        await anyio.lowlevel.checkpoint()
+    is_over = size <= ANSWER_BYTES and len(parts) < 2 * wanted.limit
+    return array([session.encoding.null if is_over else bulk(binascii.hexlify(last)), array(parts)])
+
+
+def _range(args: list[bytes], limit_max: int) -> _Range:
+    wanted, token = _Range(), None
+    rest = iter(args)
+    for word in rest:
+        if word.upper() == b"REVERSE":
+            wanted.is_reverse = True
+            continue
+        value = next(rest, None)
+        if value is None:
+            raise RespError(SYNTAX)
+        match word.upper():
+            case b"PREFIX":
+                wanted.prefix = value
+            case b"START":
+                wanted.start = value
+            case b"STOP":
+                wanted.stop = value
+            case b"LIMIT":
+                wanted.limit = whole_number(value, least=1, most=limit_max)
+            case b"RESUME":
+                token = value
+            case _:
+                raise unknown_subcommand("shale.scan", word)
+    if token is not None:
+        wanted.resume(token)
+    return wanted
+
+
+COMMANDS = (
+    Command(name="scan", arity=-2, handler=_scan, group="generic", summary="Iterate over keys with a cursor.",
+            flags=("readonly",)),
+    Command(name="shale.scan", arity=-1, handler=_shale_scan, group="shale",
+            summary="Read a range of keys and values in order, with a resume token.", flags=("readonly",)),
+)  # fmt: skip

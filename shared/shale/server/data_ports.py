@@ -1,0 +1,91 @@
+"""Opens the data ports of a writer or reader daemon, and serves its database until the daemon stops."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shale.api.app import Api
+from shale.engine.db import Db
+from shale.engine.db_reader import DbReader
+from shale.errors import FencedError
+from shale.resp.options import RespOptions
+from shale.resp.server import serve_resp
+from shale.server.settings import ServerSettings
+from shale.service.health import ServiceState
+from shale.service.http.server import open_socket, serve_app
+from shale.service.process import Process
+from shale.service.shutdown import wait_until_stopped
+
+S = TypeVar("S", bound=ServerSettings)
+
+_RESP_DEFAULTS = RespOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class DataPorts:
+    """Bound sockets; ``resp`` is ``None`` if the Redis port is disabled."""
+
+    http: socket.socket
+    resp: socket.socket | None
+
+    def numbers(self) -> dict[str, int]:
+        """Return the port numbers for the log line of readiness."""
+        numbers = {"port": self.http.getsockname()[1]}
+        return numbers if self.resp is None else {**numbers, "resp_port": self.resp.getsockname()[1]}
+
+
+@contextlib.contextmanager
+def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
+    """Bind the data ports before the database is opened, so that a port in use fails the start at once.
+
+    Raises:
+        InvalidRequestError: an address is in use or not of this host; names the setting.
+    """
+    http, resp = settings.http, settings.resp
+    with contextlib.ExitStack() as stack:
+        http_socket = stack.enter_context(open_socket(http.host, http.port, setting="http.port"))
+        resp_socket = None
+        if resp.enabled:
+            resp_socket = stack.enter_context(open_socket(resp.host, resp.port, setting="resp.port"))
+        yield DataPorts(http_socket, resp_socket)
+
+
+async def serve_database(
+    process: Process[S],
+    ports: DataPorts,
+    db: Db | DbReader,
+    api: Api,
+    *,
+    max_key_bytes: int = _RESP_DEFAULTS.max_key_bytes,
+) -> None:
+    """Serve the database on its data ports until the process has to stop.
+
+    The order at the end: new requests get a 503, running ones finish within ``shutdown.request_timeout``, and only then
+    the caller closes the database.
+
+    Raises:
+        FencedError: another writer took over.
+        ShaleError: the database failed and cannot be served any more.
+    """
+    settings = process.settings
+    drain_s = settings.shutdown.request_timeout
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(api.running())
+        await stack.enter_async_context(
+            serve_app(api, ports.http, request_timeout_s=drain_s, connections_max=settings.http.max_connections)
+        )
+        if ports.resp is not None:
+            options = settings.resp.options(max_key_bytes=max_key_bytes)
+            token = settings.resp.token(settings.http.bearer_token)
+            await stack.enter_async_context(
+                serve_resp(db, ports.resp, process.env, process.metrics, options, token=token, drain_timeout_s=drain_s)
+            )
+        process.ready(**ports.numbers())
+        failure = await wait_until_stopped(process.draining, db.status.wait_failed if isinstance(db, Db) else db.failed)
+        if isinstance(failure, FencedError):
+            process.health.set_state(ServiceState.FENCED)
+        api.draining = True
+    if failure is not None:
+        raise failure

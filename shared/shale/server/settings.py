@@ -1,0 +1,49 @@
+"""The settings that the writer and the reader share: both serve one open database."""
+
+from typing import Any
+
+from pydantic import Field
+
+from shale.api.settings import HttpSection
+from shale.engine.options import DbOptions
+from shale.resp.settings import RespSection
+from shale.service.config.sections import (
+    DiskCacheSection,
+    Filters,
+    FilterSection,
+    KeyRangeSection,
+    SegmentExtractorSection,
+)
+from shale.service.config.settings import DaemonSettings, ProbeMaxStaleness
+
+
+class ServerSettings(DaemonSettings):
+    """The settings of a daemon that serves a database."""
+
+    http: HttpSection = HttpSection()
+    resp: RespSection = RespSection()
+    merge_operator: str | None = Field(
+        default=None,
+        description="Built-in or registered name, or module:attribute; every process must use the same operator.",
+    )
+    segment_extractor: SegmentExtractorSection | None = Field(
+        default=None,
+        description="Assigns keys to segments; a database keeps the extractor with which it was created.",
+    )
+    enforce_visible_range: KeyRangeSection | None = Field(
+        default=None,
+        description="For one part of a split database: reject writes outside this range, and reads fully outside.",
+    )
+    disk_cache: DiskCacheSection | None = Field(default=None, description="A local disk cache for parts of SSTs.")
+    filters: Filters = (FilterSection(),)
+    probe_max_staleness: ProbeMaxStaleness = DbOptions().probe_max_staleness_s
+
+    def engine_values(self) -> dict[str, Any]:
+        """Return the engine options that are made from whole sections."""
+        extractor, visible, cache = self.segment_extractor, self.enforce_visible_range, self.disk_cache
+        return {
+            "segment_extractor": None if extractor is None else extractor.extractor(),
+            "enforce_visible_range": None if visible is None else visible.keys(),
+            "disk_cache": None if cache is None else cache.options(),
+            "filter_policies": tuple(each.policy() for each in self.filters),
+        }

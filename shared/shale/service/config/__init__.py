@@ -1,0 +1,1 @@
+"""Settings of daemons: sections, sources, loading and reloading."""

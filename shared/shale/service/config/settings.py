@@ -1,0 +1,367 @@
+"""The base class of all daemon settings, and how settings are loaded.
+
+Precedence: command line, environment, secret files, configuration files, defaults (docs/how-to/configure.md).  All
+errors are reported at once, each with its variable, file or option.
+"""
+
+import argparse
+import hashlib
+import os
+import tomllib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from shale.core.settings_values import is_too_large
+from shale.core.suggestions import suggest
+from shale.errors import InvalidRequestError
+from shale.format.blocks.transform import BlockTransformer
+from shale.merge_operators import resolve_operator
+from shale.protocol.options import MissingBoundary
+from shale.service.config import config_sources
+from shale.service.config.config_sources import ConfigLayer, Names
+from shale.service.config.sections import (
+    AdminSection,
+    DatabaseSection,
+    EncryptionSection,
+    LogSection,
+    MetricsSection,
+    PositiveSeconds,
+    ReadySection,
+    ShutdownSection,
+    StoreSection,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
+
+SECRETS_DIR = Path("/run/secrets")
+_WEAKEST_FIRST = ("files", "secrets", "environment")
+
+
+def validate_options(options: Callable[[], object], merge_operator: str | None) -> None:
+    """Check in a settings validator that the engine accepts the options and knows the merge operator.
+
+    Raises:
+        ValueError: the options are invalid, or the merge operator is unknown.
+    """
+    try:
+        options()
+    except InvalidRequestError as error:
+        raise ValueError(str(error)) from error
+    try:
+        resolve_operator(merge_operator)
+    except InvalidRequestError as error:
+        raise ValueError(f"merge_operator: {error}") from error
+
+
+class DaemonSettings(BaseSettings):
+    """The settings of every daemon.  A subclass adds its own settings and its ``ROLE``."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
+
+    ROLE: ClassVar[str]
+    FLAGS: ClassVar[tuple[str, ...]] = ()
+    """Boolean settings with a command-line option of their own, such as ``take_over``: ``--take-over``."""
+
+    database: DatabaseSection
+    store: StoreSection = StoreSection()
+    encryption: EncryptionSection | None = None
+    admin: AdminSection = AdminSection()
+    log: LogSection = LogSection()
+    shutdown: ShutdownSection = ShutdownSection()
+    ready: ReadySection = ReadySection()
+    metrics: MetricsSection = MetricsSection()
+    cpu_threads: int = Field(default=2, ge=1, le=256, description="Threads for work on blocks of rows.")
+    config: tuple[Path, ...] = Field(default=(), description="Configuration files; later ones win.")
+
+    def block_transformer(self) -> BlockTransformer | None:
+        """Return the transformer that encrypts blocks; ``None`` without encryption.
+
+        Raises:
+            InvalidRequestError: the key file cannot be read or parsed.
+        """
+        return None if self.encryption is None else self.encryption.transformer()
+
+    def needs_conditional_update(self) -> bool:
+        """Whether the store must support conditional updates; not needed without boundary files."""
+        return True
+
+    def writes_to_store(self) -> bool:
+        """Whether the preflight check may write to the store; a read-only daemon may lack the permission."""
+        return True
+
+    def uses_wal(self) -> bool:
+        """Whether the daemon reads or writes the WAL, and so opens a separate WAL store."""
+        return True
+
+    def writes_to_wal(self) -> bool:
+        """Whether the preflight check may write to a separate WAL store; only writers create files there."""
+        return False
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - replaced by the layers of ``config_sources``
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, highest precedence first."""
+        return (init_settings, *(_LayerSource(settings_cls, name) for name in ("environment", "secrets", "files")))
+
+
+ProbeMaxStaleness = Annotated[
+    PositiveSeconds,
+    Field(description="How long a manifest counts as the latest one without a new check; must be below every min_age."),
+]
+
+
+class BoundarySettings(DaemonSettings):
+    """The settings of a daemon that commits versions: what protects the boundary files."""
+
+    missing_boundary: MissingBoundary = Field(
+        default=MissingBoundary.PANIC,
+        description="A missing boundary file was deleted, which is fatal (panic), or never existed (zero).",
+    )
+    boundary_files_off_acknowledged: bool = Field(
+        default=False, description="Required to disable boundary files, because a stale process may then commit."
+    )
+
+    @abstractmethod
+    def uses_boundary_files(self) -> bool:
+        """Whether boundary files are enabled."""
+
+    @model_validator(mode="after")
+    def _boundary_files_off_is_acknowledged(self) -> Self:
+        if not self.uses_boundary_files() and not self.boundary_files_off_acknowledged:
+            raise ValueError("boundary_files_enabled = false needs boundary_files_off_acknowledged = true")
+        return self
+
+
+class BoundaryFilesSettings(BoundarySettings):
+    """``BoundarySettings`` with the switch itself, for daemons that have it at the top level."""
+
+    boundary_files_enabled: bool = Field(
+        default=True, description="Disable only for stores without conditional updates."
+    )
+
+    def uses_boundary_files(self) -> bool:
+        """Whether boundary files are enabled."""
+        return self.boundary_files_enabled
+
+
+def options_from(options_cls: type[Options], settings: BaseModel, **values: object) -> Options:
+    """Build an options dataclass from equally named settings.
+
+    The option ``x``, or ``x_s`` in seconds, takes the setting ``x``.  Options without a setting keep their default.
+
+    Args:
+        options_cls: the dataclass to build.
+        settings: the settings or the section with the values.
+        values: options whose value is not that of an equally named setting.
+
+    Raises:
+        InvalidRequestError: the options are out of range or contradict each other.
+    """
+    known = type(settings).model_fields
+    for field in fields(options_cls):
+        name = field.name if field.name in known else field.name.removesuffix("_s")
+        if field.name not in values and name in known:
+            values[field.name] = getattr(settings, name)
+    return options_cls(**values)
+
+
+S = TypeVar("S", bound=DaemonSettings)
+
+
+class _LayerSource(PydanticBaseSettingsSource):
+    """One configuration layer as a source of pydantic-settings."""
+
+    def __init__(self, settings_cls: type[BaseSettings], name: str) -> None:
+        super().__init__(settings_cls)
+        self._name = name
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
+        """Unused: ``__call__`` returns the whole layer."""
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return the values of the layer."""
+        assert issubclass(self.settings_cls, DaemonSettings)
+        return _layer(self._name, self.settings_cls, self.current_state.get("config")).values
+
+
+def _layer(name: str, settings_cls: type[DaemonSettings], config: object) -> ConfigLayer:
+    role = settings_cls.ROLE
+    match name:
+        case "environment":
+            return config_sources.read_environment(role, settings_cls, os.environ)[0]
+        case "secrets":
+            directory = Path(os.environ.get("SHALE_SECRETS_DIR", SECRETS_DIR))
+            return config_sources.read_secrets(role, settings_cls, directory)
+        case _:
+            return config_sources.read_files(role, settings_cls, config_sources.config_files(config))
+
+
+class SettingsError(InvalidRequestError):
+    """Invalid settings; ``problems`` has one message per error."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings(Generic[S]):
+    """The loaded settings, unknown variables, and a hash of the values for the log."""
+
+    settings: S
+    unknown_env: tuple[str, ...]
+    sha256_8: str
+
+
+def load_settings(settings_cls: type[S], argv: Sequence[str]) -> LoadedSettings[S]:
+    """Read the settings of a daemon from its command line, the environment and the files.
+
+    Raises:
+        SettingsError: the settings are invalid; has all errors.
+        SystemExit: the command line asks for help, or is malformed (2).
+    """
+    command_line = read_command_line(settings_cls, argv)
+    try:
+        settings = settings_cls(**command_line.values)
+    except ValidationError as error:
+        raise SettingsError(list(_problems(error, settings_cls, command_line))) from error
+    except InvalidRequestError as error:
+        raise SettingsError([str(error)]) from error
+    too_large = [f"{'.'.join(names)}: the number is too large" for names in _too_large(settings)]
+    if too_large:
+        raise SettingsError(too_large)
+    unknown = config_sources.read_environment(settings_cls.ROLE, settings_cls, os.environ)[1]
+    text = settings.model_dump_json(exclude={"config"})
+    return LoadedSettings(settings, tuple(unknown), hashlib.sha256(text.encode()).hexdigest()[:8])
+
+
+def origins(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> dict[Names, str]:
+    """Return the origin of each setting that is not a default, as error messages name it.
+
+    Raises:
+        InvalidRequestError: a file cannot be read.
+    """
+    command_line = read_command_line(settings_cls, argv)
+    weakest_first = [_layer(name, settings_cls, command_line.values.get("config")) for name in _WEAKEST_FIRST]
+    found: dict[Names, str] = {}
+    for layer in (*weakest_first, command_line):
+        found.update(layer.origins)
+    return found
+
+
+def _too_large(model: BaseModel, above: Names = ()) -> Iterator[Names]:
+    """Yield the settings whose integer exceeds 64 bits, which the engine could not store."""
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _too_large(value, (*above, name))
+        elif isinstance(value, int) and is_too_large(value):
+            yield (*above, name)
+
+
+def read_command_line(settings_cls: type[DaemonSettings], argv: Sequence[str]) -> ConfigLayer:
+    """Parse the options of a daemon; ``--set`` sets any setting by its dotted name."""
+    parser = argparse.ArgumentParser(
+        prog=f"shale {settings_cls.ROLE}",
+        description=settings_cls.__doc__,
+        epilog="Every setting can be given as SHALE_… variable, in a file, or as --set section.name=value; "
+        f"shale config show {settings_cls.ROLE} prints them all.  "
+        f"Example: shale {settings_cls.ROLE} -u s3://bucket/db --config shale.toml --admin-port 9465",
+    )
+    parser.add_argument("--url", "-u", help="the database, for example s3://bucket/path or file:///data/orders")
+    parser.add_argument("--store", help="the store without the path; needs --path")
+    parser.add_argument("--path", "-p", help="the database's path in the store")
+    parser.add_argument("--wal-store", help="a separate store for the WAL")
+    parser.add_argument("--config", action="append", help="a configuration file (TOML or YAML); repeatable")
+    parser.add_argument("--log-level", help="debug, info, warning, error or critical")
+    parser.add_argument("--admin-port", help="port of metrics and health; 0: any free port")
+    if "http" in settings_cls.model_fields:
+        parser.add_argument("--port", help="port of the HTTP API; 0: any free port")
+    for flag in settings_cls.FLAGS:
+        about = settings_cls.model_fields[flag].description
+        parser.add_argument(f"--{flag.replace('_', '-')}", action=argparse.BooleanOptionalAction, help=about)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, repeatable")
+    given = vars(parser.parse_args(argv))
+    layer = ConfigLayer()
+    places: dict[str, Names] = {
+        "url": ("database", "url"),
+        "store": ("database", "store"),
+        "path": ("database", "path"),
+        "wal_store": ("database", "wal_store"),
+        "config": ("config",),
+        "log_level": ("log", "level"),
+        "admin_port": ("admin", "port"),
+        "port": ("http", "port"),
+        **{flag: (flag,) for flag in settings_cls.FLAGS},
+    }
+    for option, names in places.items():
+        if given.get(option) is not None:
+            layer.put(names, given[option], f"option --{option.replace('_', '-')}")
+    for assignment in given["set"]:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            parser.error(f"--set {assignment}: write NAME=VALUE")
+        layer.put(tuple(name.split(".")), _command_line_value(value), f"option --set {name}")
+    return layer
+
+
+def _command_line_value(text: str) -> Any:
+    """Parse a list or table as TOML; leave everything else as text for the type of the setting."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:  # also raised for a number that is too long for Python; the type of the setting rejects it
+        return text
+
+
+def _problems(error: ValidationError, settings_cls: type[DaemonSettings], command_line: ConfigLayer) -> Iterator[str]:
+    all_layers = [command_line]
+    all_layers += [
+        _layer(name, settings_cls, command_line.values.get("config")) for name in ("environment", "secrets", "files")
+    ]
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        names = tuple(str(part) for part in each["loc"])
+        message = str(each["msg"]).removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            message = "no such setting" + suggest(names[-1], _siblings(settings_cls, names))
+        elif each["type"] == "missing":
+            message = "is required"
+            if names == ("database",):
+                message = "no database given: use --url, SHALE_URL or [database] url"
+        yield f"{'.'.join(names)}: {message}{_place(names, all_layers)}" if names else message
+
+
+def _place(names: Names, all_layers: Sequence[ConfigLayer]) -> str:
+    for layer in all_layers:
+        for leaf, origin in layer.origins.items():
+            if leaf[: len(names)] == names or names[: len(leaf)] == leaf:
+                return f" ({origin})"
+    return ""
+
+
+def _siblings(model: type[BaseModel], names: Names) -> list[str]:
+    for name in names[:-1]:
+        found = model.model_fields.get(name)
+        section = config_sources.section_of(found.annotation) if found is not None else None
+        if section is None:
+            return []
+        model = section
+    return list(model.model_fields)

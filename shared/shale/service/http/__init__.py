@@ -1,0 +1,1 @@
+"""The HTTP server of daemons: connections, bodies, authentication, problem documents."""

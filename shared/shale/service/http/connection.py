@@ -1,0 +1,128 @@
+"""uvicorn's HTTP connection with limits on headers, idle time and unread responses; errors are problem documents."""
+
+import asyncio
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any, cast
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from shale.service.http.problems import MEDIA_TYPE, Problem, busy, document, retry_after_s
+
+HEAD_BYTES_MAX = 128 * 1024
+"""Limit for the request line and headers of one request; the HTTP parser itself has none."""
+HEAD_S = 30.0
+"""Seconds that the headers may take, and that a new connection may be silent."""
+UNREAD_S = 60.0
+"""Seconds that a response may wait without the client reading any of it."""
+
+_ABORT = "shale.abort"
+
+
+def abort_connection(scope: MutableMapping[str, Any]) -> bool:
+    """Abort the connection of a request at once and drop unread data; ``False`` if another server made the scope."""
+    extension = scope.get("extensions", {}).get(_ABORT)
+    if extension is None:
+        return False
+    extension["call"]()
+    return True
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that closes when its client stalls within a request or sends endless headers."""
+
+    connections_max: int | None = None
+    """Further connections get a 503 and are closed."""
+    _unread_bytes = 0
+    _unread_timer: asyncio.TimerHandle | None = None
+    _is_in_head = False
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Start the timer for the first request of a new connection."""
+        super().connection_made(transport)
+        self._extensions = {_ABORT: {"call": transport.abort}}
+        if self.connections_max is not None and len(self.connections) > self.connections_max:
+            self._refuse(busy(f"more than {self.connections_max} connections"))
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the timers of a closed connection."""
+        self._head_is_over()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """Note the start of the headers of a request."""
+        self._is_in_head = True
+        super().on_message_begin()
+        self.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # ASGI leaves names to servers
+
+    def on_headers_complete(self) -> None:
+        """Note the end of the headers."""
+        self._head_is_over()
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Start the timer for unread data after a response."""
+        super().on_response_complete()
+        if self._unread_timer is None and self.transport.get_write_buffer_size():
+            self._expect_reading()
+
+    def _expect_reading(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._unread_timer = self.loop.call_later(UNREAD_S, self._cut_if_unread)
+
+    def _cut_if_unread(self) -> None:
+        """Abort a connection whose client reads nothing; an orderly close would wait for the client."""
+        self._unread_timer = None
+        left = self.transport.get_write_buffer_size()
+        if left and left >= self._unread_bytes:
+            self.transport.abort()
+        elif left:
+            self._expect_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Count the bytes of headers and limit them."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._is_in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+                self._refuse(Problem(status, f"the headers have more than {HEAD_BYTES_MAX} bytes"))
+            elif self._head_timer is None:
+                self._head_timer = self.loop.call_later(HEAD_S, self._too_slow)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer 400 to data that is not HTTP."""
+        self._refuse(Problem(HTTPStatus.BAD_REQUEST, msg))
+
+    def _too_slow(self) -> None:
+        self._refuse(Problem(HTTPStatus.REQUEST_TIMEOUT, f"the headers took more than {HEAD_S:g} s"))
+
+    def _head_is_over(self) -> None:
+        self._is_in_head = False
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self, problem: Problem) -> None:
+        self._head_is_over()
+        body = orjson.dumps(document(problem))
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is None or cycle.response_complete:  # otherwise another response is being sent
+            pause_s = retry_after_s(problem.status)
+            retry = "" if pause_s is None else f"retry-after: {pause_s}\r\n"
+            head = (
+                f"HTTP/1.1 {problem.status.value} {problem.status.phrase}\r\ncontent-type: {MEDIA_TYPE}\r\n"
+                f"content-length: {len(body)}\r\n{retry}connection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode("ascii") + body)
+        self.transport.close()

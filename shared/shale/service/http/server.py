@@ -1,0 +1,114 @@
+"""uvicorn inside a task group of the daemon, which owns the sockets, the signals and the order of shutdown."""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import cast
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from shale.errors import InvalidRequestError
+from shale.service.http.connection import BoundedProtocol
+
+BACKLOG = 1024
+KEEPALIVE_IDLE_S = 300
+"""Seconds of silence before TCP keep-alive probes start; the kernel's default is two hours."""
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the daemon, and sets an event when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections."""
+        await super().startup(sockets)
+        self.listening.set()
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until told to exit; a cancelled server closes its port, too.
+
+        Connections whose clients do not read their responses are aborted here: they would wait as long as the process.
+        """
+        try:
+            await super().serve(sockets)
+        finally:
+            for connection in list(self.server_state.connections):
+                if (transport := getattr(connection, "transport", None)) is not None:
+                    transport.abort()
+            for server in getattr(self, "servers", ()):  # there are none before ``startup``
+                server.close()
+            for listener in sockets or ():
+                listener.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture no signals."""
+        yield
+
+
+def open_socket(host: str, port: int, *, setting: str) -> socket.socket:
+    """Bind a TCP port and listen; port 0 takes any free one.
+
+    Raises:
+        InvalidRequestError: the address is in use or not of this host; names the setting.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio disables Nagle's algorithm only on sockets whose protocol is TCP; with it, responses take 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: without it, clients that vanished would hold their connections for ever.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise InvalidRequestError(f"{setting}: cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listener
+
+
+def _protocol(connections_max: int | None) -> type[BoundedProtocol]:
+    """Return a connection class with this limit: uvicorn takes a class and makes the connections itself."""
+    return cast("type[BoundedProtocol]", type("_Bounded", (BoundedProtocol,), {"connections_max": connections_max}))
+
+
+@contextlib.asynccontextmanager
+async def serve_app(
+    app: ASGIApp, listener: socket.socket, *, request_timeout_s: float, connections_max: int | None = None
+) -> AsyncIterator[None]:
+    """Serve until the block ends; then accept no more connections and let running requests finish.
+
+    Args:
+        app: the ASGI application.
+        listener: a bound socket; it is closed at the end.
+        request_timeout_s: seconds that running requests have at the end; then they are cancelled.
+        connections_max: further connections are refused; ``None``: no limit.
+    """
+    config = uvicorn.Config(
+        app,
+        http=_protocol(connections_max),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, round(request_timeout_s)),
+    )
+    server = _Server(config)
+    async with anyio.create_task_group() as tg:
+        tg.start_soon(server.serve, [listener], name="http")
+        try:
+            await server.listening.wait()
+            yield
+        finally:
+            server.should_exit = True

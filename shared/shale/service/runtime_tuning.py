@@ -1,0 +1,49 @@
+"""Tuning of the C allocator (glibc) and of Python's cyclic garbage collector for daemons."""
+
+import ctypes
+import gc
+import os
+
+_M_ARENA_MAX = -8
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BYTES = 32 << 20
+"""The largest threshold that glibc accepts."""
+
+_GC_THRESHOLD = 20_000
+"""New containers between collections of the youngest generation."""
+
+
+def share_one_arena() -> None:
+    """Let all threads allocate from one arena, unless ``MALLOC_ARENA_MAX`` is set.
+
+    Large buffers pass between threads.  With glibc's default of an arena per thread, each arena keeps the memory that
+    was freed in it, and compactions grow a process to twice its size.  Other C libraries have no such setting.
+    """
+    _set("MALLOC_ARENA_MAX", _M_ARENA_MAX, 1)
+
+
+def reuse_large_buffers() -> None:
+    """Reuse freed large buffers, unless ``MALLOC_MMAP_THRESHOLD_`` is set.
+
+    By default glibc maps each large buffer and unmaps it on free, and a fresh page costs more time than a merge spends
+    on its bytes.  So large buffers come from the heap, which shrinks once 32 MiB at its end are free.
+    """
+    _set("MALLOC_MMAP_THRESHOLD_", _M_MMAP_THRESHOLD, _KEPT_BYTES)
+    _set("MALLOC_TRIM_THRESHOLD_", _M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def tune_gc() -> None:
+    """Collect after 20,000 new containers instead of 700, and exclude all objects that start-up created.
+
+    A full collection visits every key and value of the memtable although they hold no references, and one request of a
+    thousand rows creates more than 700 containers.
+    """
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
+
+
+def _set(variable: str, parameter: int, value: int) -> None:
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if variable not in os.environ and mallopt is not None:
+        mallopt(parameter, value)

@@ -1,0 +1,80 @@
+"""Opens and checks the store when a daemon starts (exit 69, 77, 81)."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from shale.env import Env
+from shale.service.config.sections import StoreSection
+from shale.store.connect import connect
+from shale.store.options import RetryPolicy, StoreOptions
+from shale.store.preflight import require_safe_store
+from shale.store.retry import RetryingStore
+
+if TYPE_CHECKING:
+    from shale.telemetry.metrics import Metrics
+
+
+def store_options(section: StoreSection) -> StoreOptions:
+    """Return the options of the store package."""
+    secrets = {
+        "access_key_id": section.access_key_id,
+        "secret_access_key": section.secret_access_key,
+        "session_token": section.session_token,
+    }
+    config = {name: secret.get_secret_value() for name, secret in secrets.items() if secret is not None}
+    config |= {name: text for name in ("endpoint", "region") if (text := getattr(section, name)) is not None}
+    return StoreOptions(
+        retry=RetryPolicy(retries_max=section.max_retries, fail_fast_auth=section.fail_fast_auth),
+        request_timeout_s=section.request_timeout,
+        connect_timeout_s=section.connect_timeout,
+        config=config,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOpener:
+    """Opens the stores of a daemon and checks that they are safe.
+
+    Args:
+        section: access to the store.
+        env: clock, randomness, ids and threads.
+        metrics: the metrics registry.
+        role: the name of the daemon, a label of metrics.
+    """
+
+    section: StoreSection
+    env: Env
+    metrics: "Metrics"
+    role: str
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, url: str, *, needs_update: bool, writes: bool, store_type: str = "main"
+    ) -> AsyncIterator[RetryingStore]:
+        """Open a store; close it when the block ends.
+
+        Args:
+            url: URL of the store.
+            needs_update: whether the store must support conditional updates; not if boundary files are off.
+            writes: whether the daemon writes; a read-only daemon skips the check.
+            store_type: ``main`` or ``wal``.
+
+        Raises:
+            UnavailableError: the store did not respond within ``start_timeout``.
+            StoreUnsafe: the store fails the conditional-write check.
+        """
+        section, env, metrics = self.section, self.env, self.metrics
+        store = connect(url, env, metrics, store_options(section), component=self.role, store_type=store_type)
+        try:
+            if section.preflight and writes:
+                await require_safe_store(
+                    store, env, needs_update=needs_update, metrics=metrics, deadline_s=section.start_timeout
+                )
+            yield store
+        finally:
+            with anyio.CancelScope(shield=True):
+                await store.aclose()

@@ -1,0 +1,54 @@
+"""What stores on top of another store have in common."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from shale.concurrency.gather import gather
+from shale.errors import ShaleError
+from shale.store.port import ObjectMeta, ObjectStore
+
+
+class StoreWrapper:
+    """The parts of the port that a wrapper passes on unchanged."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return self._store.url
+
+    @property
+    def supports_attributes(self) -> bool:
+        """See ``ObjectStore``."""
+        return self._store.supports_attributes
+
+    async def aclose(self) -> None:
+        """See ``ObjectStore``."""
+        await self._store.aclose()
+
+
+async def next_page(pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:
+    """Return the next page of a listing; an empty one is the end.
+
+    The built-in ``anext`` with a default turns errors of the iterator into ``SystemError`` (CPython 3.11).
+    """
+    async for page in pages:
+        return page
+    return ()
+
+
+async def delete_each(delete: Callable[[str], Awaitable[None]], keys: Iterable[str]) -> dict[str, ShaleError]:
+    """Delete objects one by one, several at a time, and return the errors by key."""
+
+    async def attempt(key: str) -> ShaleError | None:
+        try:
+            await delete(key)
+        except ShaleError as error:
+            return error
+        return None
+
+    listed = list(keys)
+    outcomes = await gather([partial(attempt, key) for key in listed])
+    return {key: error for key, error in zip(listed, outcomes, strict=True) if error is not None}

@@ -1,0 +1,159 @@
+"""The WAL of a clone's source: the files that a clone needs, the missing ones, and the copy."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from shale.clones.wal_files import copy_files, files_left_out, require_complete_wal, require_no_rows, wal_range
+from shale.env import Env, InlineCpu
+from shale.errors import InvalidCloneSourceWithWal, InvalidDbState, WalTruncated
+from shale.protocol.wal_store import WalStore
+from shale.store.memory import MemoryStore
+from shale.types import Manifest, WalId
+from tests.clocks import ManualClock
+from tests.unit.protocol.conftest import run
+
+ROWS = b"rows"
+
+
+class Logs:
+    """The WALs of a source and of its clone, in one store."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        env = Env(self.clock, random.Random(1), InlineCpu())
+        self.source, self.clone = (WalStore(self.store, root, env) for root in ("source", "clone"))
+
+    async def write(self, ids: Sequence[int], data: bytes = ROWS) -> None:
+        """Write files of the source; files without data are fences."""
+        for wal_id in ids:
+            assert await self.source.try_put(WalId(wal_id), data)
+
+    async def contents(self) -> dict[WalId, memoryview | None]:
+        """Return the files of the clone."""
+        return {file.id: await self.clone.read(file.id) async for page in self.clone.pages() for file in page}
+
+
+def state(replay_after: int, next_id: int) -> Manifest:
+    return replace(Manifest(), replay_after_wal_id=WalId(replay_after), next_wal_sst_id=WalId(next_id))
+
+
+def test_the_files_of_a_manifest_are_those_between_its_l0s_and_its_next_file() -> None:
+    assert list(wal_range(state(3, 6))) == [4, 5]
+    assert list(wal_range(state(5, 6))) == []
+
+
+@pytest.mark.parametrize(("present", "named"), [([5, 6], 4), ([4, 5], 6), ([], 4)])
+def test_a_first_or_last_file_that_is_gone_is_named(present: list[int], named: int) -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write(present)
+        with pytest.raises(InvalidDbState, match=rf"{named:020}"):
+            await require_complete_wal(logs.source, state(3, 7))
+
+    run(main)
+
+
+def test_a_whole_log_and_an_empty_one_are_complete() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([4, 5, 6])
+        await require_complete_wal(logs.source, state(3, 7))
+        await require_complete_wal(logs.source, state(9, 10))
+
+    run(main)
+
+
+def test_fences_can_be_projected_and_rows_cannot_wherever_they_are() -> None:
+    async def main() -> None:
+        for with_rows in (None, 1, 16, 17, 40):
+            logs = Logs()
+            await logs.write([wal_id for wal_id in range(1, 41) if wal_id != with_rows], b"")
+            if with_rows is None:
+                await require_no_rows(logs.source, state(0, 41), "source")
+                continue
+            with pytest.raises(WalTruncated, match=rf"{with_rows:020}"):
+                await require_no_rows(logs.source, state(0, 41), "source")
+            await logs.write([with_rows])
+            with pytest.raises(InvalidCloneSourceWithWal, match=rf"{with_rows:020}.* rows of source "):
+                await require_no_rows(logs.source, state(0, 41), "source")
+
+    run(main)
+
+
+def test_rows_after_the_manifest_and_in_its_l0s_forbid_no_projection() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2, 5])
+        await logs.write([3, 4], b"")
+        await require_no_rows(logs.source, state(2, 5), "source")
+
+    run(main)
+
+
+def test_files_with_rows_that_the_manifest_does_not_know_are_counted() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2])
+        assert await files_left_out(logs.source, state(0, 3)) == 0
+        await logs.write([3], b"")
+        assert await files_left_out(logs.source, state(0, 3)) == 0
+        await logs.write([4, 5])
+        assert await files_left_out(logs.source, state(0, 3)) == 2
+        assert await files_left_out(logs.source, state(0, 5)) == 1
+
+    run(main)
+
+
+def test_only_files_older_than_the_checkpoint_are_counted() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([3])
+        logs.clock.sleep(1)
+        taken_ms = logs.clock.ms
+        await logs.write([4])
+        logs.clock.sleep(1)
+        await logs.write([5])
+        assert await files_left_out(logs.source, state(0, 3), taken_ms) == 1
+        assert await files_left_out(logs.source, state(0, 3), taken_ms + 1) == 2
+        assert await files_left_out(logs.source, state(0, 4), taken_ms) == 0
+
+    run(main)
+
+
+def test_copies_keep_their_ids_and_a_second_run_changes_nothing() -> None:
+    async def main() -> None:
+        logs = Logs()
+        for wal_id in range(1, 11):
+            await logs.write([wal_id], b"%d" % wal_id)
+        for _ in range(2):
+            assert await copy_files(logs.source, logs.clone, wal_range(state(1, 10))) == 8
+            assert await logs.contents() == {wal_id: b"%d" % wal_id for wal_id in range(2, 10)}
+
+    run(main)
+
+
+def test_a_copy_stops_at_a_missing_file_and_keeps_what_came_before() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2, 3, 4, 5, 7])
+        with pytest.raises(WalTruncated, match=r"source/wal/0*6"):
+            await copy_files(logs.source, logs.clone, range(1, 8))
+        assert list(await logs.contents()) == [1, 2, 3, 4, 5]
+
+    run(main)
+
+
+def test_another_file_under_the_id_of_a_copy_is_kept_and_named() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2])
+        assert await logs.clone.try_put(WalId(2), b"rows of a writer of the clone")
+        with pytest.raises(InvalidDbState, match=r"clone/wal/0*2.* is not a copy of source/wal/"):
+            await copy_files(logs.source, logs.clone, range(1, 3))
+        assert await logs.contents() == {1: ROWS, 2: b"rows of a writer of the clone"}
+
+    run(main)

@@ -1,0 +1,76 @@
+"""The exact picks of the leveled policy: levels are sizes, here 100, 1,000, 10,000 … bytes."""
+
+import pytest
+
+from shale.compaction.policies.leveled import Leveled
+from shale.errors import InvalidRequestError
+from shale.types import Tree
+from tests.unit.compactor.values import S, compactions, entry, manifest, spec, tree, view
+
+POLICY = Leveled(level_base_bytes=100, level_size_multiplier=10.0)
+L0 = (104, 103, 102, 101)
+
+
+@pytest.mark.parametrize(
+    ("size", "level"), [(0, 1), (100, 1), (101, 2), (1_000, 2), (1_001, 3), (10_001, 4), (2**60, 18)]
+)
+def test_levels(size, level):
+    assert POLICY.level_of(size) == level
+
+
+@pytest.mark.parametrize(
+    ("l0", "sizes", "picked"),
+    [
+        pytest.param(L0[1:], (), [], id="three L0s wait"),
+        pytest.param(L0, (), [spec(L0, to=0)], id="four become a run"),
+        pytest.param(tuple(range(112, 100, -1)), (), [spec(tuple(range(108, 100, -1)), to=0)], id="the oldest eight"),
+        pytest.param(L0, (100,), [spec(L0, (0,), to=0)], id="together with a run of level 1"),
+        pytest.param(L0, (101,), [spec(L0, to=1)], id="a run of level 2 is left alone"),
+        pytest.param(L0, (100, 900), [spec(L0, (1,), to=1)], id="never deeper at once"),
+        pytest.param((), (100, 1_000, 10_000), [], id="in shape"),
+        pytest.param((), (101, 1_000, 10_000), [spec(runs=(2, 1, 0), to=0)], id="grown out, and the sum as well"),
+        pytest.param((), (101, 800, 10_000), [spec(runs=(2, 1), to=1)], id="grown out, and the sum fits"),
+        pytest.param((), (50, 50), [spec(runs=(1, 0), to=0)], id="two of the first level"),
+        pytest.param((), (5_000, 50, 20_000), [spec(runs=(2, 1), to=1)], id="a small run below a large one"),
+        pytest.param((), (50, 500, 0, 5_000), [spec(runs=(2, 1), to=1)], id="a run without rows goes"),
+        pytest.param(
+            (), (50,) * 10, [spec(runs=tuple(range(7, -1, -1)), to=0), spec(runs=(9, 8), to=8)], id="eight at most"
+        ),
+    ],
+)
+def test_picks(l0, sizes, picked):
+    state = manifest(tree(l0, tuple(range(len(sizes) - 1, -1, -1)), sizes))
+    assert list(POLICY.plan(state, compactions())) == picked
+
+
+def test_l0s_open_a_new_run_while_the_newest_is_being_merged():
+    state = manifest(tree(L0, (2, 1), (50, 900)))
+    running = entry(50, spec(runs=(2, 1), to=1), S.RUNNING)
+    assert list(POLICY.plan(state, compactions(running))) == [spec(L0, to=3)]
+
+
+def test_one_merge_of_l0s_per_tree():
+    state = manifest(tree((108, 107, 106, 105, *L0)))
+    running = entry(50, spec(L0, to=0), S.SUBMITTED)
+    assert list(POLICY.plan(state, compactions(running))) == []
+
+
+def test_l0s_wait_while_too_many_runs_are_being_merged():
+    """Six runs on two levels are four too many; in the target shape, they would not be."""
+    crowded = manifest(tree(L0, (5, 4, 3, 2, 1, 0), (101, 101, 101, 101, 101, 101)))
+    running = entry(50, spec(runs=(5, 4, 3, 2, 1, 0), to=0), S.RUNNING)
+    assert list(POLICY.plan(crowded, compactions(running))) == []
+    deep = manifest(tree(L0, (5, 4, 3, 2, 1, 0), (101, 1_001, 10_001, 100_001, 1_000_001, 10_000_001)))
+    assert list(POLICY.plan(deep, compactions())) == [spec(L0, to=6)]
+
+
+def test_a_tree_with_duplicate_l0s_is_left_alone():
+    doubled = Tree(l0=(view(4), view(3), view(2), view(2)))
+    assert list(POLICY.plan(manifest(doubled), compactions())) == []
+
+
+def test_all_mistakes_in_the_options_are_told_at_once():
+    with pytest.raises(InvalidRequestError) as error:
+        Leveled(max_compaction_sources=1, level_base_bytes=0, level_size_multiplier=1.5, max_extra_runs=0)
+    for named in ("max_compaction_sources", "level_base_bytes", "level_size_multiplier", "max_extra_runs"):
+        assert named in str(error.value)

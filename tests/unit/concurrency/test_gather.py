@@ -1,0 +1,57 @@
+"""Concurrent requests: their order, their limit, and the effect of an error on the others."""
+
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shale.concurrency.gather import REQUESTS_MAX, gather
+from shale.errors import UnavailableError
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_results_come_in_the_order_of_the_works_and_no_more_than_the_bound_run_at_once() -> None:
+    running = most = 0
+
+    async def work(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(number % 5):
+            await anyio.lowlevel.checkpoint()
+        running -= 1
+        return number
+
+    count = 3 * REQUESTS_MAX + 1
+    assert await gather([partial(work, number) for number in range(count)]) == list(range(count))
+    assert most == REQUESTS_MAX
+
+
+async def test_the_first_error_is_raised_as_it_is_and_nothing_new_begins() -> None:
+    begun: list[int] = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+        await anyio.lowlevel.checkpoint()
+        if number == 3:
+            raise UnavailableError("the third")
+        await anyio.sleep_forever()
+
+    works = [partial(work, number) for number in range(2 * REQUESTS_MAX)]
+    with pytest.raises(UnavailableError, match="the third"):
+        await gather(works)
+    assert begun == list(range(REQUESTS_MAX))
+
+
+async def test_a_cancelled_caller_begins_nothing() -> None:
+    begun: list[int] = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await gather([partial(work, number) for number in range(5)])
+    assert not begun

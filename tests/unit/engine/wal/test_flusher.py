@@ -1,0 +1,92 @@
+"""The WAL flusher alone: when it writes a file, and what it advances."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from shale.engine.wal.flusher import WalFlusher
+from shale.engine.wal.replay import wal_rows
+from shale.engine.write.instruments import WriterInstruments
+from shale.errors import FencedError
+from shale.protocol.wal_store import WalStore
+from shale.telemetry.metrics import Metrics
+from tests.unit.engine.writer_parts import Parts, make_parts
+
+
+def flusher_of(parts: Parts, store: WalStore) -> WalFlusher:
+    return WalFlusher(
+        store,
+        parts.pipeline,
+        parts.manifest,
+        parts.durability,
+        options=parts.options,
+        env=parts.env,
+        instruments=WriterInstruments(Metrics()),
+    )
+
+
+def with_flusher(
+    scenario: Callable[[Parts, WalFlusher, WalStore], Awaitable[None]], **options: Any
+) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        parts = await make_parts(**options)
+        store = WalStore(parts.store, "db", parts.env)
+        flusher = flusher_of(parts, store)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(flusher.run)
+            with anyio.fail_after(10):
+                await scenario(parts, flusher, store)
+            tasks.cancel_scope.cancel()
+
+    return run
+
+
+def test_a_request_writes_all_rows_as_one_file() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, store: WalStore) -> None:
+        for key in (b"a", b"b"):
+            handle = await parts.pipeline.put(key, b"v")
+        flusher.request()
+        await parts.durability.wait_durable(handle.seq)
+        assert parts.durability.durable_wal_id == 2
+        async for wal_id, rows in wal_rows(store, 2, 2, parts.env):
+            assert wal_id == 2
+            assert rows is not None
+            assert [rows.key(place) for place in range(len(rows))] == [b"a", b"b"]
+
+    anyio.run(with_flusher(scenario, flush_interval_s=None))
+
+
+def test_the_timer_flushes_without_a_request() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
+        handle = await parts.pipeline.put(b"k", b"v")
+        flusher.start_timer()
+        await parts.durability.wait_durable(handle.seq)
+
+    anyio.run(with_flusher(scenario, flush_interval_s=0.01))
+
+
+def test_without_an_interval_only_a_request_flushes() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
+        await parts.pipeline.put(b"k", b"v")
+        flusher.start_timer()
+        await anyio.sleep(0.05)
+        assert parts.durability.durable_seq == 0
+
+    anyio.run(with_flusher(scenario, flush_interval_s=None))
+
+
+def test_a_taken_id_fences_and_acknowledges_nothing() -> None:
+    async def run() -> None:
+        parts = await make_parts(flush_interval_s=None)
+        store = WalStore(parts.store, "db", parts.env)
+        await parts.store.put(store.key(2), b"")  # the fence of a newer writer
+        flusher = flusher_of(parts, store)
+        await parts.pipeline.put(b"k", b"v")
+        flusher.request()
+        with pytest.raises(FencedError), anyio.fail_after(10):
+            await flusher.run()
+        assert (parts.durability.durable_seq, parts.durability.durable_wal_id) == (0, 1)
+
+    anyio.run(run)

@@ -1,0 +1,88 @@
+"""Backpressure alone: which writes wait, their wake-ups, and the metrics."""
+
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from shale.engine.write.backpressure import Backpressure
+from shale.engine.write.durability import DurabilityTracker
+from shale.env import Env
+from shale.errors import ClosedError
+
+
+@dataclass
+class Memory:
+    """A ``MemoryUsage`` that tests set."""
+
+    unflushed_bytes: int = 0
+    is_draining: bool = True
+
+
+def test_a_write_does_not_wait_below_the_limit() -> None:
+    async def scenario() -> None:
+        pressure = Backpressure(Memory(99), DurabilityTracker(), 100, Env.system())
+        await pressure.wait_for_capacity()
+        assert (pressure.waits, pressure.is_full) == (0, False)
+
+    anyio.run(scenario)
+
+
+def test_a_flush_lets_all_waiting_writes_go_on() -> None:
+    async def scenario() -> None:
+        memory, durability = Memory(100), DurabilityTracker()
+        pressure = Backpressure(memory, durability, 100, Env.system())
+        done: list[int] = []
+
+        async def write(number: int) -> None:
+            await pressure.wait_for_capacity()
+            done.append(number)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(write, number)
+            await anyio.wait_all_tasks_blocked()
+            durability.advance_durable(1)  # progress, but the memory is still full
+            await anyio.wait_all_tasks_blocked()
+            assert not done
+            memory.unflushed_bytes = 50
+            durability.advance_durable(2)
+        assert sorted(done) == [0, 1, 2]
+        assert pressure.waits == 6
+
+    anyio.run(scenario)
+
+
+def test_without_a_flush_under_way_the_memory_is_checked_in_every_turn() -> None:
+    async def scenario() -> None:
+        memory = Memory(100, is_draining=False)
+        pressure = Backpressure(memory, DurabilityTracker(), 100, Env.system())
+
+        async def free() -> None:
+            await anyio.lowlevel.checkpoint()
+            memory.unflushed_bytes = 0
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(free)
+            with anyio.fail_after(5):
+                await pressure.wait_for_capacity()
+
+    anyio.run(scenario)
+
+
+def test_a_close_ends_the_wait() -> None:
+    async def scenario() -> None:
+        durability = DurabilityTracker()
+        pressure = Backpressure(Memory(100), durability, 100, Env.system())
+        async with anyio.create_task_group() as tasks:
+
+            async def write() -> None:
+                with pytest.raises(ClosedError):
+                    await pressure.wait_for_capacity()
+
+            tasks.start_soon(write)
+            await anyio.wait_all_tasks_blocked()
+            durability.stop_accepting(ClosedError("closed"))
+
+    anyio.run(scenario)

@@ -1,0 +1,124 @@
+"""The write pipeline alone: its changes, and the calls to its listener."""
+
+import anyio
+import pytest
+
+from shale.engine.memtable.memtable import Memtable
+from shale.engine.write.batch import WriteBatch
+from shale.errors import ClosedError, FencedError, InvalidSequenceNumber
+from shale.types import FLAG_CREATE_TS, Entry
+from tests.unit.engine.writer_parts import make_parts
+
+
+def test_a_put_is_in_the_memtable_and_in_the_wal_buffer() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        handle = await parts.pipeline.put(b"k", b"v")
+        buffers = parts.pipeline.buffers
+        assert buffers.active.newest_value(b"k") == b"v"
+        assert (handle.seq, parts.pipeline.committed_seq, buffers.rows_written) == (1, 1, 1)
+        assert buffers.wal is not None
+        assert buffers.wal.size_bytes == buffers.active.size_bytes
+        assert parts.listener.calls == ["rows pending"]
+        await handle.durable()
+        assert parts.listener.calls[-1] == "durable 1"
+
+    anyio.run(scenario)
+
+
+def test_a_full_memtable_is_frozen_and_the_listener_is_told_in_order() -> None:
+    async def scenario() -> None:
+        parts = await make_parts(l0_sst_size_bytes=1000, max_unflushed_bytes=100_000)
+        parts.durability.durable_wal_id = 7
+        await parts.pipeline.put(b"k", bytes(2000))
+        buffers = parts.pipeline.buffers
+        assert [len(frozen.table) for frozen in buffers.frozen.tables] == [1]
+        assert buffers.frozen.tables[0].replay_after_wal_id == 7
+        assert not len(buffers.active)
+        assert parts.listener.calls == ["rows pending", "memtable frozen", "memtables changed", "wal file pending"]
+
+    anyio.run(scenario)
+
+
+def test_only_the_pipeline_retires_tables_oldest_first() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        for key in (b"a", b"b"):
+            await parts.pipeline.put(key, b"v")
+            parts.pipeline.freeze()
+        parts.pipeline.retire(1)
+        (left,) = parts.pipeline.buffers.frozen.tables
+        assert left.table.newest_value(b"b") == b"v"
+
+    anyio.run(scenario)
+
+
+def test_an_empty_memtable_is_not_frozen() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        parts.pipeline.freeze()
+        assert not parts.pipeline.buffers.frozen.tables
+        assert not parts.listener.calls
+
+    anyio.run(scenario)
+
+
+def test_installed_rows_are_not_counted_and_not_written_to_the_wal_again() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        table = Memtable()
+        table.append(Entry(b"k", b"v", 41, FLAG_CREATE_TS, 5))
+        parts.pipeline.install(table, 41, 5, wal_id=3)
+        buffers = parts.pipeline.buffers
+        assert (parts.pipeline.last_seq, buffers.rows_written) == (41, 0)
+        assert buffers.wal is not None
+        assert buffers.wal.size_bytes == 0
+        assert (await parts.pipeline.put(b"l", b"v")).seq == 42
+        parts.pipeline.install(Memtable(), 42, None, wal_id=9)
+        assert buffers.frozen.tables[0].replay_after_wal_id == 3, "the stamp of what was consumed, not of the new files"
+
+    anyio.run(scenario)
+
+
+def test_a_refused_commit_uses_its_number_up() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        batch = WriteBatch()
+        batch.put(b"k", b"v")
+
+        def refuse() -> None:
+            raise InvalidSequenceNumber("no")
+
+        with pytest.raises(InvalidSequenceNumber):
+            await parts.pipeline.write(batch, guard=refuse)
+        assert (parts.pipeline.committed_seq, parts.pipeline.last_seq) == (0, 1)
+        assert (await parts.pipeline.put(b"k", b"v")).seq == 2
+        assert parts.pipeline.committed_seq == 2
+
+    anyio.run(scenario)
+
+
+@pytest.mark.parametrize("is_burst", [False, True])
+def test_nothing_is_written_after_a_failure(is_burst: bool) -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        for number in range(100 if is_burst else 1):
+            await parts.pipeline.put(b"%d" % number, b"v")
+        parts.durability.fail(FencedError("a newer writer claimed"))
+        parts.pipeline.invalidate_fast_path()
+        rows = len(parts.pipeline.buffers.active)
+        with pytest.raises(FencedError):
+            await parts.pipeline.put(b"k", b"v")
+        assert len(parts.pipeline.buffers.active) == rows
+
+    anyio.run(scenario)
+
+
+def test_a_closed_writer_refuses_writes() -> None:
+    async def scenario() -> None:
+        parts = await make_parts()
+        parts.durability.stop_accepting(ClosedError("closed"))
+        with pytest.raises(ClosedError):
+            await parts.pipeline.delete(b"k")
+
+    anyio.run(scenario)

@@ -1,0 +1,102 @@
+"""Codecs and stored sections: round trips, and refusal of damaged sections and decompression bombs."""
+
+import contextlib
+import struct
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shale.errors import CorruptionError
+from shale.format.blocks import compression
+from shale.format.blocks.compression import compress, decompress
+from shale.format.blocks.section import open_section, seal_section
+from shale.types import Compression
+
+CODECS = [codec for codec in Compression if codec is not Compression.NONE]
+
+
+@given(st.sampled_from(list(Compression)), st.binary(max_size=300), st.integers(0, 300))
+def test_round_trip(codec: Compression, head: bytes, repeat: int) -> None:
+    image = head + head[:9] * repeat
+    assert bytes(open_section(seal_section(image, codec), codec)) == image
+
+
+def test_stored_forms_begin_as_documented() -> None:
+    image = b"abc" * 100
+    assert compress(Compression.SNAPPY, image)[:2] == b"\xac\x02"
+    assert compress(Compression.ZLIB, image)[:2] == b"\x78\x9c"
+    assert compress(Compression.LZ4, image)[:4] == struct.pack("<I", 300)
+    assert zstandard.get_frame_parameters(compress(Compression.ZSTD, image)).content_size == 300
+
+
+@given(st.sampled_from(CODECS), st.binary(max_size=80))
+def test_any_bytes_unpack_or_are_corrupt(codec: Compression, stored: bytes) -> None:
+    with contextlib.suppress(CorruptionError):
+        decompress(codec, stored)
+
+
+@given(st.sampled_from(CODECS), st.integers(0, 2**16), st.integers(1, 255))
+def test_a_flipped_byte_unpacks_or_is_corrupt(codec: Compression, place: int, flip: int) -> None:
+    stored = bytearray(compress(codec, b"some text, some more text, " * 20))
+    stored[place % len(stored)] ^= flip
+    with contextlib.suppress(CorruptionError):
+        decompress(codec, bytes(stored))
+
+
+FREE = 64 << 20
+"""Instead of a gigabyte, which would take its time."""
+
+
+def bombs() -> list[object]:
+    size = 2 * FREE
+    unpacked = bytes(size)
+    streamed = zstandard.ZstdCompressor(write_content_size=False).compress(unpacked)
+    return [
+        pytest.param(Compression.ZLIB, zlib.compress(unpacked, 9), id="zlib"),
+        pytest.param(Compression.ZSTD, zstandard.compress(unpacked), id="zstd"),
+        pytest.param(Compression.ZSTD, streamed, id="zstd without size"),
+        pytest.param(Compression.LZ4, b"\xff\xff\xff\xff\x10a", id="lz4 that claims 4 GiB"),
+        pytest.param(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f\x00a", id="snappy that claims 4 GiB"),
+    ]
+
+
+@pytest.mark.parametrize(("codec", "stored"), bombs())
+def test_bombs_are_refused_before_they_take_memory(
+    codec: Compression, stored: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "IMAGE_SIZE_FREE", FREE)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptionError, match="exceeds the limit"):
+            decompress(codec, stored)
+        assert tracemalloc.get_traced_memory()[1] < 4 * FREE
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_wrong_length_in_front_of_lz4_is_noticed() -> None:
+    stored = compress(Compression.LZ4, b"abcdef" * 50)
+    for claimed in (299, 301, 0):
+        with pytest.raises(CorruptionError):
+            decompress(Compression.LZ4, struct.pack("<I", claimed) + stored[4:])
+
+
+def test_a_constant_value_of_many_megabytes_is_no_bomb() -> None:
+    """A row of 65 MiB that compresses well was written, and every reader refused it."""
+    image = bytes(65 << 20)
+    for codec in (Compression.ZSTD, Compression.ZLIB):
+        assert len(decompress(codec, compress(codec, image))) == len(image)
+
+
+@pytest.mark.parametrize("cut", [1, 4, 10, 300])
+def test_a_section_that_is_cut_or_flipped_names_its_place(cut: int) -> None:
+    sealed = seal_section(b"payload of some length", Compression.NONE)
+    flipped = bytes([sealed[0] ^ 1]) + sealed[1:]
+    for stored in (sealed[:-cut], flipped):
+        with pytest.raises(CorruptionError) as caught:
+            open_section(stored, Compression.NONE, "db/x.sst", 4096)
+        assert str(caught.value).startswith("db/x.sst at byte 4096: ")

@@ -1,0 +1,191 @@
+"""Loopback connections whose clients never complete their headers."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from shale.api.scan.formats import JsonLines
+from shale.api.scan.stream import ScanStream
+from shale.service.http import connection as http_protocol
+from shale.service.http.bodies import BodyBudget
+from shale.service.http.problems import Problem
+from shale.service.http.server import open_socket, serve_app
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+def on_a_connection(
+    scenario: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    app: Any = hello,
+    connections_max: int | None = None,
+) -> None:
+    async def main() -> None:
+        listener = open_socket("127.0.0.1", 0, setting="http.port")
+        port = listener.getsockname()[1]
+        async with serve_app(app, listener, request_timeout_s=1, connections_max=connections_max):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            async with asyncio.timeout(30):
+                await scenario(reader, writer)
+            writer.close()
+
+    asyncio.run(main())
+
+
+async def refusal(reader: asyncio.StreamReader) -> dict[str, Any]:
+    head, body = (await reader.read()).split(b"\r\n\r\n", 1)
+    assert b"content-type: application/problem+json" in head
+    fields: dict[str, Any] = json.loads(body)
+    assert head.startswith(b"HTTP/1.1 %d " % fields["status"])
+    return fields
+
+
+def test_headers_without_end_are_refused() -> None:
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\n")
+        for number in range(5):
+            writer.write(b"x-%d: %b\r\n" % (number, b"v" * 30_000))
+            await writer.drain()
+        assert (await refusal(reader))["status"] == 431
+
+    on_a_connection(scenario)
+
+
+def test_what_is_no_http_gets_a_problem_document() -> None:
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"NONSENSE\r\n\r\n")
+        assert (await refusal(reader))["status"] == 400
+
+    on_a_connection(scenario)
+
+
+def test_a_path_that_the_server_cannot_take_gets_a_problem_document() -> None:
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET /v1/kv/%b HTTP/1.1\r\nhost: a\r\n\r\n" % (b"k" * 65_535))
+        assert (await refusal(reader))["status"] == 400
+
+    on_a_connection(scenario)
+
+
+def test_a_client_that_says_nothing_or_never_ends_its_headers_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "HEAD_S", 0.2)
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+
+    async def dribbling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.1\r\nx-a: ")
+        while not reader.at_eof() and not writer.is_closing():
+            writer.write(b"v")
+            try:
+                async with asyncio.timeout(0.02):
+                    assert b" 408 " in await reader.read(1 << 16)
+                    return
+            except TimeoutError:
+                continue
+
+    on_a_connection(silent)
+    on_a_connection(dribbling)
+
+
+def test_requests_one_after_another_are_served() -> None:
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for piece in (b"GET / HTTP/1.1\r\n", b"host: a\r\nx: %b\r\n\r\n" % (b"v" * 20_000), b"GET / HTTP/1.1\r\n\r\n"):
+            writer.write(piece)
+            await writer.drain()
+        for _ in range(2):
+            assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200")
+
+    on_a_connection(scenario)
+
+
+async def until_cut(reader: asyncio.StreamReader) -> None:
+    """Read what the kernel still has, and check that the server has closed the connection."""
+    with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+        await reader.readexactly(LARGE)
+
+
+LARGE = 64 << 20
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+def test_a_scan_whose_client_takes_nothing_is_cut_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    over = asyncio.Event()
+
+    async def rows() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield bytes(1 << 20)
+        finally:
+            over.set()
+
+    stream = ScanStream(JsonLines(), b"{}", rows(), headers=[], timeout_s=0.2)
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET)
+        await over.wait()
+        await until_cut(reader)
+
+    with caplog.at_level("WARNING"):
+        on_a_connection(scenario, app=stream)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_an_unread_response_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_protocol, "UNREAD_S", 0.1)
+    lost = asyncio.Event()
+    monkeypatch.setattr(
+        http_protocol.BoundedProtocol, "connection_lost", lambda self, error: lost.set() or LOST(self, error)
+    )
+
+    async def large(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"%d" % LARGE)]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": bytes(LARGE)})
+
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET)
+        await lost.wait()
+        await until_cut(reader)
+
+    on_a_connection(scenario, app=large)
+
+
+LOST = http_protocol.BoundedProtocol.connection_lost
+
+
+def test_there_is_room_for_so_many_connections() -> None:
+    async def scenario(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(GET)
+        assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200 ")
+        other, second = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        head, body = (await other.read()).split(b"\r\n\r\n", 1)
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in head
+        assert json.loads(body)["retryable"]
+        second.close()
+        writer.write(GET)
+        assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200 ")
+
+    on_a_connection(scenario, connections_max=1)
+
+
+def test_a_body_that_comes_in_drops_has_its_time() -> None:
+    async def drop() -> dict[str, Any]:
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def scenario() -> None:
+        budget = BodyBudget(1 << 20, 1 << 20, silence_max_s=10, time_max_s=0.1)
+        with pytest.raises(Problem, match=r"more than 0\.1 s") as refused:
+            await budget.read(drop)
+        assert refused.value.status == 408
+        budget.take(1 << 20)  # nothing of it is kept
+
+    asyncio.run(scenario())

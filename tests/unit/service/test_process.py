@@ -1,0 +1,28 @@
+"""The callbacks of a daemon's main function: reloaded settings, and rows that are not durable when the stop is late."""
+
+from shale.service.config.settings import load_settings
+from shale.service.process import Process
+from shale_gc.settings import GcSettings
+from tests.unit.service.processes import make_process
+
+ARGUMENTS = ["--set=database.url=memory:///db"]
+
+
+def process() -> Process[GcSettings]:
+    return make_process(load_settings(GcSettings, ARGUMENTS).settings, "gc")
+
+
+def test_reloaded_settings_reach_every_callback_in_order() -> None:
+    running, calls = process(), list[tuple[str, GcSettings]]()
+    running.add_reload_callback(lambda new: calls.append(("first", new)))
+    running.add_reload_callback(lambda new: calls.append(("second", new)))
+    new = load_settings(GcSettings, ARGUMENTS).settings
+    running.apply_settings(new)
+    assert calls == [("first", new), ("second", new)]
+
+
+def test_undurable_is_none_until_the_main_function_reports_it() -> None:
+    running = process()
+    assert running.undurable() is None
+    running.report_undurable(lambda: (3, 7))
+    assert running.undurable() == (3, 7)

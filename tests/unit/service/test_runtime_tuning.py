@@ -1,0 +1,73 @@
+"""One malloc arena for all threads, reused large buffers, and fewer garbage collections."""
+
+import os
+import subprocess
+import sys
+
+PROGRAM = """
+import threading
+from shale.service.runtime_tuning import share_one_arena
+share_one_arena()
+def work():
+    bytearray(1 << 20)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+import ctypes
+libc = ctypes.CDLL(None)
+if hasattr(libc, "malloc_info"):
+    libc.fopen.restype = ctypes.c_void_p
+    out = libc.fopen(b"/dev/stdout", b"w")
+    libc.malloc_info(0, ctypes.c_void_p(out))
+    libc.fclose(ctypes.c_void_p(out))
+"""
+
+
+def test_threads_make_no_arenas_of_their_own() -> None:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True, env=env).stdout
+    assert out.count("<heap nr=") <= 1
+
+
+REUSE = """
+import resource
+from shale.service.runtime_tuning import reuse_large_buffers
+reuse_large_buffers()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        bytearray(b"x") * (4 << 20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+def test_a_large_buffer_is_the_memory_of_the_last_one() -> None:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", REUSE], check=True, capture_output=True, text=True, env=env).stdout
+    assert int(out) < 1024, "fifty buffers of four megabytes have 51,200 pages"
+
+
+_REQUESTS = """
+import gc
+from shale.service.runtime_tuning import tune_gc
+tune_gc()
+kept = list(map(str, range(100_000)))
+before = [each["collections"] for each in gc.get_stats()]
+for _ in range(1_000):
+    rows = [(number,) for number in range(1_000)]
+    del rows
+after = [each["collections"] for each in gc.get_stats()]
+ring = []
+ring.append(ring)
+del ring
+print(sum(after) - sum(before), gc.collect())
+"""
+
+
+def test_requests_of_many_rows_set_off_no_search_and_cycles_are_still_found() -> None:
+    told = subprocess.run([sys.executable, "-c", _REQUESTS], capture_output=True, text=True, check=True).stdout
+    searches, found = map(int, told.split())
+    assert searches == 0
+    assert found >= 1
