@@ -1,11 +1,12 @@
 """A compactor: a coordinator and, by default, a worker in the same process."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import anyio
 
 from shale.concurrency.first_error import first_error
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidDbState, LatestRecordMissing, UnavailableError
 from shale.protocol.compactions_store import CompactionsStore

@@ -1,9 +1,10 @@
 """The links between the coordinator and the worker of one process."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shale.concurrency.signal import WakeEvent
+from shale.core.lazy_dataclass import dataclass
 
 
 async def _always_alive() -> None:

@@ -3,13 +3,14 @@
 import pickle
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.kernels.dispatch import use_kernels

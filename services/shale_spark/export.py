@@ -1,7 +1,6 @@
 """Export of a database or a part of it to files or to a table that other tools read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict, Unpack
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError, ShaleError
 from shale.types import EVERYTHING, KeyRange

@@ -10,10 +10,10 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 PACKAGES = ("pyspark", "pandas", "pyarrow")

@@ -8,7 +8,7 @@ finding.
 import pickle
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -19,6 +19,7 @@ from anyio.from_thread import start_blocking_portal
 from shale.admin.verify.inventory import Inventory, read_inventory
 from shale.admin.verify.orphans import Orphan
 from shale.admin.verify.parts import PartResult, VerifyPart, plan_parts, verify_part, wal_disorder
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation, DatabaseStores, resolve
 from shale.env import Env
 from shale.errors import CheckpointMissing, UnavailableError

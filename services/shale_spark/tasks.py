@@ -9,13 +9,13 @@ from another thread finds nothing (PySpark 4.3); the tags of the Spark context a
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.service.runtime_tuning import reuse_large_buffers, share_one_arena

@@ -7,12 +7,13 @@ Code waits with anyio; the clock of the event loop is not part of ``Env``.
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Ulid
 
 if TYPE_CHECKING:

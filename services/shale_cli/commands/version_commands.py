@@ -1,11 +1,11 @@
 """The commands ``list`` and ``show`` of files with versions: manifests and compactions files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.framework.session import CliSession, run
 
 if TYPE_CHECKING:

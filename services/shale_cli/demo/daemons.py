@@ -3,7 +3,7 @@
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from subprocess import DEVNULL, Popen, TimeoutExpired
 
@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 import httpx
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import UnavailableError
 
 READY_TIMEOUT_S = 30

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 import httpx
 import msgpack
 from anyio.abc import TaskGroup
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.demo.daemons import Daemon
 
 ROWS_PER_BATCH = 1_000

@@ -1,9 +1,8 @@
 """Observes the database from outside: the objects in the store, and the metrics of the daemons."""
 
-from dataclasses import dataclass
-
 import httpx
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidObjectState
 from shale.format.boundary import decode_boundary

@@ -1,9 +1,11 @@
 """The checks of the demo and its final summary."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.console import Console
 from rich.table import Column, Table
+
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.store.connect import open_store
 from shale_cli.demo.daemons import Daemon

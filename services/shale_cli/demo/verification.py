@@ -1,9 +1,9 @@
 """Compares the loaded rows with the rows that readers return."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import shale
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

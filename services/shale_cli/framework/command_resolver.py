@@ -1,8 +1,9 @@
 """Resolves words to a command without parsing options, for help pages and completion."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from shale.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import typer

@@ -7,10 +7,11 @@ parses the global options and leaves the rest of the command line to typer.
 import sys
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeVar
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_cli.framework.output.writer import Color, Format, KeyEncoding, Output, default_format
 from shale_cli.framework.session import GlobalOptions

@@ -4,9 +4,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.framework.output.writer import Output
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
 """Options of the coordinator; the defaults are SlateDB's (docs/reference/protocol.md, Appendix A)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.policies.size_tiered import SizeTiered
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ crash between the two writes the job is still Compacted, and the next coordinato
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from shale.clones.promote_l0 import duplicated, promote_l0
 from shale.compaction.entries import retained
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint

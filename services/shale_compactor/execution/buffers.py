@@ -5,8 +5,8 @@ small rows.  They are part of the same budget.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from shale.core.lazy_dataclass import dataclass
 from shale.format.blocks.output import MERGED_PART_BYTES
 from shale.format.sst.stats import SstStats
 from shale.store.retry import SINGLE_PUT_BYTES

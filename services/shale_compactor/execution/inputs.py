@@ -1,9 +1,9 @@
 """The merge sources of a job, as rows or as stored blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shale.concurrency.read_ahead import ReadAhead
+from shale.core.lazy_dataclass import dataclass
 from shale.sst.reader import SstReader
 from shale.sst.source import BlockSource, RunSource, SpanOptions, SstSource
 from shale.types import KeyRange

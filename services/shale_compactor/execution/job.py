@@ -4,11 +4,11 @@ Source: docs/reference/protocol.md 6.9.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 from shale.compaction.specs import order_of, sources_of
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError, InvalidCompaction, UnavailableError
 from shale.types import Compaction, Manifest, SortedRun, Sst, SstView, TieredSpec, Ulid
 from shale_compactor.execution.progress import JobProgress

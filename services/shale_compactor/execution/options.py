@@ -1,7 +1,8 @@
 """Options of job execution."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shale.core.lazy_dataclass import dataclass
 from shale.sst.options import SstOptions
 
 _MIB = 1024 * 1024

@@ -5,7 +5,6 @@ waits, which bounds memory.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.format.names import sst_key
 from shale.kernels.merge_status import MergeStatus

@@ -1,8 +1,7 @@
 """Transforms of rows in a job: merge operator and compaction filters."""
 
-from dataclasses import dataclass
-
 from shale.compaction.filters import NamedCompactionFilter
+from shale.core.lazy_dataclass import dataclass
 from shale.iter.merge_operator import MergeOperator
 from shale.merge_operators import operator_by_name
 from shale.plugins import COMPACTION_FILTERS, resolve

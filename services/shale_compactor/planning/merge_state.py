@@ -6,9 +6,9 @@ is stored as Failed becomes Failed in the local state, too (docs/reference/proto
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from shale.compaction.entries import with_entries
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction, Compactions, CompactionStatus
 
 _S = CompactionStatus

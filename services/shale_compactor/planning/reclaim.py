@@ -5,10 +5,11 @@ from when it last observed a change of the heartbeat.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shale.compaction.entries import finished, with_entries, with_status
 from shale.compaction.validation import check_sources_exist
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidCompaction
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, Ulid, WorkerClaim
 from shale_compactor.planning.step import PlanningStep, Rejected

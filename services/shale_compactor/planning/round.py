@@ -4,12 +4,12 @@ Source: docs/reference/protocol.md 6.6.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from shale.compaction.entries import count_using_capacity
 from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.specs import Source, sources_of
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction, Compactions, CompactionSpec, Manifest, Ulid
 from shale_compactor.planning.admission import admit_proposals, admit_submitted
 from shale_compactor.planning.commit import commit_compacted

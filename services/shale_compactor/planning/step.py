@@ -1,7 +1,8 @@
 """The result of a planning step of the coordinator."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction, Compactions, CompactionSpec, Manifest
 
 

@@ -1,7 +1,6 @@
 """Options of a worker; the defaults are SlateDB's (docs/reference/protocol.md, Appendix A)."""
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.types import Ulid
 

@@ -1,7 +1,6 @@
 """Backoff of jobs that failed on this worker (docs/reference/protocol.md 6.9, "Failure")."""
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Ulid
 from shale_compactor.worker.options import WorkerOptions
 

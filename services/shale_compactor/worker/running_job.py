@@ -1,9 +1,10 @@
 """A job that this worker executes."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale_compactor.execution.job import Job
 from shale_compactor.execution.progress import JobProgress
 

@@ -4,12 +4,12 @@ A deletion has no value.  A merge operand is no value that a codec could decode:
 columns of a value are null.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.row_order import take_rows
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows

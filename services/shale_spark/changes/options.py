@@ -1,10 +1,10 @@
 """The options of ``spark.readStream.format("shale")``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import format_value, parse_duration_ms, parse_integer
 from shale.engine.location import DatabaseLocation
 from shale.engine.wal.feed.feed import PART_BYTES

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.feed.feed import WalFeed
 from shale.engine.wal.feed.offset import FeedOffset
 from shale.engine.wal.feed.plan import FeedPart

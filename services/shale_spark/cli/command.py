@@ -8,11 +8,12 @@ Ctrl-C does not wait.
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import DeadlineExceeded, InvalidRequestError, LatestRecordMissing
 from shale.service.exit_codes import worst_error
 from shale.service.exit_process import exit_process

@@ -5,9 +5,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
+
+from shale.core.lazy_dataclass import dataclass
 
 _STDERR = 2
 

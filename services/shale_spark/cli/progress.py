@@ -3,11 +3,12 @@
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+
+from shale.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,12 +1,12 @@
 """The interface of a value codec, and the handling of values that cannot be decoded."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 Mask: TypeAlias = NDArray[np.bool_]

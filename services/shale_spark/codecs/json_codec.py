@@ -11,7 +11,6 @@ by the wrapper's own brackets or by the line break, which no string may hold.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_spark.codecs.codec import Decoded, InvalidValue, Mask, no_failures
 from shale_spark.codecs.row_codecs import as_mapping, decode_rows, holds

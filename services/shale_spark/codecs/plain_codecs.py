@@ -1,11 +1,11 @@
 """Values that are one column: bytes, or text."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_spark.codecs.codec import Decoded, InvalidValue, no_failures
 

@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.iter.user_code import USER_CODE_ERRORS, describe_error, is_value
 from shale.plugins import resolve

@@ -12,7 +12,6 @@ A task asks and the driver answers, one at a time::
     TaskFailed    → nothing: the job is over
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ import msgpack
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.sst.info import decode_sst_info, encode_sst_info
 from shale.types import Sst, Ulid

@@ -6,8 +6,9 @@ the last one; SSTs of other attempts are never referenced.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.types import Sst, Ulid
 

@@ -4,11 +4,12 @@ The entry and the manifest are encoded in their own formats, trimmed to what thi
 neither.
 """
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import msgpack
 
+from shale.core.lazy_dataclass import dataclass
 from shale.crypto.aes_gcm import key_file_of, transformer_of
 from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError

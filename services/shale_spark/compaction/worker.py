@@ -5,7 +5,7 @@ retries for ever, but the caller of one request waits for the result, so there t
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 import anyio
@@ -15,6 +15,7 @@ from shale.admin.compactions import CompactionAdmin
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
 from shale.concurrency.first_error import first_error
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.errors import ShaleError

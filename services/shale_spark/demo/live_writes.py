@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import httpx
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.demo.loader import Batch, encode_batch
 
 if TYPE_CHECKING:

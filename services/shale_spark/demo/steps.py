@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from rich.console import Console
 
 from shale.compaction.requests import Sources
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore

@@ -7,13 +7,14 @@ has another name, because other batches may lie between them.
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 
 import anyio
 import httpx
 import msgpack
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.load.manifest import shown
 from shale.env import Env
 from shale.errors import AccessDenied, InvalidRequestError, UnavailableError

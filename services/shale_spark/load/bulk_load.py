@@ -5,10 +5,10 @@ A failure before that leaves unreferenced SSTs, and the database as it was.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale_spark.errors import decode_error

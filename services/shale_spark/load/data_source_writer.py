@@ -4,13 +4,13 @@ Spark makes one of these writers in the driver, runs its copies in tasks, and co
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.load.manifest import LoadStamp
 from shale.engine.load.target import NewDatabase
 from shale.env import Env

@@ -5,7 +5,6 @@ stores.  A file counts once the driver's commit names it; files of failed or sup
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.store.port import ObjectStore

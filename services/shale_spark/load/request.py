@@ -1,10 +1,10 @@
 """The arguments of ``load``, checked before anything is written."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypedDict, TypeVar, Unpack
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_size
 from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError

@@ -1,9 +1,10 @@
 """The rules of a load for the rows of a DataFrame: plain values that travel to every task."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.load.manifest import LoadStamp
 from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 import httpx
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import parse_duration_s, parse_size
 from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError

@@ -1,12 +1,12 @@
 """Conversion of rows to the columns of a DataFrame's schema."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows
 from shale_spark.arrow import COLUMNS, arrow_schema, rows_to_batch

@@ -4,7 +4,6 @@ Spark compares ``binary`` by unsigned bytes and ``string`` by its UTF-8 bytes, w
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import EVERYTHING, UNBOUNDED, KeyRange, excluded, included
 from shale_spark.source.options import SparkReadOptions
 

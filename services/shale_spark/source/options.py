@@ -4,9 +4,10 @@ import ast
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import parse_duration_s, parse_integer, parse_size
 from shale.crypto.aes_gcm import key_file_of, transformer_of
 from shale.engine.location import DatabaseLocation, resolve

@@ -1,10 +1,10 @@
 """Planning of a read: takes a snapshot, reads block indexes, and gives every task its part."""
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import WalTruncated

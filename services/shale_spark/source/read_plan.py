@@ -6,9 +6,10 @@ A task gets the part of the manifest that its keys meet, so it reads only data f
 import math
 import pickle
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.kernels.rows import Rows

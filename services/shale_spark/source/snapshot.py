@@ -4,9 +4,9 @@ A checkpoint that is made for a query has the name ``NAME``.  Queries share it w
 renew it while their tasks run.  No process knows when the last of them has ended, so it expires.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.env import Env
 from shale.errors import (

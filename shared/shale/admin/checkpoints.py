@@ -6,11 +6,11 @@ A checkpoint created here protects the state of the newest manifest, without lat
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Self
 from uuid import UUID
 
 from shale.admin.context import AdminContext
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
 from shale.errors import CheckpointMissing, ManifestMissing, UnknownCheckpoint
 from shale.protocol.checkpoints import (

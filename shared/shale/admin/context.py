@@ -1,8 +1,8 @@
 """The connected database of an ``Admin``, which its parts share."""
 
-from dataclasses import dataclass
 from typing import Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.protocol.compactions_store import CompactionsStore

@@ -1,9 +1,9 @@
 """``admin.destroy``: destroy a database at once or after a grace period (docs/reference/protocol.md 8.8)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from shale.admin.context import AdminContext
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.gc.destroy_plan import DestroyPlan
 from shale.gc.hard_destroy import DestroyTarget, HardDestroyResult, OnDeleted, destroy, plan_destroy

@@ -1,10 +1,10 @@
 """Differences between two versions of a manifest."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from shale.admin.json_values import rfc3339
+from shale.core.lazy_dataclass import dataclass
 from shale.format.sequence_tracker import SequenceTracker
 from shale.types import Checkpoint, ExternalDb, Manifest, SortedRun, SstView, Tree
 

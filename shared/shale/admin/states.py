@@ -1,9 +1,9 @@
 """``admin.states``: read stored versions of manifest and compactions."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 from shale.admin.context import AdminContext
+from shale.core.lazy_dataclass import dataclass
 from shale.protocol.versioned import T, Versioned, VersionMeta
 from shale.protocol.versioned_store import VersionedStore
 from shale.types import Compaction, Compactions, Manifest, Ulid

@@ -9,12 +9,13 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 
 import anyio
 
 from shale.api.messages import Request
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.write.write_handle import WriteHandle
 from shale.service.http.problems import Problem, bad_request
 

@@ -5,13 +5,13 @@ the leases that they still need.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeAlias
 
 import anyio
 
 from shale.api.settings import HttpSection
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.read_point import Durability
 from shale.engine.read.snapshot import Snapshot
 from shale.engine.reader.snapshot import ReaderSnapshot

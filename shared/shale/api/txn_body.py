@@ -1,9 +1,8 @@
 """The body of ``POST /v1/txn``: comparisons, and the writes to apply if all of them hold (docs/reference/http.md 4)."""
 
-from dataclasses import dataclass
-
 from shale.api.fields import binary, reject_unknown_fields, whole_number
 from shale.api.ops_body import batch_from_ops, items
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.write.batch import WriteBatch
 from shale.service.http.bodies import decode
 from shale.service.http.problems import bad_request

@@ -1,9 +1,10 @@
 """Operations of a batch, comparisons of a transaction, lifetimes, and the result of a write."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import parse_duration_ms
 from shale.core.ttl import NEVER, Timestamp, Ttl, timestamp_ms
 from shale.errors import InvalidRequestError

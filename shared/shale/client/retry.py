@@ -5,7 +5,6 @@ process lives (docs/reference/http.md 2).
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import anyio
 import httpx
 
 from shale.client.errors import error_of, unreachable
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 
 if TYPE_CHECKING:

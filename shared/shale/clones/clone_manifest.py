@@ -4,9 +4,10 @@ Source: docs/reference/protocol.md 10.2, step 6; 11.2, rules 6 and 7.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidDbState, InvalidUnion
 from shale.types import ExternalDb, KeyRange, Manifest, Ulid
 

@@ -1,7 +1,6 @@
 """Access to the databases of one store by path."""
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidDbState, LatestRecordMissing
 from shale.protocol.manifest_store import ManifestStore, StoredManifest

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 from shale.clones.projection import SegmentFilter, SegmentRanges
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import DuplicatedCloneSourcePath, IdenticalClonePaths, InvalidRequestError, InvalidUnionSetEmpty
 from shale.types import KeyRange
 

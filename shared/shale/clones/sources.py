@@ -3,7 +3,7 @@
 Source: docs/reference/protocol.md 10.2, steps 4 and 5.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.projection import project
 from shale.clones.request import CloneRequest, CloneSource
 from shale.clones.wal_files import files_left_out, require_complete_wal, require_no_rows
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
 from shale.protocol.checkpoints import create_checkpoint, parse_checkpoint_id, resolve_checkpoint
 from shale.protocol.manifest_store import StoredManifest

@@ -5,7 +5,7 @@ Source: docs/reference/protocol.md 11.2.
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from shale.clones.clone_manifest import NewUuid, Source, borrowings, require_one
 from shale.clones.promote_l0 import duplicated, runs_of
 from shale.clones.ranges import are_adjacent, hull_of_views, start_order
 from shale.clones.view_merging import merged_l0, merged_run
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidUnion, InvalidUnionSetEmpty
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger

@@ -10,9 +10,10 @@ import heapq
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from shale.clones.ranges import are_adjacent, is_within, joined, start_order
+from shale.core.lazy_dataclass import dataclass
 from shale.types import EVERYTHING, KeyRange, SstView, Ulid
 
 

@@ -3,10 +3,11 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final, Generic, TypeVar
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 T = TypeVar("T")

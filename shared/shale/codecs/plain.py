@@ -2,10 +2,11 @@
 
 import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 _INT_BYTES: Final = 8

@@ -13,7 +13,7 @@ versions below the current one, which only snapshots read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from shale.core.lazy_dataclass import dataclass
 from shale.kernels.rows import I64, U8, U64, Rows
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, KeyRange, RunId, Seq, Ulid
 

@@ -5,10 +5,11 @@ missing; values that are not known are ``None``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Self
 
 from shale.compaction.progress import outputs_of
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction, Compactions, CompactionStatus, Ulid
 
 _STARTED = (CompactionStatus.RUNNING, CompactionStatus.COMPACTED)

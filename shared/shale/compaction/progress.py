@@ -6,8 +6,8 @@ drop many rows, and read bytes underestimate merges of huge inputs.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction, CompactionStatus, Sst, SstView, Subcompaction
 
 _DONE = (CompactionStatus.COMPACTED, CompactionStatus.COMPLETED)

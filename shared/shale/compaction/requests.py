@@ -5,10 +5,10 @@ in use for as long as the merge runs, and the writer would stall.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from shale.compaction.specs import fresh_run_id, name_of_segment
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidCompaction, InvalidRequestError
 from shale.types import Compactions, CompactionSpec, DrainSpec, Manifest, RunId, TieredSpec, Tree, Ulid
 

@@ -4,11 +4,11 @@ The stored entry has no times, attempts and error text (docs/reference/protocol.
 from the retained versions of the compactions file, as far as possible; values that are not known are ``None``.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from shale.compaction.history import CompactionLifecycle
 from shale.compaction.progress import CompactionProgress, outputs_of, progress_of
+from shale.core.lazy_dataclass import dataclass
 from shale.types import (
     Compaction,
     CompactionSpec,

@@ -1,10 +1,11 @@
 """The location of a database: the arguments that ``Db.open`` and ``DbReader.open`` share."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer

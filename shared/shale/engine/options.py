@@ -1,10 +1,10 @@
 """The writer's options: plain frozen values, with the defaults of docs/reference/protocol.md, Appendix A."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.open_options import DB_NAMES, option_values
 from shale.errors import InvalidRequestError
 from shale.format.sst.bloom import BloomPolicy, PrefixExtractor

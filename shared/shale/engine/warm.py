@@ -4,11 +4,11 @@ Source: SlateDB rfcs/0023-cache-manager.md; Shale also takes key ranges.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import InvalidRequestError
 from shale.sst.reader import SstReader

@@ -6,11 +6,12 @@ Source: docs/reference/protocol.md 8.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidDeletion, LatestRecordMissing, ProtocolPanic, ShaleError
 from shale.gc.database import GcDatabase

@@ -1,9 +1,10 @@
 """The database that a collector works on: its namespaces, and the manifests that its checkpoints refer to."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ManifestMissing, ShaleError
 from shale.format.names import compacted_prefix, compactions_prefix, manifest_prefix, parse_sst_key, wal_prefix

@@ -7,9 +7,10 @@ Source: docs/reference/protocol.md 8.8; SlateDB slatedb/src/admin.rs (delete_db)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidDeletion
 from shale.format.names import below, parse_manifest_key
 from shale.store.port import ObjectMeta

@@ -8,11 +8,12 @@ Source: docs/reference/protocol.md 8.8; SlateDB slatedb/src/admin.rs (delete_db)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidDbState, InvalidObjectState, LatestRecordMissing, ShaleError
 from shale.format.names import below, deleting_key, wal_prefix

@@ -1,10 +1,11 @@
 """Options of GC (docs/reference/protocol.md 8, Appendix A)."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Self, TypeAlias
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 

@@ -1,11 +1,12 @@
 """One pass of one task: executes a plan while it is made, a few thousand objects at a time."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock
 from shale.errors import ProtocolPanic, ShaleError
 from shale.gc.metrics import GcMetrics

@@ -1,9 +1,9 @@
 """Objects that may be deleted, and the reasons that logs and saved plans show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.units import format_age
 from shale.errors import InvalidRequestError
 from shale.gc.options import Task

@@ -7,9 +7,9 @@ Source: docs/reference/protocol.md 8.2 to 8.6; SlateDB slatedb/src/garbage_colle
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from shale.core.lazy_dataclass import dataclass
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.versioned import VersionList, VersionMeta
 from shale.protocol.wal_store import WalFile

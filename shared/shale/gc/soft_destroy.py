@@ -3,9 +3,9 @@
 Source: docs/reference/protocol.md 8.8.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import FencedError, InvalidDbState, InvalidDeletion, LatestRecordMissing
 from shale.format.names import below, destroyed_key
 from shale.gc.destroy_plan import live_checkpoints

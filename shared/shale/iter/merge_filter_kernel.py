@@ -1,11 +1,11 @@
 """Drives the merge kernel: feeds chunks and takes rows out, without waiting."""
 
 import ctypes
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.kernels.columns import COLUMNS, ColumnBuffers, address_of, column_addresses
 from shale.kernels.dispatch import compiled
 from shale.kernels.layout import merge_columns as kernel

@@ -1,12 +1,13 @@
 """Folds merge operands onto the value below them (docs/reference/protocol.md 7.4)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
 
 from shale.compaction.filters import BoolMask
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, MergeOperatorMissing
 from shale.iter.source import RowSource

@@ -5,8 +5,7 @@ any other row is kept.  Older versions follow only above the snapshot barrier or
 oldest tombstones are dropped, if nothing older exists outside the inputs.
 """
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.iter.merge_filter import MergeFilterSource
 from shale.iter.source import RowSource

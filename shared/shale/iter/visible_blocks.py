@@ -1,13 +1,13 @@
 """Visible rows of stored blocks and of columns, merged in one pass without decoding blocks to columns first."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import anyio
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import CorruptionError, SstMissing
 from shale.format.blocks.decoder import StoredBlocks

@@ -1,8 +1,9 @@
 """What the merging loop keeps, said once for its kernel and its plain twin."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from shale.core.lazy_dataclass import dataclass
 
 OnExpired: TypeAlias = Callable[[int, int], None]
 """Told how many more values, and how many more operands, had expired."""

@@ -1,13 +1,14 @@
 """Rows as columns: how rows travel in bulk from the block decoder to the block encoder."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Entry
 
 U8: TypeAlias = NDArray[np.uint8]

@@ -6,10 +6,9 @@ and take it for a commit; it detects the mistake by reading the boundary *after*
 Source: docs/reference/protocol.md 2.
 """
 
-from dataclasses import dataclass
-
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import (
     AlreadyExists,

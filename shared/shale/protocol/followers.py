@@ -9,9 +9,10 @@ Source: docs/reference/protocol.md 8.5 [ours].
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.protocol.checkpoints import expire_s_after
 from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Manifest, ManifestId

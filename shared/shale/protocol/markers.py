@@ -6,10 +6,10 @@ period.
 """
 
 import json
-from dataclasses import dataclass
 from uuid import UUID
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import AlreadyExists, CorruptionError, InvalidDbState
 from shale.format.names import deleting_key, destroyed_key
 from shale.store.port import CREATE, ObjectStore

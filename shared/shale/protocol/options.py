@@ -1,7 +1,8 @@
 """Options of sequenced files, boundaries and epochs (docs/reference/protocol.md 1-3, Appendix A)."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from shale.core.lazy_dataclass import dataclass
 
 
 class MissingBoundary(StrEnum):

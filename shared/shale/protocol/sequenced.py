@@ -7,7 +7,7 @@ Source: docs/reference/protocol.md 1; SlateDB slatedb-txn-obj/src/object_store.r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Generic
 
@@ -15,6 +15,7 @@ import anyio
 
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import AlreadyExists, ObjectVersionExists, ShaleError
 from shale.protocol.backoff import conflict_delay_s

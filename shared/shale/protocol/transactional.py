@@ -7,11 +7,11 @@ Source: docs/reference/protocol.md 3.1, 3.2; SlateDB slatedb-txn-obj/src/lib.rs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Self, TypeAlias
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import (
     FencedError,

@@ -2,11 +2,11 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, Self, TypeVar, overload
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.format.names import below, boundary_key
 from shale.protocol.instruments import UpdateInstruments
 from shale.protocol.options import ProtocolOptions

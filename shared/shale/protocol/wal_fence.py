@@ -6,8 +6,7 @@ and must use that slot next.
 Source: docs/reference/protocol.md 4.2; SlateDB slatedb/src/db.rs (fence_writers).
 """
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.protocol.manifest_store import FenceableManifest
 from shale.protocol.wal_store import WalStore

@@ -4,11 +4,11 @@ Source: docs/reference/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import AlreadyExists, FencedError, InvalidDbState
 from shale.format.blocks.transform import BlockTransformer

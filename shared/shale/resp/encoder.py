@@ -5,7 +5,8 @@ the types that differ.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from shale.core.lazy_dataclass import dataclass
 
 OK = b"+OK\r\n"
 PONG = b"+PONG\r\n"

@@ -1,7 +1,8 @@
 """The options of the Redis port, and the limits of its parser."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ This module does no I/O on sockets: ``execute`` takes arguments and returns the 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.read.reads import Reads
 from shale.engine.txn.transaction import Transaction

@@ -3,10 +3,10 @@
 import contextlib
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from shale.api.app import Api
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.errors import FencedError

@@ -5,10 +5,10 @@ Checks read state that running parts maintain.  No check waits or sends a reques
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock
 from shale.telemetry.metrics import Metrics
 

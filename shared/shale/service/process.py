@@ -1,11 +1,12 @@
 """The context of a daemon's main function: settings, environment, stores, health and readiness."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.errors import NotFoundError

@@ -3,11 +3,12 @@
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
 from shale.service.config.sections import ShutdownSection
 from shale.service.health import Health, ServiceState

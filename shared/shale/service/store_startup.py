@@ -2,11 +2,11 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.service.config.sections import StoreSection
 from shale.store.connect import connect

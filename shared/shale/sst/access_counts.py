@@ -1,10 +1,11 @@
 """Counters of SST reads of one database: plain integers that metrics collect before a scrape."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.kernels.layout import point_lookup as layout
 from shale.kernels.rows import I64
 from shale.telemetry.metrics import Metrics

@@ -12,13 +12,13 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock
 from shale.errors import InvalidRequestError
 from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, read_part

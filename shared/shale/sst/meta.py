@@ -6,9 +6,9 @@ Source: docs/reference/format.md 4.3.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.section import CRC_SIZE, open_section
 from shale.format.blocks.transform import BlockTransformer

@@ -1,7 +1,6 @@
 """The options of writing SSTs."""
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.format.blocks.output import MERGED_PART_BYTES
 from shale.format.blocks.transform import BlockTransformer

@@ -6,9 +6,9 @@
 """
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 BUCKET_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "azure": "az"}

@@ -5,9 +5,9 @@ may reuse them.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock, SystemClock
 from shale.errors import AlreadyExists, CorruptionError, NotFoundError, Precondition, ShaleError
 from shale.store.port import (

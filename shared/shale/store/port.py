@@ -6,10 +6,10 @@ error; every error is one of ``shale.errors``.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from shale.errors import ShaleError

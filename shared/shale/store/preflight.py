@@ -7,10 +7,11 @@ Every daemon runs the short form when it starts; ``shale doctor`` runs the full 
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ConflictError, CorruptionError, StoreUnsafe, UnavailableError
 from shale.store.port import ObjectStore

@@ -1,7 +1,9 @@
 """The rows of the metric catalogue, and the label values and bucket bounds that they share."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
+
+from shale.core.lazy_dataclass import dataclass
 
 
 class MetricKind(StrEnum):

@@ -10,12 +10,12 @@ Put it under ``RetryingStore``.  Simulations have ``shale.testing.sim_store``.
 
 import random  # noqa: TID251 - only the type; the instance is injected
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
 from shale.store.adapter_errors import RequestFailed
 from shale.store.memory import joined

@@ -6,9 +6,10 @@ answer is the set of possible results; a row that was once seen to be gone must 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, NamedTuple, TypeAlias
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Row
 
 Kind: TypeAlias = Literal["put", "delete", "merge"]

@@ -1,8 +1,9 @@
 """The log of a simulation's store: every mutation, and a fingerprint of all requests."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from shale.core.lazy_dataclass import dataclass
 from shale.store.port import PutMode
 
 

@@ -14,9 +14,11 @@ Optimistic Implementations for Distributed Transactions" (1999), 4.4; the names 
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import NamedTuple
+
+from shale.core.lazy_dataclass import dataclass
 
 _Key = bytes
 _Value = bytes

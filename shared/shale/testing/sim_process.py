@@ -5,9 +5,9 @@ import contextvars
 import random  # noqa: TID251 - a generator of its own for every process, seeded by the simulation
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock, Env, InlineCpu
 from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore

@@ -8,12 +8,12 @@ import asyncio
 import contextvars
 import random  # noqa: TID251 - only the type; the instance is injected
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError, UnavailableError
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode

@@ -5,8 +5,10 @@ otherwise be masked by the others.
 """
 
 import random  # noqa: TID251 - only the type; the instance is injected
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
+
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Compactions and the file that coordinates them (docs/reference/format.md 5, docs/reference/protocol.md 6.2)."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import Epoch, RunId, Seq, Ulid
 from shale.types.ranges import KeyRange
 from shale.types.sst import Sst

@@ -4,9 +4,10 @@ Source: docs/reference/format.md 4, docs/reference/protocol.md 3.3.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import Epoch, ManifestId, Seq, Ulid, WalId
 from shale.types.sst import SortedRun, Sst, SstView
 

@@ -1,8 +1,9 @@
 """Ranges of keys, with the bounds that the format can store (docs/reference/format.md 2.5)."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
+
+from shale.core.lazy_dataclass import dataclass
 
 
 class BoundKind(IntEnum):

@@ -1,8 +1,8 @@
 """SSTs, the views onto them, and sorted runs (docs/reference/format.md 4.3 and 12)."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import RunId, Ulid
 from shale.types.ranges import EVERYTHING, UNBOUNDED, KeyRange, included
 

@@ -2,9 +2,11 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from shale.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from shale.compaction.simulate.workload import FlushHistory, Keys, RecordedFlush, Workload

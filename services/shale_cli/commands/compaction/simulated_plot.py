@@ -3,10 +3,10 @@
 import html
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 if TYPE_CHECKING:

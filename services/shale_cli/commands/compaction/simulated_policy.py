@@ -1,8 +1,9 @@
 """Policies of ``shale compaction simulate``: ``NAME`` or ``NAME:OPTION=VALUE,…``, with the options of the compactor."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shale.core.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from shale.compaction.policies.scheduler import CompactionScheduler

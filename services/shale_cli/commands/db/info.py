@@ -1,10 +1,10 @@
 """The data of ``shale db info``, shown as a tree or as JSON."""
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from shale.admin.json_values import b64, time_fields
+from shale.core.lazy_dataclass import dataclass
 from shale.format.sequence_tracker import SequenceTracker
 from shale.types import Compactions, Manifest, SortedRun, SstView, Tree
 from shale_cli.framework.output.to_json import to_json

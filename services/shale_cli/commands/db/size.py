@@ -1,8 +1,8 @@
 """Counts for ``shale db size``: objects below the path of the database by kind, and the SSTs in use."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.framework.session import CliSession
 
 COLUMNS = ("kind", "objects", "bytes", "used_objects", "used_bytes")

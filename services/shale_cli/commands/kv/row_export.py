@@ -1,11 +1,11 @@
 """Exports rows to a file of JSON lines or Parquet."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from shale.admin.json_values import b64
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_cli.framework.output.progress import OnProgress
 

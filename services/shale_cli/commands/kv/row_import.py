@@ -4,11 +4,11 @@ import base64
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_cli.framework.output.progress import OnProgress
 from shale_cli.framework.output.writer import Output

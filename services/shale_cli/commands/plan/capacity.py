@@ -1,9 +1,9 @@
 """Estimates the resources and the cost of a workload with simple formulas (docs/how-to/capacity.md)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 
 GIB = 1 << 30

@@ -5,12 +5,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
+from shale.core.lazy_dataclass import dataclass
 from shale.service.exit_codes import ExitCode
 from shale_cli.framework.probe import ask
 from shale_cli.framework.session import CliSession, print_error

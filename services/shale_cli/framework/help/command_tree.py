@@ -1,13 +1,13 @@
 """All commands with their options and examples, for docs/reference/cli.md and ``man shale``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any
 
 import typer
 from typer.main import get_command
 
+from shale.core.lazy_dataclass import dataclass
 from shale_cli.framework import registry
 from shale_cli.framework.global_options import OPTIONS
 

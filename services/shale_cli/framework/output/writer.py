@@ -8,11 +8,11 @@ fields; CSV has a header of dotted names and a line per item.  Tables are never 
 import base64
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TextIO
 
 from shale.admin.json_values import b64
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale_cli.framework.output.fields import all_names, chosen, flat, require_known, value_of
 from shale_cli.framework.output.tables import is_colored, write_table

@@ -8,7 +8,7 @@ Source: docs/reference/protocol.md 8.2, Appendix B.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from shale.admin.verify.parts import PartResult, VerifyPart, WalSeqs, plan_parts
 from shale.admin.verify.report import Borrowed, DatabaseState, VerifyReport
 from shale.admin.verify.versions import check_compactions, check_manifests
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import CorruptionError, LatestRecordMissing
 from shale.format.blocks.transform import BlockTransformer

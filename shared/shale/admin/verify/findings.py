@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.sst.verify.codes import Severity
 from shale.sst.verify.finding import Finding
 

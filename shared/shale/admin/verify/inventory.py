@@ -6,7 +6,7 @@ dropped once their SSTs are recorded: memory grows with SSTs plus checkpoints, n
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from uuid import UUID
 
@@ -25,6 +25,7 @@ from shale.admin.verify.orphans import (
 from shale.admin.verify.rules import all_missing, outputs_of
 from shale.admin.verify.versions import HOLES_MAX, check_compactions, check_manifests, without_trees
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.format.names import sst_key, wal_prefix
 from shale.protocol.checkpoints import resolve_checkpoint

@@ -1,9 +1,10 @@
 """List all objects below a database's root, by namespace, including unknown names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shale.admin.verify.packed_list import PackedList
+from shale.core.lazy_dataclass import dataclass
 from shale.format.names import (
     COMPACTIONS_SUFFIX,
     MANIFEST_SUFFIX,

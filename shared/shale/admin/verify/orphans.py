@@ -4,10 +4,11 @@ Source: docs/reference/protocol.md 8.2, 8.5.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from shale.admin.verify.listing import ListedSst, Stray
 from shale.admin.verify.rules import outputs_of
+from shale.core.lazy_dataclass import dataclass
 from shale.format.names import sst_key
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.wal_store import WalFile

@@ -1,12 +1,12 @@
 """Divide an inventory into parts, check each part independently, and combine their results."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TypeVar
 
 from shale.admin.verify.inventory import Inventory, NeededSst
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.codes import Code

@@ -1,12 +1,13 @@
 """The report of a check of a database, and its JSON form."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from shale.admin.json_values import time_fields
 from shale.admin.verify.orphans import Orphan, OrphanTotal
+from shale.core.lazy_dataclass import dataclass
 from shale.sst.verify.finding import Finding
 
 

@@ -6,10 +6,10 @@ Source: docs/reference/format.md 4, docs/reference/protocol.md 3.7, 4.3, 6.2, 6.
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.manifest_invariants import decreases, violations

@@ -5,11 +5,11 @@ the last key that the client has, if it is beyond the token; ``same_state`` make
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from shale.api.fields import binary, reject_unknown_fields, whole_number
 from shale.api.scan.token import ScanToken, decode_token, scan_fingerprint
+from shale.core.lazy_dataclass import dataclass
 from shale.service.http.problems import Problem, bad_request
 
 _FIELDS = frozenset({"start", "stop", "prefix", "limit", "resume", "reverse", "after", "same_state"})

@@ -6,11 +6,11 @@ another scan, is rejected.
 
 import base64
 import hashlib
-from dataclasses import dataclass
 
 import msgpack
 
 from shale.api.responses import to_msgpack
+from shale.core.lazy_dataclass import dataclass
 from shale.service.http.problems import Problem, bad_request
 
 _CHECK_BYTES = 4

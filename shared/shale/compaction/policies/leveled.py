@@ -17,11 +17,11 @@ times per level, and obsolete rows take at most about the size of the newer leve
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from shale.compaction.policies.option_checks import positive_problems, ratio_problems, refuse, source_count_problems
 from shale.compaction.policies.tree_plan import Sized, TreePlan, merge_of, propose, run_id
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compactions, Manifest, RunId, TieredSpec
 
 _MIB = 1024 * 1024

@@ -5,10 +5,10 @@ the oldest of them.  A merge waits while its result would join a tier that is al
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from shale.compaction.policies.option_checks import positive_problems, refuse, source_count_problems
 from shale.compaction.policies.tree_plan import Sized, TreePlan, merge_of, propose, run_id
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compactions, Manifest, RunId, TieredSpec
 
 

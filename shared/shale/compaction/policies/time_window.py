@@ -18,13 +18,13 @@ as their newest SST, and in windows of their own.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from shale.compaction.policies.option_checks import positive_problems, ratio_problems, refuse, source_count_problems
 from shale.compaction.policies.size_tiered import similar_count
 from shale.compaction.policies.time_window_ages import Ages, ages_of, now_of, run_id_at
 from shale.compaction.policies.tree_plan import Sized, TreePlan, merge_of, propose, run_id
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compactions, Manifest, RunId, TieredSpec
 
 _HOUR_S = 3600.0

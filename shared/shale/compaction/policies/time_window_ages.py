@@ -4,10 +4,10 @@ Positions are those in the tree, newest first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import NamedTuple
 
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Manifest, RunId, SstView, Tree
 
 _FIRST_TIME_S = 10**9

@@ -5,7 +5,7 @@ until all return ``None``, so that no tree waits for all merges of another one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from shale.compaction.specs import (
@@ -16,6 +16,7 @@ from shale.compaction.specs import (
     has_duplicate_l0,
     touched_by,
 )
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compactions, Manifest, RunId, TieredSpec, Tree
 
 

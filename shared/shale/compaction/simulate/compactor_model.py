@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shale.compaction.policies.option_checks import positive_problems, refuse
+from shale.core.lazy_dataclass import dataclass
 
 _MIB = 1024 * 1024
 

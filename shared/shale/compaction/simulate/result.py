@@ -1,7 +1,9 @@
 """The result of a simulation: totals, means over time, and a time series."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from shale.core.lazy_dataclass import dataclass
 
 
 class SimulationSample(NamedTuple):

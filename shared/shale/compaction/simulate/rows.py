@@ -1,10 +1,11 @@
 """Simulated rows: columns of key numbers, expiry times and tombstone flags; each represents many real rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shale.core.lazy_dataclass import dataclass
 
 NEVER = np.inf
 

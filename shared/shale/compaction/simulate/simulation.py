@@ -5,7 +5,6 @@ The coordinator polls every ``poll_interval_s``, and at once when a job ends, as
 """
 
 import heapq
-from dataclasses import dataclass
 from itertools import count
 
 from shale.compaction.policies.scheduler import CompactionScheduler
@@ -14,6 +13,7 @@ from shale.compaction.simulate.database import SimulatedDatabase
 from shale.compaction.simulate.result import SimulationResult, SimulationSample
 from shale.compaction.simulate.rows import LiveKeys, RowSet
 from shale.compaction.simulate.workload import Flush, KeyChooser, Workload
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Compaction
 
 _SAMPLES_MAX = 400

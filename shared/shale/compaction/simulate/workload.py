@@ -6,7 +6,6 @@ takes seconds.  The share of rows that meet again in a merge is that of the real
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from shale.compaction.policies.option_checks import positive_problems, refuse
 from shale.compaction.simulate.rows import NEVER, RowSet, newest_of_each_key
+from shale.core.lazy_dataclass import dataclass
 from shale.types import Manifest, Sst, Ulid
 
 ROW_OVERHEAD_BYTES = 20

@@ -5,12 +5,12 @@ iterable of batches.  An iterable yields its next batch only when the batch befo
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.row_order import is_ascending, newest_of_each
 from shale.errors import InvalidRequestError
 from shale.kernels.dispatch import use_kernels

@@ -8,12 +8,12 @@ Source: docs/reference/protocol.md 9.1.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.planner import with_wal_frontier
 from shale.engine.flush.writer_manifest import Edit, WriterManifest
 from shale.engine.options import DbOptions

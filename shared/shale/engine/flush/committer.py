@@ -3,10 +3,11 @@
 Source: docs/reference/protocol.md 4.8.
 """
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.checkpointing import PendingCheckpoints, checkpoint_edit, resolve_pending
 from shale.engine.flush.planner import retirable, with_flushed, with_wal_end
 from shale.engine.flush.writer_manifest import WriterManifest

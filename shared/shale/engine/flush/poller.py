@@ -4,10 +4,10 @@ Source: docs/reference/protocol.md 4.10.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import anyio
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.write.instruments import WriterInstruments
 from shale.errors import UnavailableError

@@ -6,9 +6,10 @@ runs are older than every L0 (docs/reference/protocol.md 4.8, 7.1).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.planner import with_wal_frontier
 from shale.errors import InvalidRequestError
 from shale.format.sequence_tracker import SequenceTracker

@@ -1,9 +1,9 @@
 """Frozen memtables: tables that take no more writes, and what their flush records in the manifest."""
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.memtable import Memtable
 from shale.format.sequence_tracker import SequenceTracker
 from shale.types import Manifest, Sst

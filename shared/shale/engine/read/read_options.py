@@ -1,10 +1,10 @@
 """The options of reads, and the interface of the tables they search in memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from shale.concurrency.read_ahead import ReadAhead
+from shale.core.lazy_dataclass import dataclass
 from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows
 from shale.sst.source import READ_AHEAD_BYTES

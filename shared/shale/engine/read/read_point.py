@@ -1,8 +1,8 @@
 """Where a read takes place: a super version and the newest sequence number it sees."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import SstMissing
 from shale.types import Manifest

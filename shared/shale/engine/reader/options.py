@@ -1,11 +1,11 @@
 """The options of a reader (docs/reference/protocol.md 5.1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.open_options import READER_NAMES, option_values
 from shale.errors import (
     CheckpointLifetimeTooShort,

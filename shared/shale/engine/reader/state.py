@@ -1,8 +1,8 @@
 """The state of a reader: a manifest, the tables replayed from the WAL, and the super version of both."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import DatabaseLocation
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.pins import Pin

@@ -3,10 +3,9 @@
 These are values; ``shale.engine.reader.state`` replays the WAL into them.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_order import take_rows
 from shale.kernels.rows import Rows, concat_rows

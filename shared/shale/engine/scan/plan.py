@@ -1,8 +1,7 @@
 """What a scan reads: the arguments of ``scan`` as one value."""
 
-from dataclasses import dataclass
-
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.types import EVERYTHING, KeyRange
 

@@ -5,9 +5,9 @@ perhaps of two memtables, and of the commits in between that arrived as columns.
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_log import RowLog
 from shale.kernels.rows import Rows, concat_rows

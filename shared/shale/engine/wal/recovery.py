@@ -4,10 +4,10 @@ Source: docs/reference/protocol.md 4.6.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_order import merged_parts

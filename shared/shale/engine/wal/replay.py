@@ -1,13 +1,13 @@
 """Reads rows back from the WAL (docs/reference/protocol.md 4.6 and 5.2): for writers at open, and for readers."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from shale.concurrency.gather import gather
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES
 from shale.engine.wal.file import decode_wal_file
 from shale.env import Env

@@ -1,9 +1,9 @@
 """Becoming the writer of a database: create, check, claim the epoch, fence the WAL (docs/reference/protocol.md 4.1)."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.replay import check_wal
 from shale.engine.write.segments import require_extractor
 from shale.env import Env

@@ -5,13 +5,13 @@ separately and has a checksum (docs/reference/format.md 7 and 8).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.plain import KEY_BYTES_SPARE, decode_block_plain
 from shale.format.blocks.section import open_section

@@ -1,10 +1,11 @@
 """Options and results of writing blocks, which the plain writer and the one with kernels share."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.index import BlockIndex
 from shale.kernels.rows import I64

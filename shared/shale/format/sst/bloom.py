@@ -1,12 +1,13 @@
 """Bloom filters: number of probes as u16 big-endian, then the bits (docs/reference/format.md 9.2 and 9.3)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.format.sst.siphash import siphash13
 from shale.kernels.dispatch import use_kernels

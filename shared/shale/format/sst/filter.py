@@ -9,12 +9,12 @@ A filter excludes a key only if it is certain that no row has it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.sst.bloom import BloomFilter, BloomPolicy, PrefixExtractor, decode_bloom, encode_bloom_pieces
 from shale.format.sst.siphash import siphash13

@@ -6,7 +6,6 @@ gathers their fields in columns and writing goes through the generated builders.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -14,6 +13,7 @@ from flatbuffers import Builder
 
 from shale._generated import schema
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.format.flat.accessors import vector_start
 from shale.format.flat.builder import append_image, finish, write_bytes, write_offset_column
 from shale.format.flat.columns import FlatColumns

@@ -3,7 +3,7 @@
 The FlatBuffer has a small table for each block, which kernels read and write in one call (``shale.format.sst.index``).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from flatbuffers import Builder
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shale._generated import schema
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.format.flat.accessors import vector_start
 from shale.format.flat.builder import append_image, finish, write_offset_column
 from shale.format.flat.columns import FlatColumns

@@ -9,9 +9,10 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

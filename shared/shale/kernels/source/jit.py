@@ -5,10 +5,11 @@ Kernels do what C would do: they take numbers and addresses, allocate nothing an
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from numba import njit
+
+from shale.core.lazy_dataclass import dataclass
 
 _SIGNATURE = re.compile(r"(\w+)\((.*)\)")
 RESULTS = frozenset({"void", "i64", "bool", "count", "answer"})

@@ -1,10 +1,10 @@
 """Scans: SCAN with cursors, and SHALE.SCAN with ranges and resume tokens."""
 
 import binascii
-from dataclasses import dataclass
 
 import anyio.lowlevel
 
+from shale.core.lazy_dataclass import dataclass
 from shale.resp.encoder import array, bulk
 from shale.resp.errors import SYNTAX, RespError, unknown_subcommand
 from shale.resp.glob import literal_prefix, matcher

@@ -1,9 +1,9 @@
 """Commands on values: GET, SET, MGET, MSET, DEL, EXISTS."""
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.ttl import NEVER
 from shale.engine.read.reads import Reads
 from shale.engine.write.batch import WriteBatch

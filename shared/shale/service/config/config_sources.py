@@ -10,12 +10,13 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError
 

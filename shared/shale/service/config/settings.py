@@ -10,7 +10,7 @@ import os
 import tomllib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar
 
@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import is_too_large
 from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError

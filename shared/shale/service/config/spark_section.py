@@ -6,11 +6,11 @@ Processes that execute compactions and ``shale spark …`` share this section.  
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
+from shale.core.lazy_dataclass import dataclass
 from shale.service.config.sections import Bytes, Section
 
 SPARK_MIN_BYTES = 8 * 1024**3

@@ -1,8 +1,8 @@
 """One finding of a check: what is wrong, and where."""
 
-from dataclasses import dataclass
 from typing import Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError, InvalidObjectState
 from shale.sst.verify.codes import Code, Severity
 

@@ -4,10 +4,11 @@ Point lookups use the tables; scans do not, so decoding a block does not check t
 a span in parallel, one row of each per step, in numpy.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.format.blocks.decoder import StoredBlocks
 from shale.format.blocks.plain import RESTART_INTERVAL
 from shale.kernels.rows import I64, U8

@@ -3,11 +3,12 @@
 An unreadable block is one finding.  The check of the order continues after it; totals of all rows are not compared.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypedDict
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.decoder import decode_blocks, open_blocks
 from shale.format.blocks.transform import BlockTransformer

@@ -5,11 +5,11 @@ not keep the others from being checked.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import CorruptionError
 from shale.format.blocks.section import open_section

@@ -1,10 +1,10 @@
 """One WAL file: the container of an SST with rows in commit order (docs/reference/format.md 13)."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.decoder import decode_blocks, open_blocks
 from shale.format.blocks.section import open_section

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import orjson
 from shale.admin.admin import Admin
 from shale.admin.json_values import time_fields
 from shale.admin.verify.report import report_json
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError
 from shale.protocol.versioned import VersionMeta
 from shale.service.build import FORMATS, revision, version

@@ -1,7 +1,6 @@
 """Find the end of the WAL without owning it (docs/reference/protocol.md 4.3)."""
 
-from dataclasses import dataclass
-
+from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidDbState
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_completeness import is_wal_truncated, wal_truncated

@@ -1,10 +1,10 @@
 """The position of a feed in the WAL, and the places where it can start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self, TypeGuard
 
+from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import format_value, parse_integer
 from shale.errors import InvalidRequestError
 from shale.types import U64_MAX

@@ -1,8 +1,8 @@
 """Split a range of WAL files into parts of similar size.  No I/O."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.feed.offset import FeedOffset
 
 

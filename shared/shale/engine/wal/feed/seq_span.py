@@ -1,8 +1,8 @@
 """Read the first and last sequence number of a WAL file; of a large file, read only the end."""
 
-from dataclasses import dataclass
 from functools import partial
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.file import EMPTY_FILE_BYTES_MAX, decode_wal_file
 from shale.env import Env
 from shale.errors import CorruptionError, WalTruncated

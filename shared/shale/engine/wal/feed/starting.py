@@ -1,9 +1,10 @@
 """Find the file of a sequence number in the WAL."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
+from shale.core.lazy_dataclass import dataclass
 from shale.engine.wal.feed.frontier import Frontier
 from shale.engine.wal.feed.offset import FeedOffset
 from shale.engine.wal.feed.reading import HOW_TO_GO_ON
