@@ -37,7 +37,8 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
 
     flush_interval: Seconds | None = Field(
         default=ENGINE.flush_interval_s,
-        description="How long rows may wait for the WAL; 0 is adaptive: writes during a PUT share the next one.",
+        description="How long rows may wait for the WAL; a waiter after a longer pause starts a PUT at once. "
+        "0 is adaptive: writes during a PUT share the next one.",
     )
     manifest_poll_interval: PositiveSeconds = Field(
         default=ENGINE.manifest_poll_interval_s,

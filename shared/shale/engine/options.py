@@ -42,8 +42,9 @@ class FlushType(StrEnum):
 class DbOptions:
     """All options of a writer.  Durations are seconds; sizes are bytes of estimated encoding.
 
-    ``flush_interval_s``: how long rows may wait for the WAL.  0 is adaptive: the first waiter starts a PUT, and rows
-    written during the PUT share the next one.  ``None``: only explicit flushes.
+    ``flush_interval_s``: how long rows may wait for the WAL, and the least time between two of its PUTs; a waiter after
+    a longer pause starts a PUT at once.  0 is adaptive: every first waiter starts a PUT, and rows written during the
+    PUT share the next one.  ``None``: only explicit flushes.
     ``block_cache_bytes``: a cache of its own for blocks, indexes and filters; ``None``: the process's shared cache
     (``shale.configure``).  ``cache``: a memory budget shared with other handles, instead of both.
     ``disk_cache``: a directory for parts of SSTs; ``None``: as configured for the process.

@@ -337,3 +337,27 @@ def test_a_batch_larger_than_every_limit_stays_atomic(seed: int) -> None:
         rows = final_rows(sim)
         assert rows[PAIR[0]] == rows[PAIR[1]] == b"v" * 5000
         model.check(rows)
+
+
+@simulated
+def test_waiters_start_no_more_flushes_than_the_interval_allows(seed: int) -> None:
+    """A durable write after a pause takes one request; one after the other they share the interval's PUTs."""
+    interval_s, seconds = 0.1, 20.0
+    waits: list[float] = []
+
+    async def main(process: SimProcess) -> None:
+        async with open_db(process, flush_interval=f"{interval_s * 1000:.0f}ms") as db:
+            clock = process.env.clock
+            begin_s = clock.monotonic_s()
+            before = len(wal_ids(sim.memory))
+            while (asked_s := clock.monotonic_s()) < begin_s + seconds:
+                await (await db.put(b"key", b"value")).durable()
+                waits.append(clock.monotonic_s() - asked_s)
+                await anyio.sleep(process.rng.choice((0.0, 0.01, 1.0)))
+            assert len(wal_ids(sim.memory)) - before <= (clock.monotonic_s() - begin_s) / interval_s + 1
+
+    with Simulation(seed) as sim:
+        process = sim.start(main, "writer", role="writer")
+        sim.run(minutes=2)
+        assert process.error is None
+    assert min(waits) < interval_s / 2 < max(waits)

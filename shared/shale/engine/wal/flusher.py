@@ -1,12 +1,18 @@
 """Flushes the WAL buffer: WAL files are written one after the other, each with one conditional PUT.
 
-With ``flush_interval`` 0 flushes are adaptive: the first waiter starts a PUT, and rows written during the PUT share the
-next one.  Rows without a waiter are flushed after a tenth of a second.
+Two flushes start at least ``flush_interval`` apart, unless a flush is requested or a file is full.  Rows without a
+waiter stay in the buffer for this long.  A waiter does not wait for the timer: its flush starts at once if the last one
+started an interval ago, so a single durable write takes one request, and a busy writer makes 1 / ``flush_interval``
+requests a second.
+
+With ``flush_interval`` 0 the first waiter always starts a PUT, and rows written during the PUT share the next one.
+Rows without a waiter are flushed after a tenth of a second.
 
 Source: docs/reference/protocol.md 4.7.
 """
 
 from functools import partial
+from math import inf
 
 from shale.concurrency.signal import Signal
 from shale.engine.flush.writer_manifest import WriterManifest
@@ -55,8 +61,6 @@ class WalFlusher:
     ) -> None:
         assert pipeline.buffers.wal is not None, "the WAL is enabled"
         interval_s = options.flush_interval_s
-        self.adaptive = interval_s == 0
-        """Whether a waiter for durability must request a flush."""
         self._store = store
         self._pipeline = pipeline
         self._buffer: WalBuffer = pipeline.buffers.wal
@@ -66,16 +70,28 @@ class WalFlusher:
         self._stall_limit_s = options.wal_stall_limit_s
         self._env = env
         self._instruments = instruments
+        self._adaptive = interval_s == 0
         self._interval_s = _IDLE_INTERVAL_S if interval_s == 0 else interval_s
         self._signal = Signal()
         self._requested = False
         self._due_s: float | None = None
+        """When the buffered rows are flushed; ``None``: there are none, or only a request flushes them."""
+        self._next_s = -inf
+        """An interval after the start of the last flush."""
 
     def request(self) -> None:
         """Flush the buffered rows as soon as possible."""
         self._instruments.wal_flush_requested()
         self._requested = True
         self._signal.notify()
+
+    def flush_for_waiter(self) -> None:
+        """Flush the buffered rows as soon as the interval allows it, because a caller waits for their durability."""
+        if self._adaptive:
+            self.request()
+        elif self._due_s is not None and self._next_s < self._due_s:
+            self._due_s = self._next_s
+            self._signal.notify()
 
     def wake(self) -> None:
         """Upload a file that is complete."""
@@ -97,6 +113,8 @@ class WalFlusher:
         while True:
             await self._wait_until_due()
             self._requested, self._due_s = False, None
+            if self._interval_s is not None:
+                self._next_s = self._env.clock.monotonic_s() + self._interval_s
             self._pipeline.invalidate_fast_path()  # the next write starts the timer
             self._pipeline.freeze_wal()
             while self._buffer.files:

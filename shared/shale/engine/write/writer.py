@@ -234,8 +234,8 @@ class Writer:
         """Return once all rows up to ``seq`` are durable; see ``WriteHandle.durable``."""
         if self.durability.durable_seq >= seq:
             return
-        if self.wal is not None and self.wal.adaptive:
-            self.wal.request()
+        if self.wal is not None:
+            self.wal.flush_for_waiter()
         await self.durability.wait_durable(seq)
 
     async def flush(self, kind: FlushType) -> None:

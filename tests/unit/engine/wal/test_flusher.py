@@ -67,6 +67,45 @@ def test_the_timer_flushes_without_a_request() -> None:
     anyio.run(with_flusher(scenario, flush_interval_s=0.01))
 
 
+def test_a_waiter_after_a_pause_does_not_wait_for_the_timer() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
+        handle = await parts.pipeline.put(b"k", b"v")
+        flusher.start_timer()
+        flusher.flush_for_waiter()
+        await parts.durability.wait_durable(handle.seq)
+
+    anyio.run(with_flusher(scenario, flush_interval_s=3600))
+
+
+@pytest.mark.parametrize("first", ["request", "flush_for_waiter"])
+def test_a_waiter_shortly_after_a_flush_waits_for_the_interval(first: str) -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
+        before = await parts.pipeline.put(b"a", b"v")
+        flusher.start_timer()
+        getattr(flusher, first)()
+        await parts.durability.wait_durable(before.seq)
+        after = await parts.pipeline.put(b"b", b"v")
+        flusher.start_timer()
+        flusher.flush_for_waiter()
+        await anyio.wait_all_tasks_blocked()
+        assert parts.durability.durable_seq == before.seq
+        flusher.request()
+        await parts.durability.wait_durable(after.seq)
+
+    anyio.run(with_flusher(scenario, flush_interval_s=3600))
+
+
+def test_a_waiter_flushes_nothing_without_an_interval() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
+        await parts.pipeline.put(b"k", b"v")
+        flusher.start_timer()
+        flusher.flush_for_waiter()
+        await anyio.wait_all_tasks_blocked()
+        assert parts.durability.durable_seq == 0
+
+    anyio.run(with_flusher(scenario, flush_interval_s=None))
+
+
 def test_without_an_interval_only_a_request_flushes() -> None:
     async def scenario(parts: Parts, flusher: WalFlusher, _store: WalStore) -> None:
         await parts.pipeline.put(b"k", b"v")
