@@ -32,9 +32,8 @@ COPY services services
 RUN --mount=type=cache,target=/root/.cache \
     test -f README.md || echo Shale > README.md; \
     VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps . \
-    # The packages' own tests, and the second backend of zstandard, which CPython never loads.
-    && find /opt/venv/lib -type d -name tests -path '*/site-packages/n*' -prune -exec rm -r {} + \
-    && find /opt/venv/lib -name '_cffi*.so' -path '*/zstandard/*' -delete
+    # The packages' own tests.
+    && find /opt/venv/lib -type d -name tests -path '*/site-packages/n*' -prune -exec rm -r {} +
 
 
 # --- an S3 server for the local stack: atomic, in memory -------------------------------------------------------------

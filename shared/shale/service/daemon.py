@@ -27,7 +27,7 @@ from shale.service.health import Health, ServiceState, StoreReachability
 from shale.service.heartbeat import measure_event_loop, probe_store
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
-from shale.service.runtime_tuning import reuse_large_buffers, share_one_arena, tune_gc
+from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
 from shale.service.shutdown import Shutdown, ShutdownState
 from shale.service.store_startup import StoreOpener
 from shale.store.port import ObjectStore
@@ -66,7 +66,7 @@ def run_daemon(settings_cls: type[S], main: Main[S], argv: Sequence[str]) -> int
     configure_logging(level=section.level, format_=section.format, full_keys=section.keys == "full")
     shell = _Shell(loaded, main, argv)
     try:
-        anyio.run(shell.run, backend_options={"use_uvloop": True})
+        anyio.run(shell.run, backend_options={"use_uvloop": has_uvloop()})
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     logging.shutdown()

@@ -30,16 +30,16 @@ script = load_script()
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
 def test_a_library_still_works(tmp_path: Path) -> None:
-    found = importlib.util.find_spec("zstandard")
+    found = importlib.util.find_spec("uvloop")
     assert found is not None
     assert found.origin is not None
-    shutil.copytree(Path(found.origin).parent, tmp_path / "zstandard")
-    (library,) = (tmp_path / "zstandard").glob("backend_c*.so")
+    shutil.copytree(Path(found.origin).parent, tmp_path / "uvloop")
+    (library,) = (tmp_path / "uvloop").glob("loop*.so")
     before = library.stat()
     subprocess.run([sys.executable, SCRIPT, tmp_path], check=True, capture_output=True)
     assert library.stat().st_size < before.st_size / 2
     assert library.stat().st_mtime_ns == before.st_mtime_ns
-    program = "import zstandard as z; assert z.decompress(z.compress(b'aa')) == b'aa'; print(z.backend_c.__file__)"
+    program = "import asyncio, uvloop; uvloop.run(asyncio.sleep(0)); print(uvloop.loop.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
     assert ended.stdout.strip() == str(library)

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import threading
 from shale.service.runtime_tuning import share_one_arena
@@ -71,3 +73,21 @@ def test_requests_of_many_rows_set_off_no_search_and_cycles_are_still_found() ->
     searches, found = map(int, told.split())
     assert searches == 0
     assert found >= 1
+
+
+EVENT_LOOP = """
+import anyio, asyncio, sys
+if sys.argv[1:]:
+    sys.modules[sys.argv[1]] = None
+from shale.service.runtime_tuning import has_uvloop
+async def main():
+    print(type(asyncio.get_running_loop()).__module__.split(".")[0])
+anyio.run(main, backend_options={"use_uvloop": has_uvloop()})
+"""
+
+
+@pytest.mark.parametrize(("missing", "loop"), [([], "uvloop"), (["uvloop"], "asyncio")])
+def test_a_daemon_runs_on_uvloop_where_it_is_installed(missing: list[str], loop: str) -> None:
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", EVENT_LOOP, *missing]
+    assert subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout.strip() == loop

@@ -4,6 +4,7 @@
 is refused before memory is allocated.
 """
 
+import sys
 import threading
 import zlib
 from functools import cache
@@ -11,7 +12,11 @@ from struct import Struct
 from typing import TypeVar
 
 import cramjam
-import zstandard
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
@@ -43,7 +48,7 @@ def compress(compression: Compression, image: BytesLike) -> bytes:
         case Compression.LZ4:
             return bytes(cramjam.lz4.compress_block(image, store_size=True))
         case Compression.ZSTD:
-            return _zstd().packer.compress(image)
+            return _pack_zstd(image)
 
 
 def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
@@ -66,7 +71,7 @@ def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
                 return _unpack_lz4(stored, limit)
             case Compression.ZSTD:
                 return _unpack_zstd(stored, limit)
-    except (cramjam.DecompressionError, zlib.error, zstandard.ZstdError, ValueError) as error:
+    except (cramjam.DecompressionError, zlib.error, zstd.ZstdError, ValueError) as error:
         raise CorruptionError(f"cannot unpack {compression.name.lower()}: {error}") from error
 
 
@@ -103,25 +108,24 @@ def _unpack_lz4(stored: BytesLike, limit: int) -> BytesLike:
     return _exact(image, size, int(written))
 
 
+def _pack_zstd(image: BytesLike) -> bytes:
+    packer = _packers().zstd
+    packer.set_pledged_input_size(len(image))  # the frame names the size of its image
+    return packer.compress(image, packer.FLUSH_FRAME)
+
+
 def _unpack_zstd(stored: BytesLike, limit: int) -> bytes:
-    size = zstandard.get_frame_parameters(stored).content_size
-    if size == zstandard.CONTENTSIZE_UNKNOWN:
-        return _unpack_zstd_stream(stored, limit)
-    _check_size(size, limit)
-    image = _zstd().unpacker.decompress(stored, allow_extra_data=False)
-    return _exact(image, size, len(image))
-
-
-def _unpack_zstd_stream(stored: BytesLike, limit: int) -> bytes:
-    """Unpack a frame of unknown size, in steps."""
-    parts: list[bytes] = []
-    size = 0
-    with _zstd().unpacker.stream_reader(stored) as reader:
-        while part := reader.read(_STEP):
-            parts.append(part)
-            size += len(part)
-            _check_size(size, limit)
-    return b"".join(parts)
+    # ``None`` if the frame does not name it, which the types of the library do not say.
+    size: int | None = zstd.get_frame_info(stored).decompressed_size
+    if size is not None:
+        _check_size(size, limit)
+    unpacker = zstd.ZstdDecompressor()
+    # The buffer grows with what the frame holds, not with what it claims.
+    image = unpacker.decompress(stored, limit + 1)
+    _check_size(len(image), limit)
+    if not unpacker.eof or unpacker.unused_data:
+        raise CorruptionError("a zstd frame is truncated or followed by other bytes")
+    return image if size is None else _exact(image, size, len(image))
 
 
 def _check_size(size: int, limit: int) -> None:
@@ -135,14 +139,16 @@ def _exact(image: _ImageT, size: int, unpacked: int) -> _ImageT:
     return image
 
 
-class _Zstd(threading.local):
-    """Contexts of zstd, one per thread: they must not be shared."""
+class _Packers(threading.local):
+    """Contexts for compression, one per thread: they must not be shared.
+
+    Creating one takes as long as compressing half a block.
+    """
 
     def __init__(self) -> None:
-        self.packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-        self.unpacker = zstandard.ZstdDecompressor()
+        self.zstd = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
 
 
 @cache
-def _zstd() -> _Zstd:
-    return _Zstd()
+def _packers() -> _Packers:
+    return _Packers()

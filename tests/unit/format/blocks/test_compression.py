@@ -2,11 +2,11 @@
 
 import contextlib
 import struct
+import sys
 import tracemalloc
 import zlib
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +15,11 @@ from shale.format.blocks import compression
 from shale.format.blocks.compression import compress, decompress
 from shale.format.blocks.section import open_section, seal_section
 from shale.types import Compression
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
@@ -30,7 +35,7 @@ def test_stored_forms_begin_as_documented() -> None:
     assert compress(Compression.SNAPPY, image)[:2] == b"\xac\x02"
     assert compress(Compression.ZLIB, image)[:2] == b"\x78\x9c"
     assert compress(Compression.LZ4, image)[:4] == struct.pack("<I", 300)
-    assert zstandard.get_frame_parameters(compress(Compression.ZSTD, image)).content_size == 300
+    assert zstd.get_frame_info(compress(Compression.ZSTD, image)).decompressed_size == 300
 
 
 @given(st.sampled_from(CODECS), st.binary(max_size=80))
@@ -54,10 +59,10 @@ FREE = 64 << 20
 def bombs() -> list[object]:
     size = 2 * FREE
     unpacked = bytes(size)
-    streamed = zstandard.ZstdCompressor(write_content_size=False).compress(unpacked)
+    streamed = zstd.compress(unpacked, options={zstd.CompressionParameter.content_size_flag: 0})
     return [
         pytest.param(Compression.ZLIB, zlib.compress(unpacked, 9), id="zlib"),
-        pytest.param(Compression.ZSTD, zstandard.compress(unpacked), id="zstd"),
+        pytest.param(Compression.ZSTD, zstd.compress(unpacked), id="zstd"),
         pytest.param(Compression.ZSTD, streamed, id="zstd without size"),
         pytest.param(Compression.LZ4, b"\xff\xff\xff\xff\x10a", id="lz4 that claims 4 GiB"),
         pytest.param(Compression.SNAPPY, b"\xff\xff\xff\xff\x0f\x00a", id="snappy that claims 4 GiB"),
@@ -76,6 +81,16 @@ def test_bombs_are_refused_before_they_take_memory(
         assert tracemalloc.get_traced_memory()[1] < 4 * FREE
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("has_size", [0, 1])
+def test_a_zstd_frame_is_complete_and_alone(has_size: int) -> None:
+    image = b"some text, " * 90
+    stored = zstd.compress(image, options={zstd.CompressionParameter.content_size_flag: has_size})
+    assert decompress(Compression.ZSTD, stored) == image
+    for damaged in (stored[:-1], stored[: len(stored) // 2], stored + b"x", stored + stored):
+        with pytest.raises(CorruptionError):
+            decompress(Compression.ZSTD, damaged)
 
 
 def test_a_wrong_length_in_front_of_lz4_is_noticed() -> None:
