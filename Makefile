@@ -17,7 +17,7 @@ SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim soak gc-soak compat docs quick lint fmt gen gen-schemas check check-long lock archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim soak gc-soak compat docs quick lint fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -116,6 +116,9 @@ lock: ## resolve all dependency files again
 		--no-emit-find-links --no-header -q --extra dev pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-header -q --extra spark -c requirements-dev.lock pyproject.toml -o requirements-spark.lock
+
+wheels: install ## .shale/wheels: build and check a wheel per machine; WHEELS="--interpreter COMMAND" adds a Python
+	$(BIN)/python -m tests.checks.wheels $(WHEELS)
 
 # Executors of a standalone cluster have Spark and Python, but not Shale. The archive is a plain venv, which finds its
 # packages relative to its interpreter.

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,7 +72,9 @@ def build(
     compiler = _zig(machine) if use_zig else _compiler(machine)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        variants = [(cpu, compile_for(cpu, _object(work, cpu))) for cpu in cpus]
+        with ThreadPoolExecutor() as pool:  # each waits for a process of its own
+            symbols = list(pool.map(lambda cpu: compile_for(cpu, _object(work, cpu)), cpus))
+        variants = list(zip(cpus, symbols, strict=True))
         source = work / "module.c"
         source.write_text(module_source(variants, source_digest(machine)))
         _link(compiler, [source, *(_object(work, cpu) for cpu, _ in variants)], path)

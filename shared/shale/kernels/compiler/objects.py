@@ -57,7 +57,9 @@ def compile_for(cpu: TargetCpu, object_path: Path) -> list[Symbol]:
     if cpu.triple.startswith("x86_64"):
         environment |= {"NUMBA_CPU_NAME": cpu.name, "NUMBA_CPU_FEATURES": cpu.features}
     environment["NUMBA_DISABLE_JIT"] = "0"
-    environment["PYTHONPATH"] = str(Path(__file__).parents[3])  # a build environment has no installed package
+    # A build environment has no installed package, and pip's is a folder of this variable.
+    folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     command = [sys.executable, "-m", "shale.kernels.compiler.objects", cpu.name, str(object_path)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return [Symbol(**{**each, "parameters": tuple(each["parameters"])}) for each in json.loads(done.stdout)]
@@ -102,7 +104,8 @@ def _link(modules: list[tuple[Any, str, str]], cpu: TargetCpu) -> tuple[Any, lis
             if not value.is_declaration and value.name != wrapper:
                 value.linkage = "internal"
         symbol = f"shale_{cpu.variant}_{kernel.name}"
-        module.get_function(wrapper).name = symbol
+        function = module.get_function(wrapper)
+        function.name, function.visibility = symbol, "hidden"
         if linked is None:
             linked = module
         else:
