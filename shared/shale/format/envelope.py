@@ -14,7 +14,9 @@ def seal_envelope(version: int, flat: bytes) -> bytes:
     return version.to_bytes(HEADER_SIZE, "big") + flat
 
 
-def open_envelope(data: BytesLike, *, what: str, roots: Mapping[int, str], path: str | None) -> tuple[int, Verifier]:
+def open_envelope(
+    data: BytesLike, *, what: str, roots: Mapping[int, str], path: str | None, left_out: Collection[str] = ()
+) -> tuple[int, Verifier]:
     """Check the version and verify the FlatBuffer that follows it.
 
     Args:
@@ -22,6 +24,7 @@ def open_envelope(data: BytesLike, *, what: str, roots: Mapping[int, str], path:
         what: the kind of file, for errors.
         roots: the versions that can be read, and the schema's name of the root table of each.
         path: the object's name, for errors.
+        left_out: see ``Verifier.verify_root``.
 
     Raises:
         InvalidVersion: another version.
@@ -35,7 +38,7 @@ def open_envelope(data: BytesLike, *, what: str, roots: Mapping[int, str], path:
             f"unsupported {what} format version {version}, known are {_listed(roots)}", path=path, offset=0
         )
     source = Verifier(bytes(memoryview(data)[HEADER_SIZE:]), path=path, base=HEADER_SIZE)
-    source.verify_root(roots[version])
+    source.verify_root(roots[version], left_out=left_out)
     return version, source
 
 

@@ -4,12 +4,15 @@ Version 2 is written, 1 and 2 are read.  The order in which tables and fields ar
 is what makes our bytes equal to SlateDB's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeAlias
 
 from flatbuffers import Builder
 
 from shale._generated import schema
 from shale.core.bytes_like import BytesLike
+from shale.errors import CorruptionError
 from shale.format.envelope import open_envelope, seal_envelope
 from shale.format.flat.accessors import (
     Table,
@@ -21,6 +24,7 @@ from shale.format.flat.accessors import (
     tables_of,
     ulid_of,
     uuid_of,
+    vector_start,
 )
 from shale.format.flat.builder import (
     finish,
@@ -32,6 +36,8 @@ from shale.format.flat.builder import (
     write_uuid,
 )
 from shale.format.flat.verifier import Verifier
+from shale.format.manifest_columns import LEFT_OUT, ViewColumn, read_ssts
+from shale.format.manifest_image import VIEWS_MIN, TreeWriter, WrittenTrees
 from shale.format.sst_references import read_optional_range, read_sst, write_range, write_sst_v2
 from shale.types import (
     EMPTY_SEQUENCE_TRACKER,
@@ -57,13 +63,36 @@ MANIFEST_VERSION = 2
 _ROOTS = {1: "ManifestV1", MANIFEST_VERSION: "ManifestV2"}
 _SST_BYTES = 400
 """About what an SST and its view take: the builder's buffer then need not grow, which copies it."""
+_COLUMNS_BYTES_MIN = 8 * 1024
+"""Larger manifests, from some 40 SSTs on, are read by columns."""
+_SSTS_SLOT, _L0_SLOT, _SEGMENT_L0_SLOT, _RUN_SSTS_SLOT = 8, 9, 2, 1
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes that SlateDB 0.17 would write for this manifest."""
-    ssts = manifest.ssts()
-    builder = Builder(1024 + _SST_BYTES * len(ssts))
-    return seal_envelope(MANIFEST_VERSION, finish(builder, _write_manifest(builder, manifest, ssts)))
+    return ManifestEncoder().encode(manifest)
+
+
+def is_lossless(manifest: Manifest) -> bool:
+    """Return whether decoding gives the same value: version 2 lacks two fields of version 1."""
+    return manifest.wal_object_store_uri is None and all(
+        tree.last_compacted_l0_sst_id is None for _, tree in manifest.trees()
+    )
+
+
+class ManifestEncoder:
+    """Encodes the versions of one manifest, and reuses what it made for the version before."""
+
+    def __init__(self, views_min: int = VIEWS_MIN) -> None:
+        """``views_min``: how many views a manifest must have to be written with a kernel."""
+        self._trees = TreeWriter(views_min)
+
+    def encode(self, manifest: Manifest) -> bytes:
+        """Return the bytes that SlateDB 0.17 would write for this manifest."""
+        count = sum(len(tree.l0) + sum(len(run.ssts) for run in tree.compacted) for _, tree in manifest.trees())
+        builder = Builder(1024 + _SST_BYTES * count)
+        trees = self._trees.write(builder, manifest) or _write_trees(builder, manifest)
+        return seal_envelope(MANIFEST_VERSION, finish(builder, _write_manifest(builder, manifest, trees)))
 
 
 def decode_manifest(data: BytesLike, *, path: str | None = None) -> Manifest:
@@ -73,18 +102,39 @@ def decode_manifest(data: BytesLike, *, path: str | None = None) -> Manifest:
         InvalidVersion: another version.
         CorruptionError: the bytes are not a manifest, or contradict themselves.
     """
+    found = decode_by_columns(data, path) if len(data) >= _COLUMNS_BYTES_MIN else None
+    return decode_plain(data, path) if found is None else found
+
+
+def decode_by_columns(data: BytesLike, path: str | None = None) -> Manifest | None:
+    """Read a manifest of version 2 that has many SSTs; ``None`` if the plain reader must read it or explain it."""
+    with suppress(CorruptionError):
+        version, source = open_envelope(data, what="manifest", roots=_ROOTS, path=path, left_out=LEFT_OUT)
+        if version == MANIFEST_VERSION:
+            return _read_manifest_v2(source, schema.ManifestV2.GetRootAs(source.data), by_columns=True)
+    return None
+
+
+def decode_plain(data: BytesLike, path: str | None = None) -> Manifest:
+    """Read a manifest with the generated code; see ``decode_manifest``."""
     version, source = open_envelope(data, what="manifest", roots=_ROOTS, path=path)
     if version == 1:
         return _read_manifest_v1(source, schema.ManifestV1.GetRootAs(source.data))
     return _read_manifest_v2(source, schema.ManifestV2.GetRootAs(source.data))
 
 
-def _write_manifest(builder: Builder, manifest: Manifest, ssts: Mapping[Ulid, Sst]) -> int:
-    sst_tables = write_offsets(builder, [write_sst_v2(builder, sst) for _, sst in sorted(ssts.items())])
-    l0 = _write_views(builder, manifest.tree.l0)
-    watermark = write_ulid(builder, manifest.tree.last_compacted_l0_sst_view_id)
-    compacted = _write_runs(builder, manifest.tree.compacted)
-    segments = write_offsets(builder, [_write_segment(builder, segment) for segment in manifest.segments])
+def _write_trees(builder: Builder, manifest: Manifest) -> WrittenTrees:
+    """Write SSTs, root tree and segments with the generated code."""
+    return WrittenTrees(
+        ssts=write_offsets(builder, [write_sst_v2(builder, sst) for _, sst in sorted(manifest.ssts().items())]),
+        l0=_write_views(builder, manifest.tree.l0),
+        watermark=write_ulid(builder, manifest.tree.last_compacted_l0_sst_view_id),
+        compacted=_write_runs(builder, manifest.tree.compacted),
+        segments=write_offsets(builder, [_write_segment(builder, segment) for segment in manifest.segments]),
+    )
+
+
+def _write_manifest(builder: Builder, manifest: Manifest, trees: WrittenTrees) -> int:
     extractor_name = write_string(builder, manifest.segment_extractor_name)
     checkpoints = _write_checkpoints(builder, manifest.checkpoints)
     external_dbs = _write_external_dbs(builder, manifest.external_dbs)
@@ -99,13 +149,13 @@ def _write_manifest(builder: Builder, manifest: Manifest, ssts: Mapping[Ulid, Ss
     schema.ManifestV2AddCompactorEpoch(builder, manifest.compactor_epoch)
     schema.ManifestV2AddWriterEpoch(builder, manifest.writer_epoch)
     schema.ManifestV2AddSegmentExtractorName(builder, extractor_name)
-    schema.ManifestV2AddSegments(builder, segments)
+    schema.ManifestV2AddSegments(builder, trees.segments)
     schema.ManifestV2AddSequenceTracker(builder, tracker)
     schema.ManifestV2AddCheckpoints(builder, checkpoints)
-    schema.ManifestV2AddCompacted(builder, compacted)
-    schema.ManifestV2AddL0(builder, l0)
-    schema.ManifestV2AddSsts(builder, sst_tables)
-    schema.ManifestV2AddLastCompactedL0SstViewId(builder, watermark)
+    schema.ManifestV2AddCompacted(builder, trees.compacted)
+    schema.ManifestV2AddL0(builder, trees.l0)
+    schema.ManifestV2AddSsts(builder, trees.ssts)
+    schema.ManifestV2AddLastCompactedL0SstViewId(builder, trees.watermark)
     schema.ManifestV2AddExternalDbs(builder, external_dbs)
     schema.ManifestV2AddInitialized(builder, manifest.initialized)
     return schema.ManifestV2End(builder)
@@ -185,9 +235,8 @@ def _write_external_dbs(builder: Builder, external_dbs: Sequence[ExternalDb]) ->
     return write_offsets(builder, tables)
 
 
-def _read_manifest_v2(source: Verifier, root: Table) -> Manifest:
-    listed = [read_sst(source, table) for table in tables_of(root.Ssts, root.SstsLength())]
-    ssts = {sst.id: sst for sst in listed}
+def _read_manifest_v2(source: Verifier, root: Table, *, by_columns: bool = False) -> Manifest:
+    views = _view_column(source, root) if by_columns else _plain_views(source, root)
     return Manifest(
         external_dbs=_read_external_dbs(root),
         initialized=bool(root.Initialized()),
@@ -195,27 +244,54 @@ def _read_manifest_v2(source: Verifier, root: Table) -> Manifest:
         compactor_epoch=Epoch(root.CompactorEpoch()),
         replay_after_wal_id=WalId(root.ReplayAfterWalId()),
         next_wal_sst_id=_read_next_wal_sst_id(source, root),
-        tree=_read_tree(source, root, ssts),
+        tree=_read_tree(root, views),
         last_l0_clock_tick=root.LastL0ClockTick(),
         checkpoints=_read_checkpoints(root),
         last_l0_seq=Seq(root.LastL0Seq()),
         recent_snapshot_min_seq=Seq(root.RecentSnapshotMinSeq()),
         sequence_tracker=_read_tracker(source, root),
-        segments=_read_segments(source, root, ssts),
+        segments=_read_segments(source, root, views),
         segment_extractor_name=string_of(root.SegmentExtractorName()),
     )
 
 
-def _read_tree(source: Verifier, table: Table, ssts: Mapping[Ulid, Sst]) -> Tree:
-    """Read the tree of a ``ManifestV2`` or a ``Segment``, which name its fields alike."""
-    runs = []
-    for run in tables_of(table.Compacted, table.CompactedLength()):
-        views = tuple(_read_view(source, view, ssts) for view in tables_of(run.Ssts, run.SstsLength()))
-        runs.append(SortedRun(id=RunId(run.Id()), ssts=views))
+_ReadViews: TypeAlias = Callable[[Callable[[int], Table], int], tuple[SstView, ...]]
+"""Returns the views of a vector, given its accessors of one element and of its length; called in the order of trees."""
+
+
+def _plain_views(source: Verifier, root: Table) -> _ReadViews:
+    """Read each table with the generated code."""
+    listed = [read_sst(source, table) for table in tables_of(root.Ssts, root.SstsLength())]
+    ssts = {sst.id: sst for sst in listed}
+
+    def read(get: Callable[[int], Table], count: int) -> tuple[SstView, ...]:
+        return tuple(_read_view(source, table, ssts) for table in tables_of(get, count))
+
+    return read
+
+
+def _view_column(source: Verifier, root: Table) -> _ReadViews:
+    """Read all tables of SSTs and views at once."""
+    ssts = read_ssts(source, vector_start(root, _SSTS_SLOT), root.SstsLength())
+    vectors = []
+    segments = tables_of(root.Segments, root.SegmentsLength())
+    for table, l0_slot in ((root, _L0_SLOT), *((segment, _SEGMENT_L0_SLOT) for segment in segments)):
+        vectors.append((vector_start(table, l0_slot), table.L0Length()))
+        runs = tables_of(table.Compacted, table.CompactedLength())
+        vectors += [(vector_start(run, _RUN_SSTS_SLOT), run.SstsLength()) for run in runs]
+    views = ViewColumn(source, vectors, ssts)
+    return lambda _, count: views.take(count)
+
+
+def _read_tree(table: Table, views: _ReadViews) -> Tree:
+    """Read the tree of a ``ManifestV2`` or a ``Segment``, which name their fields alike."""
+    l0 = views(table.L0, table.L0Length())
+    runs = [
+        SortedRun(id=RunId(run.Id()), ssts=views(run.Ssts, run.SstsLength()))
+        for run in tables_of(table.Compacted, table.CompactedLength())
+    ]
     return Tree(
-        l0=tuple(_read_view(source, view, ssts) for view in tables_of(table.L0, table.L0Length())),
-        compacted=tuple(runs),
-        last_compacted_l0_sst_view_id=optional_ulid(table.LastCompactedL0SstViewId()),
+        l0=l0, compacted=tuple(runs), last_compacted_l0_sst_view_id=optional_ulid(table.LastCompactedL0SstViewId())
     )
 
 
@@ -236,9 +312,9 @@ def _view_of(source: Verifier, table: Table, view_id: Ulid, sst: Sst, visible_ra
     return view
 
 
-def _read_segments(source: Verifier, root: Table, ssts: Mapping[Ulid, Sst]) -> tuple[Segment, ...]:
+def _read_segments(source: Verifier, root: Table, views: _ReadViews) -> tuple[Segment, ...]:
     segments = [
-        Segment(prefix=bytes_of(table.PrefixAsNumpy()) or b"", tree=_read_tree(source, table, ssts))
+        Segment(prefix=bytes_of(table.PrefixAsNumpy()) or b"", tree=_read_tree(table, views))
         for table in tables_of(root.Segments, root.SegmentsLength())
     ]
     if any(not segment.prefix for segment in segments):

@@ -11,7 +11,7 @@ from shale.format.flat.verifier import Verifier
 from shale.format.sst.info import SST_VERSIONS, read_sst_info, write_sst_info
 from shale.types import UNBOUNDED, Bound, BoundKind, KeyRange, Sst
 
-_VERSION_WHEN_ABSENT = 1
+VERSION_WHEN_ABSENT = 1
 
 
 def write_sst_v2(builder: Builder, sst: Sst) -> int:
@@ -47,7 +47,7 @@ def read_sst(source: Verifier, table: Table) -> Sst:
     """
     version = table.FormatVersion()
     if version is None:
-        version = _VERSION_WHEN_ABSENT
+        version = VERSION_WHEN_ABSENT
     if version not in SST_VERSIONS:
         raise corrupt(source, table, f"an SST has the unknown format version {version}")
     return Sst(id=ulid_of(table.Id()), info=read_sst_info(source, table.Info()), format_version=version)

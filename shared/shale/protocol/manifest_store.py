@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TypeAlias
 
-from shale.format.manifest import decode_manifest, encode_manifest
+from shale.format.manifest import ManifestEncoder, decode_manifest, is_lossless
 from shale.format.names import manifest_key, parse_manifest_key
 from shale.protocol.manifest_invariants import check_manifest
 from shale.protocol.transactional import EpochField, Fenceable, Stored
@@ -42,7 +42,8 @@ class ManifestStore(DatabaseStore[Manifest]):
             "manifest",
             key=manifest_key,
             parse=parse_manifest_key,
-            encode=encode_manifest,
+            encode=ManifestEncoder().encode,
             decode=DECODE,
             check=check_manifest,
+            is_lossless=is_lossless,
         )

@@ -35,6 +35,11 @@ def accept_anything(_base: object, _new: object) -> None:
     """Accept every step: the check of a namespace without invariants."""
 
 
+def is_never_lossless(_value: object) -> bool:
+    """Return ``False``: reading back what was written may give another value."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace(Generic[T]):
     """One directory of numbered files, each a complete snapshot of one value.
@@ -46,6 +51,7 @@ class Namespace(Generic[T]):
         key: id to key.
         parse: key to id; ``None`` for names that are not in canonical form.
         check: raises unless ``new`` may follow ``base``; runs before every write.
+        is_lossless: whether a value is read back as it was written; a store then does not decode what it wrote.
     """
 
     resource: str
@@ -56,6 +62,7 @@ class Namespace(Generic[T]):
     encode: Callable[[T], bytes]
     decode: Callable[[BytesLike, str], T]
     check: Callable[[T, T], None] = accept_anything
+    is_lossless: Callable[[T], bool] = is_never_lossless
 
 
 def database_namespace(
@@ -67,6 +74,7 @@ def database_namespace(
     encode: Callable[[T], bytes],
     decode: Callable[[BytesLike, str], T],
     check: Callable[[T, T], None] = accept_anything,
+    is_lossless: Callable[[T], bool] = is_never_lossless,
 ) -> Namespace[T]:
     """Return the namespace of ``resource`` in the database at ``root``, which ``key`` and ``parse`` take first."""
     return Namespace(
@@ -78,6 +86,7 @@ def database_namespace(
         encode=encode,
         decode=decode,
         check=check,
+        is_lossless=is_lossless,
     )
 
 

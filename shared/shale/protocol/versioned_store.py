@@ -171,6 +171,8 @@ class VersionedStore(Generic[T]):
             )
             raise
         await self._files.require_newest(created)
+        if self.namespace.is_lossless(value):
+            self._decoded = (data, value)
         self._instruments.committed(file_id, len(data), self._env.clock.now_ms())
         return Versioned(file_id, value)
 
@@ -208,9 +210,9 @@ class VersionedStore(Generic[T]):
             raise InvalidObjectState("the version is above the boundary", path=self.namespace.key(file_id))
 
     async def _value_of(self, found: StoredBytes) -> Versioned[T]:
-        # Polls read the same bytes again and again; they are decoded once.
+        # Polls read the same bytes again and again, also those that this store has written; they are decoded once.
         decoded = self._decoded
-        if decoded is None or decoded[0] is not found.data:
+        if decoded is None or not _are_equal(decoded[0], found.data):
             try:
                 decoded = (found.data, await self._decode(found.id, found.data))
             except CorruptionError:
@@ -235,6 +237,11 @@ class VersionedStore(Generic[T]):
         data = await self._env.cpu.run(encode) if self._is_large else encode()
         self._is_large = len(data) > _INLINE_BYTES_MAX
         return data
+
+
+def _are_equal(left: BytesLike, right: BytesLike) -> bool:
+    """Compare at the speed of memory, which ``==`` of views is not."""
+    return left is right or (len(left) == len(right) and bytes(left) == bytes(right))
 
 
 class DatabaseStore(VersionedStore[T], ABC):

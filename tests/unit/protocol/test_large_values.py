@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from shale.env import Env
@@ -52,5 +53,26 @@ def test_a_large_manifest_is_no_work_for_the_loop() -> None:
 
         await stored.apply(lambda current: Manifest(tree=current.value.tree, last_l0_clock_tick=7))
         assert cpu.calls == 2, "what follows a large value is large, probably, and encoded beside the loop"
+
+    run(scenario)
+
+
+def test_a_store_does_not_decode_what_it_wrote() -> None:
+    async def scenario() -> None:
+        writer, reader = world_of(CountingCpu())
+        stored = await writer.manifests.create_new(Manifest(tree=Tree(compacted=(run_of(1, 5),))))
+        written = stored.value
+        assert (await stored.refresh()).value is written
+        assert (await reader.manifests.read_latest()).value == written
+
+    run(scenario)
+
+
+def test_a_store_decodes_what_it_wrote_if_that_loses_fields() -> None:
+    async def scenario() -> None:
+        writer, _ = world_of(CountingCpu())
+        old = Manifest(wal_object_store_uri="s3://elsewhere/wal", tree=Tree(compacted=(run_of(1, 5),)))
+        stored = await writer.manifests.create_new(old)
+        assert (await stored.refresh()).value == replace(old, wal_object_store_uri=None)
 
     run(scenario)

@@ -4,7 +4,8 @@ An index has a table for each block, tens of thousands of them: walked one by on
 a second.
 """
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,33 +20,55 @@ _PIECE = 4096
 
 
 class FlatColumns:
-    """All tables of one vector, which has ``count`` offsets from ``start`` on; ``what`` names it in errors."""
+    """The tables that the offsets at ``at`` refer to; ``what`` names them in errors."""
 
-    def __init__(self, source: Verifier, start: int, count: int, what: str) -> None:
+    def __init__(self, source: Verifier, at: I64, what: str) -> None:
         self._source = source
         self._what = what
         self._limit = len(source.data)
-        at = start + 4 * np.arange(count, dtype=np.int64)
         self._tables = self._follow(at)
         self._vtables = self._tables - self._read(self._tables, _I32)
         self._check((self._vtables >= 0) & (self._vtables <= self._limit - 4), "has no vtable")
         self._vtable_sizes = self._read(self._vtables, _U16)
         self._sizes = self._read(self._vtables + 2, _U16)
         self._check(
-            (self._vtable_sizes >= 4) & (self._vtables + self._vtable_sizes <= self._limit) & (self._sizes >= 4),
+            (self._vtable_sizes >= 4)
+            & (self._vtable_sizes % 2 == 0)
+            & (self._vtables + self._vtable_sizes <= self._limit)
+            & (self._sizes >= 4),
             "has a broken vtable",
         )
         self._check(self._tables + self._sizes <= self._limit, "exceeds the buffer")
-        source.spend(int(self._sizes.sum()), start)
+        source.spend(int(self._sizes.sum()), 0)
 
     def __len__(self) -> int:
         return len(self._tables)
 
-    def scalar(self, slot: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return one number per table; 0 where it is absent."""
+    @classmethod
+    def of_vector(cls, source: Verifier, start: int, count: int, what: str) -> Self:
+        """Return the tables of one vector, which has ``count`` offsets from ``start`` on."""
+        return cls(source, start + 4 * np.arange(count, dtype=np.int64), what)
+
+    @property
+    def positions(self) -> I64:
+        """Where the tables begin."""
+        return self._tables
+
+    def tables(self, slot: int, what: str) -> "FlatColumns":
+        """Return the tables that a required field of each table refers to."""
+        fields = self._fields(slot, 4)
+        self._check(fields > 0, f"lacks {what}")
+        return FlatColumns(self._source, self._tables + fields, what)
+
+    def has(self, slot: int, width: int) -> NDArray[np.bool_]:
+        """Return which tables have a field of this width."""
+        return self._fields(slot, width) > 0
+
+    def scalar(self, slot: int, dtype: np.dtype[Any], default: int = 0) -> NDArray[Any]:
+        """Return one number per table; ``default`` where it is absent."""
         fields = self._fields(slot, dtype.itemsize)
         present = fields > 0
-        values = np.zeros(len(fields), dtype)
+        values = np.full(len(fields), default, dtype)
         values[present] = self._raw(self._tables[present] + fields[present], dtype)
         return values
 
@@ -53,7 +76,22 @@ class FlatColumns:
         """Return the bytes of one required vector per table, back to back, and n+1 offsets into them."""
         fields = self._fields(slot, 4)
         self._check(fields > 0, f"lacks {what}")
-        starts = self._follow(self._tables + fields)
+        return self._gathered(self._tables + fields, what)
+
+    def optional_vectors(self, slot: int, what: str) -> list[bytes | None]:
+        """Return the bytes of one vector per table; ``None`` where it is absent."""
+        fields = self._fields(slot, 4)
+        present = fields > 0
+        gathered, offsets = self._gathered((self._tables + fields)[present], what)
+        data, ends = gathered.tobytes(), offsets.tolist()
+        found = [data[start:end] for start, end in pairwise(ends)]
+        if len(found) == len(fields):
+            return list(found)
+        rest = iter(found)
+        return [next(rest) if is_there else None for is_there in present.tolist()]
+
+    def _gathered(self, at: I64, what: str) -> tuple[U8, I64]:
+        starts = self._follow(at)
         lengths = self._read(starts, _U32)
         self._check(lengths <= self._limit - 4 - starts, f"has a {what} beyond the buffer")
         self._source.spend(int(lengths.sum()), 0)
@@ -94,6 +132,15 @@ class FlatColumns:
         if not valid.all():
             index = int(np.argmin(valid))
             raise self._source.corrupt(f"entry {index} of {self._what} {fault}", 0)
+
+
+def offsets_of(starts: I64, counts: I64) -> I64:
+    """Return the positions of all offsets in many vectors, one vector after the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    positions = np.repeat(starts - 4 * (ends - counts), counts)
+    positions += 4 * np.arange(total, dtype=np.int64)
+    return positions
 
 
 def pieces_of(count: int) -> list[tuple[int, int]]:

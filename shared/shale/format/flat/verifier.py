@@ -7,6 +7,7 @@ refer to each other cannot exhaust the CPU or the memory of a reader.  The schem
 recursion needs no counter.
 """
 
+from collections.abc import Collection
 from enum import IntEnum
 from functools import cache
 from struct import Struct
@@ -71,7 +72,7 @@ class _Reference(NamedTuple):
 class Verifier:
     """Checks one buffer; ``path`` and ``base``, the buffer's offset in the object, are for errors."""
 
-    __slots__ = ("_base", "_budget", "_path", "_size", "_vtables", "data")
+    __slots__ = ("_base", "_budget", "_left_out", "_path", "_size", "_vtables", "data")
 
     def __init__(self, data: BytesLike, *, path: str | None, base: int = 0) -> None:
         self.data = data
@@ -79,15 +80,16 @@ class Verifier:
         self._base = base
         self._size = len(data)
         self._budget = _VISITS_MAX * self._size + 64
+        self._left_out: Collection[str] = ()
         self._vtables: dict[tuple[int, _Layout], tuple[int, tuple[_Reference, ...]]] = {}
 
-    def verify_root(self, table: str, *, elements: bool = True) -> int:
+    def verify_root(self, table: str, *, left_out: Collection[str] = ()) -> int:
         """Verify the buffer as a root table of the schema.
 
         Args:
             table: the schema's name of the root table.
-            elements: verify the tables in vectors of the root too.  Without, only the vectors themselves are: readers
-                of whole columns check the elements.
+            left_out: of vectors of these tables only the vectors themselves are verified: readers of whole columns
+                check the elements.
 
         Returns:
             The position of the root table.
@@ -95,9 +97,14 @@ class Verifier:
         Raises:
             CorruptionError: with path and offset.
         """
+        self._left_out = left_out
         position = self.follow(0)
-        self._verify_table(position, _layout(table), elements=elements)
+        self._verify_table(position, _layout(table))
         return position
+
+    def verify_table(self, position: int, table: str) -> None:
+        """Verify a table that was left out, whose first four bytes are in the buffer."""
+        self._verify_table(position, _layout(table))
 
     def corrupt(self, message: str, position: int) -> CorruptionError:
         """Return an error that names the object and the byte at ``position`` of the buffer."""
@@ -119,7 +126,7 @@ class Verifier:
         if self._budget < 0:
             raise self.corrupt("parts of the buffer are referenced over and over", position)
 
-    def _verify_table(self, position: int, layout: _Layout, *, elements: bool = True) -> None:
+    def _verify_table(self, position: int, layout: _Layout) -> None:
         vtable = position - int(_I32.unpack_from(self.data, position)[0])
         size, references = self._vtables.get((vtable, layout)) or self._read_vtable(vtable, position, layout)
         if position + size > self._size:
@@ -135,7 +142,7 @@ class Verifier:
                 self._verify_vector(place, width)
             elif visit is _Visit.TABLES:
                 start, count = self._verify_vector(place, _OFFSET_WIDTH)
-                if elements:
+                if tables[0].name not in self._left_out:
                     for element in range(start, start + _OFFSET_WIDTH * count, _OFFSET_WIDTH):
                         self._verify_table(self.follow(element), tables[0])
             elif visit is _Visit.STRING:

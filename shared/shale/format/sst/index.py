@@ -128,12 +128,12 @@ def decode_index(image: BytesLike, *, data_len: int, path: str | None = None, of
         CorruptionError: the bytes are not an index, or blocks are not inside the data in ascending order.
     """
     source = Verifier(image, path=path, base=offset)
-    source.verify_root("SsTableIndex", elements=False)
+    source.verify_root("SsTableIndex", left_out=("BlockMeta",))
     root = schema.SsTableIndex.GetRootAs(image)
     start, count = vector_start(root, 0), root.BlockMetaLength()
     if count and use_kernels() and (index := _read_entries(source, start, count, data_len)) is not None:
         return index
-    columns = FlatColumns(source, start, count, _ENTRIES)
+    columns = FlatColumns.of_vector(source, start, count, _ENTRIES)
     starts = columns.scalar(0, np.dtype("<u8"))
     if len(starts) == 0 and data_len:
         raise source.corrupt("an index without blocks", 0)

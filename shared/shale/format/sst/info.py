@@ -25,7 +25,7 @@ SST_VERSIONS = (1, 2)
 TRAILER_SIZE = 10
 _TRAILER = Struct(">QH")
 _CRC = Struct(">I")
-_OFFSET_MAX = 2**63 - 1
+OFFSET_MAX = 2**63 - 1
 
 
 class TailTooShort(Exception):
@@ -154,7 +154,7 @@ def _check_parts(info: SstInfo, source: Verifier, table: Table) -> None:
         (info.filter_offset, info.filter_len),
         (info.stats_offset, info.stats_len),
     ):
-        if start + length > _OFFSET_MAX:
+        if start + length > OFFSET_MAX:
             raise corrupt(source, table, f"a part of {length} bytes at {start} exceeds every object")
     if info.filter_len and info.filter_offset + info.filter_len > info.index_offset:
         raise corrupt(source, table, "the filter overlaps the index")

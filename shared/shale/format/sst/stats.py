@@ -78,7 +78,7 @@ def decode_stats(image: BytesLike, *, path: str | None = None, offset: int = 0) 
         CorruptionError: the bytes are not a stats block.
     """
     source = Verifier(image, path=path, base=offset)
-    source.verify_root("SstStats", elements=False)
+    source.verify_root("SstStats", left_out=("BlockStats",))
     root = schema.SstStats.GetRootAs(image)
     blocks = _no_blocks()
     if not root.BlockStatsIsNone():
@@ -100,7 +100,7 @@ def _read_blocks(source: Verifier, start: int, count: int) -> NDArray[np.uint16]
         read = compiled.read_shorts(address_of(data), len(data), start, count, _KINDS, address_of(blocks))
         if read != flat.REFUSED:
             return blocks
-    columns = FlatColumns(source, start, count, _BLOCKS)
+    columns = FlatColumns.of_vector(source, start, count, _BLOCKS)
     return np.stack([columns.scalar(slot, np.dtype("<u2")) for slot in range(_KINDS)], axis=1)
 
 

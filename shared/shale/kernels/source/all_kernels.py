@@ -1,6 +1,6 @@
 """Imports every module that declares kernels, which are then in ``jit.KERNELS``."""
 
-from shale.kernels.source import bloom, flat, objects, siphash, sort
+from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort
 from shale.kernels.source.block import cursor, decode, encode
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
@@ -8,6 +8,7 @@ from shale.kernels.source.point_lookup import lookup, many
 SOURCES = (
     bloom,
     flat,
+    manifest,
     objects,
     siphash,
     sort,
