@@ -93,12 +93,18 @@ def _regressions(base: Manifest, new: Manifest) -> Iterator[str]:
 
 
 def _check_l0_times(base: Manifest, new: Manifest) -> None:
-    known = {view.sst.id for _, tree in base.trees() for view in tree.views()}
     newest_ms = newest_l0_ms(base)
-    for _, tree in new.trees():
-        for view in tree.l0:
-            if view.sst.id not in known and view.sst.id.ms < newest_ms:
-                raise InvalidClockTick(f"L0 {view.sst.id} is older than {newest_ms} ms, the newest of its base")
+    known = {view.sst.id for _, tree in base.trees() for view in tree.l0}
+    older = {
+        view.sst.id
+        for _, tree in new.trees()
+        for view in tree.l0
+        if view.sst.id.ms < newest_ms and view.sst.id not in known
+    }
+    if older:
+        older.difference_update(view.sst.id for view in base.views())
+    for sst_id in older:
+        raise InvalidClockTick(f"L0 {sst_id} is older than {newest_ms} ms, the newest of its base")
 
 
 def _newest_l0_ms_of(tree: Tree) -> int:

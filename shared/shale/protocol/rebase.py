@@ -6,7 +6,7 @@ any process may change checkpoints.  The loser of a conflict takes the newer ver
 Source: docs/reference/protocol.md 3.3-3.6; SlateDB slatedb/src/manifest/mod.rs.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from shale.errors import ProtocolPanic
@@ -21,10 +21,8 @@ def rebase_writer(local: Manifest, remote: Manifest) -> Manifest:
     Drops segments without L0 and runs, which only the writer does.
     """
 
-    def merged(prefix: bytes) -> Tree:
-        return merge_trees(writer=local.tree_of(prefix) or _EMPTY, compactor=remote.tree_of(prefix) or _EMPTY)
-
-    segments = _segments(_prefixes(local, remote), merged)
+    ours, theirs = _segment_trees(local), _segment_trees(remote)
+    segments = _segments(sorted(ours | theirs), writer=ours, compactor=theirs)
     return prune_external_ssts(
         replace(
             remote,
@@ -51,20 +49,16 @@ def rebase_compactor(local: Manifest, remote: Manifest) -> Manifest:
     Raises:
         ProtocolPanic: such a segment holds data.
     """
-    gone = {segment.prefix for segment in local.segments} - {segment.prefix for segment in remote.segments}
-    for segment in local.segments:
-        if segment.prefix in gone and not segment.tree.is_empty:
-            raise ProtocolPanic("the writer pruned a segment that holds data", prefix=segment.prefix.hex())
-
-    def merged(prefix: bytes) -> Tree:
-        return merge_trees(writer=remote.tree_of(prefix) or _EMPTY, compactor=local.tree_of(prefix) or _EMPTY)
-
+    ours, theirs = _segment_trees(local), _segment_trees(remote)
+    for prefix, tree in ours.items():
+        if prefix not in theirs and not tree.is_empty:
+            raise ProtocolPanic("the writer pruned a segment that holds data", prefix=prefix.hex())
     return prune_external_ssts(
         replace(
             remote,
             wal_object_store_uri=local.wal_object_store_uri,
             tree=merge_trees(writer=remote.tree, compactor=local.tree),
-            segments=_segments(_prefixes(remote), merged),
+            segments=_segments(sorted(theirs), writer=theirs, compactor=ours),
         )
     )
 
@@ -74,7 +68,9 @@ def merge_trees(*, writer: Tree, compactor: Tree) -> Tree:
 
     L0s from the watermark on were consumed; therefore compactions must consume the end of the L0 list.
     """
-    return replace(compactor, l0=tuple(_in_front_of_watermark(writer.l0, compactor)))
+    l0 = tuple(_in_front_of_watermark(writer.l0, compactor))
+    # An unchanged tree stays the same object: comparing it, and writing it again, then costs little.
+    return compactor if l0 == compactor.l0 else replace(compactor, l0=l0)
 
 
 def _in_front_of_watermark(views: Iterable[SstView], compactor: Tree) -> Iterable[SstView]:
@@ -98,9 +94,12 @@ def prune_external_ssts(manifest: Manifest) -> Manifest:
     return replace(manifest, external_dbs=tuple(pruned(external) for external in manifest.external_dbs))
 
 
-def _prefixes(*manifests: Manifest) -> list[bytes]:
-    return sorted({segment.prefix for manifest in manifests for segment in manifest.segments})
+def _segment_trees(manifest: Manifest) -> dict[bytes, Tree]:
+    return {segment.prefix: segment.tree for segment in manifest.segments}
 
 
-def _segments(prefixes: Iterable[bytes], merged: Callable[[bytes], Tree]) -> tuple[Segment, ...]:
-    return tuple(Segment(prefix=prefix, tree=merged(prefix)) for prefix in prefixes)
+def _segments(
+    prefixes: Sequence[bytes], *, writer: Mapping[bytes, Tree], compactor: Mapping[bytes, Tree]
+) -> tuple[Segment, ...]:
+    trees = (merge_trees(writer=writer.get(each, _EMPTY), compactor=compactor.get(each, _EMPTY)) for each in prefixes)
+    return tuple(Segment(prefix=prefix, tree=tree) for prefix, tree in zip(prefixes, trees, strict=True))
