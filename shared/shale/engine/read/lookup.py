@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from shale.engine.memtable.memtable import Memtable
+from shale.engine.read.level import VisibleSst
 from shale.engine.read.read_options import ReadTable
 from shale.engine.read.sst_versions import read_versions
 from shale.engine.read.super_version import SuperVersion
-from shale.engine.read.tree_lookup import TreeLookup, VisibleSst, append_versions, block_span
+from shale.engine.read.tree_lookup import TreeLookup, append_versions, block_span
 from shale.errors import MergeOperatorMissing, ResponseTooLarge
 from shale.iter.merge_operator import fold_visible
 from shale.kernels.dispatch import use_kernels

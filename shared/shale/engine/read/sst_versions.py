@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from shale.concurrency.gather import gather
-from shale.engine.read.tree_lookup import VisibleSst, append_versions, block_span
+from shale.engine.read.level import VisibleSst
+from shale.engine.read.tree_lookup import append_versions, block_span
 from shale.sst.access_counts import AccessCounts
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader

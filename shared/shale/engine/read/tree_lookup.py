@@ -4,11 +4,11 @@ Built once per manifest and never changed.  Only the slots change, as blocks ent
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from shale.engine.read.level import VisibleSst, levels_of
 from shale.errors import CorruptionError
 from shale.format.blocks.plain import decode_block_plain
 from shale.kernels.columns import address_of
@@ -18,44 +18,11 @@ from shale.kernels.rows import I64
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot
-from shale.types import U64_MAX, Entry, KeyRange, Manifest, SstView, Tree
+from shale.types import U64_MAX, Entry, KeyRange, Manifest, Tree
 
 _LANES = np.zeros((layout.LANES, layout.OUT_WORDS), np.int64)
 """Search state of ``lookup_many``, for all threads: the kernel holds the interpreter lock while it runs."""
 _LANES_ADDRESS = address_of(_LANES)
-
-
-class VisibleSst(NamedTuple):
-    """An SST and the keys ``[first_key, end_key)`` that its view shows; ``None``: no end."""
-
-    slot: SstSlot
-    first_key: bytes
-    end_key: bytes | None
-
-    def shows(self, key: bytes) -> bool:
-        """Whether the view can show the key."""
-        return self.first_key <= key and (self.end_key is None or key < self.end_key)
-
-
-class Level:
-    """An L0 or a sorted run: SSTs in key order.
-
-    Two neighbours may share one key; the left one has its newer versions.
-    """
-
-    __slots__ = ("_first_keys", "ssts")
-
-    def __init__(self, ssts: Sequence[VisibleSst]) -> None:
-        self.ssts = tuple(ssts)
-        self._first_keys = [sst.first_key for sst in self.ssts]
-
-    def candidates(self, key: bytes) -> Sequence[VisibleSst]:
-        """Return the SSTs that show the key, newest versions first."""
-        last = bisect_right(self._first_keys, key)
-        first = last
-        while first > 0 and self.ssts[first - 1].shows(key):
-            first -= 1
-        return self.ssts[first:last]
 
 
 class TreeLookup:
@@ -63,26 +30,22 @@ class TreeLookup:
 
     __slots__ = (
         "_counts",
-        "_keys",
         "_level_table",
         "_out",
         "_out_address",
         "_slots",
         "_table",
-        "_views",
         "levels",
         "tree",
     )
 
-    def __init__(self, tree: Tree, reader: SstReader) -> None:
+    def __init__(self, tree: Tree, reader: SstReader, previous: "TreeLookup | None" = None) -> None:
+        """Make no request; levels that ``previous`` has as well are taken over from there."""
         self.tree = tree
         self._counts = reader.counts.kernel
-        runs = [*((view,) for view in tree.l0), *(run.ssts for run in tree.compacted)]
-        shown = [views for views in map(_non_empty_views, runs) if views]
-        levels = [Level([_visible_sst(view, reader) for view in views]) for views in shown]
-        self.levels = tuple(levels)
-        self._slots = [[sst.slot for sst in level.ssts] for level in levels]
-        self._build_table([view.effective_range for views in shown for view in views])
+        self.levels = tuple(levels_of(tree, reader, () if previous is None else previous.levels))
+        self._slots = [level.slots for level in self.levels]
+        self._build_table()
 
     def candidates(self, key: bytes) -> Iterator[VisibleSst]:
         """Return the SSTs that show the key, newest first."""
@@ -141,32 +104,11 @@ class TreeLookup:
         )
         return answers, undecided == 0
 
-    def _build_table(self, ranges: Sequence[KeyRange]) -> None:
-        keys = bytearray()
-        views = np.zeros((max(1, len(ranges)), layout.VIEW_WORDS), np.int64)
-        starts = []
-        for record, key_range in zip(views, ranges, strict=False):
-            start, end = key_range.start, key_range.end
-            starts.append((len(keys), len(keys) + len(start.key or b"")))
-            keys += (start.key or b"") + (end.key or b"")
-            record[layout.VIEW_START_LEN] = -1 if start.key is None else len(start.key)
-            record[layout.VIEW_START_EXCLUDED] = start.kind.value == 3
-            record[layout.VIEW_END_LEN] = -1 if end.key is None else len(end.key)
-            record[layout.VIEW_END_INCLUDED] = end.kind.value == 2
-        self._keys = np.frombuffer(bytes(keys) or b"\0", np.uint8)
-        base = address_of(self._keys)
-        ssts = (sst for level in self.levels for sst in level.ssts)
-        for record, (start_at, end_at), sst in zip(views, starts, ssts, strict=False):
-            record[layout.VIEW_START] = base + start_at
-            record[layout.VIEW_END] = base + end_at
-            record[layout.VIEW_SLOT] = address_of(sst.slot.words)
-        self._views = views
+    def _build_table(self) -> None:
         self._level_table = np.zeros((max(1, len(self.levels)), layout.LEVEL_WORDS), np.int64)
-        at = address_of(views)
         for row, level in zip(self._level_table, self.levels, strict=False):
-            row[layout.LEVEL_VIEWS] = at
+            row[layout.LEVEL_VIEWS] = address_of(level.records)
             row[layout.LEVEL_COUNT] = len(level.ssts)
-            at += len(level.ssts) * layout.VIEW_WORDS * 8
         self._table = address_of(self._level_table)
         out = self._counts
         self._out = out[: layout.OUT_EXPIRE_TS + 1].data
@@ -188,7 +130,7 @@ class TreeRouter:
             if prefix or not manifest.segments or not tree.is_empty:
                 old = known.get(prefix)
                 self._prefixes.append(prefix)
-                self.lookups.append(old if old is not None and old.tree == tree else TreeLookup(tree, reader))
+                self.lookups.append(old if old is not None and old.tree == tree else TreeLookup(tree, reader, old))
         self.value_kernel: Callable[[bytes, int], bytes | int | None] | None = None
         """The kernel that finds values of the newest state, if there is one tree."""
         self.value_record = 0
@@ -254,13 +196,3 @@ def append_versions(found: list[Entry], key: bytes, max_seq: int, *, image: byte
             if not entry.is_merge:
                 return True
     return False
-
-
-def _non_empty_views(views: Sequence[SstView]) -> list[SstView]:
-    """Drop views that show nothing, as a projection may leave them: their bounds are in no order."""
-    return [view for view in views if not view.effective_range.is_empty]
-
-
-def _visible_sst(view: SstView, reader: SstReader) -> VisibleSst:
-    visible = view.effective_range
-    return VisibleSst(reader.slot(view.sst), visible.first_key or b"", visible.end_key)

@@ -1,6 +1,7 @@
 """Views against a model: the newest visible version of every key, however it is spread over tables, L0s and runs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import anyio
@@ -323,5 +324,28 @@ def test_a_damaged_block_is_named() -> None:
         with pytest.raises(CorruptionError, match="does not exist") as gone:
             await get(view, b"k090")
         assert gone.value.path == key
+
+    anyio.run(run)
+
+
+def test_a_new_manifest_takes_over_the_levels_of_unchanged_runs() -> None:
+    """An update of the manifest costs what it changes: runs of thousands of SSTs are not looked at again."""
+
+    async def run() -> None:
+        shelf = Shelf()
+        old_l0, new_l0, *ssts = [await shelf.view([Entry(b"k%d" % key, b"v", key + 1, 0)]) for key in range(5)]
+        runs = (SortedRun(id=RunId(1), ssts=tuple(ssts)),)
+        manifest = Manifest(tree=Tree(l0=(old_l0,), compacted=runs), last_l0_seq=Seq(5))
+        before = SuperVersion(manifest, (), shelf.reader, ReadOptions())
+        flushed = replace(manifest, tree=replace(manifest.tree, l0=(new_l0, old_l0)))
+        after = SuperVersion(flushed, (), shelf.reader, ReadOptions(), previous=before)
+        (old_tree,), (new_tree,) = before.trees.lookups, after.trees.lookups
+        assert [old is new for old, new in zip(old_tree.levels, new_tree.levels[1:], strict=True)] == [True, True]
+        assert [await get_value(after, b"k%d" % key) for key in range(5)] == [b"v"] * 5
+        assert await get_value(before, b"k1") is None
+
+    async def get_value(view: SuperVersion, key: bytes) -> bytes | None:
+        entry = await get(view, key)
+        return None if entry is None else entry.value
 
     anyio.run(run)
