@@ -37,7 +37,7 @@ class ManifestStore(DatabaseStore[Manifest]):
     @staticmethod
     def namespace_of(root: str) -> Namespace[Manifest]:
         """See ``DatabaseStore``."""
-        return database_namespace(
+        namespace = database_namespace(
             root,
             "manifest",
             key=manifest_key,
@@ -45,5 +45,5 @@ class ManifestStore(DatabaseStore[Manifest]):
             encode=ManifestEncoder().encode,
             decode=DECODE,
             check=check_manifest,
-            is_lossless=is_lossless,
         )
+        return replace(namespace, is_lossless=is_lossless)

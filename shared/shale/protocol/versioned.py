@@ -74,7 +74,6 @@ def database_namespace(
     encode: Callable[[T], bytes],
     decode: Callable[[BytesLike, str], T],
     check: Callable[[T, T], None] = accept_anything,
-    is_lossless: Callable[[T], bool] = is_never_lossless,
 ) -> Namespace[T]:
     """Return the namespace of ``resource`` in the database at ``root``, which ``key`` and ``parse`` take first."""
     return Namespace(
@@ -86,7 +85,6 @@ def database_namespace(
         encode=encode,
         decode=decode,
         check=check,
-        is_lossless=is_lossless,
     )
 
 
