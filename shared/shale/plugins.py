@@ -9,10 +9,12 @@ A distribution registers names as entry points of a group (``pyproject.toml``)::
 import importlib
 from collections.abc import Callable
 from functools import reduce
-from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shale.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 COMPACTION_FILTERS = "shale.compaction_filters"
 MERGE_OPERATORS = "shale.merge_operators"
@@ -30,6 +32,14 @@ _NOUNS = {
     COMPACTION_FILTERS: "compaction filter",
     MERGE_OPERATORS: "merge operator",
 }
+
+
+def entry_points(*, group: str) -> "EntryPoints":
+    """Return what installed distributions register in a group."""
+    # Imported here: it brings the packages of e-mail and of archives, and few processes use plugins.
+    from importlib import metadata
+
+    return metadata.entry_points(group=group)
 
 
 def known_names(group: str) -> tuple[str, ...]:
