@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from shale.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from prometheus_client import Histogram
+    from shale.telemetry.instruments import Histogram
 
 
 class SequencedInstruments:

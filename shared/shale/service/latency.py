@@ -3,9 +3,8 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from prometheus_client import Histogram
-
 from shale.env import Env
+from shale.telemetry.instruments import Histogram
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from shale.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from prometheus_client import Counter
+    from shale.telemetry.instruments import Counter
 
 
 def _kernel_words() -> I64:

@@ -1,0 +1,137 @@
+"""Counters, gauges and histograms, and their exposition through the Prometheus client library.
+
+The library imports a web server and takes as long to import as ten of our packages, so it is imported by the first
+process that reads its metrics.  Values are plain attributes: a change is one addition, and the interpreter switches
+threads only between such changes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING
+
+from shale.telemetry.spec import MetricKind, MetricSpec
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, spec: MetricSpec) -> None:  # noqa: ARG002 - all instruments are made alike
+        self.value = 0.0
+
+    def inc(self, amount: float = 1) -> None:
+        """Add ``amount``, which is not negative."""
+        assert amount >= 0, "counters only grow"
+        self.value += amount
+
+    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Yield the name, the additional labels and the value of each sample."""
+        yield name, {}, self.value
+
+
+class Gauge:
+    """A number that changes."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, spec: MetricSpec) -> None:  # noqa: ARG002
+        self.value = 0.0
+
+    def set(self, value: float) -> None:
+        """Replace the number."""
+        self.value = float(value)
+
+    def inc(self, amount: float = 1) -> None:
+        """Add ``amount``."""
+        self.value += amount
+
+    def dec(self, amount: float = 1) -> None:
+        """Subtract ``amount``."""
+        self.value -= amount
+
+    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+        """See ``Counter``."""
+        yield name, {}, self.value
+
+
+class Histogram:
+    """Counts observations by size."""
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, spec: MetricSpec) -> None:
+        self._bounds = spec.buckets
+        self._counts = [0] * (len(spec.buckets) + 1)
+        self._sum = 0.0
+
+    def observe(self, amount: float) -> None:
+        """Count one observation; a bound belongs to the bucket below it."""
+        self._sum += amount
+        self._counts[bisect_left(self._bounds, amount)] += 1
+
+    def samples(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+        """See ``Counter``."""
+        from prometheus_client.utils import floatToGoString
+
+        total = 0
+        for bound, count in zip((*self._bounds, inf), tuple(self._counts), strict=True):
+            total += count
+            le = floatToGoString(bound)  # type: ignore[no-untyped-call]
+            yield f"{name}_bucket", {"le": le}, float(total)
+        yield f"{name}_count", {}, float(total)
+        yield f"{name}_sum", {}, self._sum
+
+
+Instrument = Counter | Gauge | Histogram
+
+KINDS: Mapping[MetricKind, type[Counter] | type[Gauge] | type[Histogram]] = {
+    MetricKind.COUNTER: Counter,
+    MetricKind.GAUGE: Gauge,
+    MetricKind.HISTOGRAM: Histogram,
+}
+
+
+class Family:
+    """One metric of the catalogue: an instrument for each combination of label values."""
+
+    __slots__ = ("_children", "spec")
+
+    def __init__(self, spec: MetricSpec) -> None:
+        self.spec = spec
+        self._children: dict[tuple[str, ...], Instrument] = {}
+        if not spec.labels:
+            self.child(())
+
+    def child(self, values: tuple[str, ...]) -> Instrument:
+        """Return the instrument of these label values, in the order of the row."""
+        found = self._children.get(values)
+        return found if found is not None else self._children.setdefault(values, KINDS[self.spec.kind](self.spec))
+
+    def collect(self) -> "Metric":
+        """Return the present values, as the client library exposes them."""
+        from prometheus_client.metrics_core import Metric
+
+        spec = self.spec
+        metric = Metric(spec.name.removesuffix("_total"), spec.help, str(spec.kind))
+        for values, child in tuple(self._children.items()):
+            labels = dict(zip(spec.labels, values, strict=True))
+            for name, additional, value in child.samples(spec.name):
+                metric.add_sample(name, labels | additional, value)
+        return metric
+
+
+class Exposition:
+    """The families of one process, as a collector of the client library."""
+
+    def __init__(self, families: Mapping[str, Family]) -> None:
+        self._families = families
+
+    def collect(self) -> "Iterator[Metric]":
+        """Yield every metric; the client library calls this."""
+        for family in tuple(self._families.values()):
+            yield family.collect()
