@@ -12,11 +12,11 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import anyio
-import structlog
 
 from shale.env import Env
 from shale.errors import FencedError
 from shale.format.names import boundary_key
+from shale.service import lean_structlog
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.build import version
 from shale.service.config.reload import Reloader
@@ -94,7 +94,7 @@ class _Shell(Generic[S]):
 
     async def run(self) -> None:
         """Run to the end and set ``exit_code``."""
-        structlog.contextvars.bind_contextvars(db=self._label, version=version())
+        lean_structlog.bind_to_all_lines(db=self._label, version=version())
         role, settings_hash = self._settings.ROLE, self._loaded.sha256_8
         started_s = self._env.clock.now_ms() / 1000
         self._metrics.gauge("shale_metrics_sample_ratio").set(self._settings.metrics.sample_rate)
