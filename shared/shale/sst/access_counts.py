@@ -1,5 +1,6 @@
 """Counters of SST reads of one database: plain integers that metrics collect before a scrape."""
 
+from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,16 @@ class AccessCounts:
             self.prefix_positives,
             self.prefix_negatives,
         )
+
+    @contextmanager
+    def kernel_paused(self) -> "Iterator[None]":
+        """Count no lookups of kernels: what they look at was counted when it was read."""
+        counts = self.kernel[slice(*layout.OUT_COUNTS)]
+        before = counts.copy()
+        try:
+            yield
+        finally:
+            counts[:] = before
 
     def export(self, metrics: Metrics) -> None:
         """Export the counters to these metrics."""

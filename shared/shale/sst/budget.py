@@ -55,7 +55,12 @@ class MemoryBudget:
     @property
     def is_exceeded(self) -> bool:
         """Whether some cache must evict."""
-        return self.used_bytes > self.capacity_bytes
+        used_bytes = 0
+        for ref in self._shares:  # after every block that is read
+            share = ref()
+            if share is not None:
+                used_bytes += share.used_bytes
+        return used_bytes > self.capacity_bytes
 
     def resize(self, capacity_bytes: int) -> None:
         """Change the capacity; caches shrink in their own threads, at the latest with their next read."""

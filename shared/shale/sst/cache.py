@@ -59,7 +59,7 @@ class BlockCache:
     @property
     def used_bytes(self) -> int:
         """Blocks, metadata (evicted metadata still in use included) and bookkeeping.  Any thread may read this."""
-        return self._held_bytes - sum(list(self._released))
+        return self._held_bytes - sum(list(self._released)) if self._released else self._held_bytes
 
     def put_meta(self, slot: SstSlot, meta: SstMeta) -> None:
         """Load metadata into a slot, unless it has some."""
@@ -78,13 +78,15 @@ class BlockCache:
         """Keep a decoded block, if the slot has its metadata."""
         if slot.meta is None or block in slot.images:
             return
-        before = slot.tables_bytes
-        slot.put_image(block, image)
-        tables_bytes = slot.tables_bytes - before
-        self._main[slot, META] += tables_bytes
-        self._held_bytes += tables_bytes
-        name = _name(slot, block)
-        if name in self._ghost:
+        if slot.images:
+            slot.put_image(block, image)
+        else:  # the first block makes the tables
+            before = slot.tables_bytes
+            slot.put_image(block, image)
+            tables_bytes = slot.tables_bytes - before
+            self._main[slot, META] += tables_bytes
+            self._held_bytes += tables_bytes
+        if self._ghost and (name := _name(slot, block)) in self._ghost:
             del self._ghost[name]
             self._enter(self._main, (slot, block), len(image))
         else:

@@ -19,9 +19,10 @@ from typing import BinaryIO
 
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
+from shale.core.open_file import OpenFile, open_file
 from shale.env import Clock
 from shale.errors import InvalidRequestError
-from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, read_part
+from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, is_head_of, read_part
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -122,6 +123,24 @@ class DiskCache:
             os.close(file)
         self.drop(wanted.name, wanted.part)
         return None
+
+    def open_part(self, wanted: PartRange) -> OpenFile | None:
+        """Open a part for reads that do not wait; ``None`` if it is missing or damaged, or reading its head waits."""
+        file = open_file(str(self._root / _file_name(wanted.name, wanted.part)))
+        if file is None:
+            return None
+        head = memoryview(bytearray(head_size(wanted.length)))
+        return file if file.read_into(head, 0) == len(head) and is_head_of(bytes(head), wanted) else None
+
+    def name_of(self, part: PartRange) -> str:
+        """Return the name of a part for ``note_use``."""
+        return _file_name(part.name, part.part)
+
+    def note_use(self, name: str) -> None:
+        """Make a part the most recently used one, if it is known."""
+        with self._lock:
+            if name in self._sizes:
+                self._sizes.move_to_end(name)
 
     def store(self, name: bytes, part: int, data: BytesLike) -> None:
         """Write a whole part."""

@@ -46,14 +46,21 @@ def head_size(length: int) -> int:
     return _HEAD.size + _CRC.size * (-(-length // CHUNK_BYTES) + 1)
 
 
+def is_head_of(head: bytes, wanted: PartRange) -> bool:
+    """Return whether the first bytes of a file are the intact head of this part."""
+    size = head_size(wanted.length)
+    if len(head) != size or _HEAD.unpack_from(head) != (_MAGIC, wanted.name, wanted.part, wanted.length):
+        return False
+    is_intact: bool = _CRC.unpack_from(head, size - _CRC.size)[0] == crc32(head[: size - _CRC.size])
+    return is_intact
+
+
 def read_part(file: int, wanted: PartRange) -> bytes | None:
     """Return the bytes, or ``None`` if the open file does not hold them intact."""
-    name, part, length, start, end = wanted
+    length, start, end = wanted.length, wanted.start, wanted.end
     size = head_size(length)
     head = os.pread(file, size, 0)
-    if len(head) != size or _HEAD.unpack_from(head) != (_MAGIC, name, part, length):
-        return None
-    if _CRC.unpack_from(head, size - _CRC.size)[0] != crc32(head[: size - _CRC.size]):
+    if not is_head_of(head, wanted):
         return None
     first, last = start // CHUNK_BYTES, -(-end // CHUNK_BYTES)
     base = first * CHUNK_BYTES

@@ -8,9 +8,12 @@ import anyio
 from shale.concurrency.background_tasks import BackgroundTasks
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
+from shale.core.open_file import OpenFile
 from shale.env import Env
 from shale.sst.disk_cache import DiskCache, object_name
-from shale.sst.disk_part import PartRange
+from shale.sst.disk_part import PartRange, head_size
+from shale.sst.slot import SstSlot
+from shale.store.port import LocalObject
 from shale.telemetry.metrics import Metrics
 
 Fetch = Callable[[int, int], Awaitable[memoryview]]
@@ -57,6 +60,22 @@ class PartReader:
         self._pending: dict[tuple[bytes, int], _Pending] = {}
         self._unwritten_bytes = 0
         self._background = background if background is not None else BackgroundTasks()
+
+    @property
+    def part_bytes(self) -> int:
+        """The size of a part."""
+        return self._step
+
+    def open_part(self, slot: SstSlot, part: int) -> LocalObject | None:
+        """Open a part on disk for reads that do not wait, which count as hits; ``None`` if that is impossible.
+
+        Reads check no checksums of the part: each block has its own.
+        """
+        size = slot.sst.info.sections_end
+        start = part * self._step
+        whole = PartRange(object_name(self._store_url, slot.path), part, min(self._step, size - start), 0, 0)
+        opened = self._cache.open_part(whole)
+        return None if opened is None else _OpenPart(self, self._cache, whole, opened)
 
     @property
     def pending_parts(self) -> int:
@@ -183,6 +202,28 @@ class PartReader:
         view = memoryview(data)
         for part, at in enumerate(range(0, len(view), self._step), start=first):
             self._cache.store(name, part, view[at : at + self._step])
+
+
+class _OpenPart:
+    """An open part on disk."""
+
+    __slots__ = ("_cache", "_file", "_head_bytes", "_part", "_reader")
+
+    def __init__(self, reader: PartReader, cache: DiskCache, part: PartRange, file: OpenFile) -> None:
+        self._reader = reader
+        self._cache = cache
+        self._part = cache.name_of(part)
+        self._head_bytes = head_size(part.length)
+        self._file = file
+
+    def read_into(self, buffer: memoryview, start: int) -> int:
+        """See ``LocalObject``."""
+        size = self._file.read_into(buffer, self._head_bytes + start)
+        if size == len(buffer):
+            self._reader.accesses += 1
+            self._reader.hits += 1
+            self._cache.note_use(self._part)
+        return size
 
 
 class _Read:

@@ -16,10 +16,12 @@ from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_imag
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.bloom import BloomPolicy
+from shale.kernels.dispatch import compiled, use_kernels
 from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
 from shale.sst.disk_cache import DiskCache
+from shale.sst.local_reader import LocalReader, local_reader_of
 from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.part_reader import PartReader
 from shale.sst.paths import SstPaths
@@ -86,6 +88,9 @@ class SstReader:
         self._on_read = options.get("on_read")
         self._transformer = options.get("transformer")
         self._parts = None if disk is None else PartReader(disk, store.url, env, options.get("background"))
+        self._local = local_reader_of(store, self._parts)
+        self.reads_now = self._local is not None
+        """Whether some reads do not wait: ``meta_now`` and ``image_now``."""
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
@@ -97,13 +102,17 @@ class SstReader:
         gone.atexit = False
 
     def follow(self, manifest: Manifest) -> None:
-        """Resolve the paths of new SSTs with this manifest."""
+        """Resolve the paths of new SSTs with this manifest, and close the files of those that it replaces."""
         self._paths = SstPaths.of(self._paths.root, manifest)
+        if self._local is not None:
+            self._local.close_files()
 
     def close(self) -> None:
-        """Drop everything of this database from the cache."""
+        """Drop everything of this database from the cache, and close its files."""
         for slot in self.slots():
             self.cache.forget(slot)
+        if self._local is not None:
+            self._local.close_files()
 
     def slots(self) -> list[SstSlot]:
         """Return every slot in use."""
@@ -113,6 +122,7 @@ class SstReader:
         """Evict everything of an SST from memory, and from disk if ``disk``."""
         self.cache.forget(slot)
         if disk and self._parts is not None:
+            slot.files.clear()
             self._parts.forget(slot.path)
 
     def evict_blocks(self, slot: SstSlot, first: int, last: int) -> None:
@@ -175,6 +185,41 @@ class SstReader:
                 self.cache.put_block(slot, block, image)
                 images.append(image)
         return images
+
+    def meta_now(self, slot: SstSlot) -> SstMeta | None:
+        """Do the same as ``load`` without waiting; ``None`` if that is impossible: ``load`` finds out why."""
+        if slot.meta is not None:
+            return slot.meta
+        if self._local is None or slot.loading is not None:
+            return None
+        meta = slot.recall()
+        has_filter = int(self._with_filters and slot.sst.info.filter_len > 0)
+        if meta is not None:
+            self.counts.index_hits += 1
+            self.counts.filter_hits += has_filter
+        elif (meta := self._read_meta_now(slot, self._local)) is not None:
+            self.counts.index_misses += 1
+            self.counts.filter_misses += has_filter
+        else:
+            return None
+        self.cache.put_meta(slot, meta)
+        return meta
+
+    def image_now(self, slot: SstSlot, meta: SstMeta, block: int) -> bytes | None:
+        """Read one block into the cache without waiting, and return it; ``None`` if that is impossible."""
+        if self._local is None:
+            return None
+        start, end = meta.index.offsets[block : block + 2].tolist()
+        if end - start > _INLINE_BYTES_MAX or (stored := self._local.read(slot, start, end)) is None:
+            return None
+        image = self._open_image(slot, stored, self._local.buffer_address)
+        if image is None:
+            slot.files.clear()
+            return None
+        self.counts.block_misses += 1
+        self._note_read(end - start)
+        self.cache.put_block(slot, block, image)
+        return image
 
     async def blocks(self, sst: Sst, first: int, last: int) -> Rows:
         """Return all rows of the blocks ``[first, last)``, with one range read unless the cache has every block.
@@ -275,6 +320,9 @@ class SstReader:
 
     def count_corruption(self, path: str) -> None:
         """Count an SST whose returned blocks turned out to be malformed."""
+        for slot in self.slots():
+            if slot.path == path:
+                slot.files.clear()
         if self._parts is not None:
             self._parts.forget(path)
         self.count_missing()
@@ -287,13 +335,39 @@ class SstReader:
     def _open_section(self, slot: SstSlot, stored: BytesLike, offset: int) -> BytesLike:
         return open_section(stored, slot.sst.info.compression, slot.path, offset, transformer=self._transformer)
 
+    def _open_image(self, slot: SstSlot, stored: memoryview, address: int) -> bytes | None:
+        """Return the image of a block; ``None`` if it is damaged."""
+        if slot.sst.info.compression is Compression.NONE and self._transformer is None and use_kernels():
+            image = compiled.open_image(address, len(stored))
+            return image if type(image) is bytes else None
+        try:
+            return bytes(self._open_section(slot, stored, 0))
+        except CorruptionError:
+            return None
+
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
-        info = slot.sst.info
-        start, end = meta_span(info, slot.path, filters=self._with_filters)
+        start, end = self._meta_span(slot)
         data = await self._read(slot, start, end)
-        decode = partial(
-            decode_meta,
-            info,
+        decode = partial(self._decode_meta, slot, data, start)
+        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
+
+    def _read_meta_now(self, slot: SstSlot, local: LocalReader) -> SstMeta | None:
+        start, end = self._meta_span(slot)
+        if end - start > _INLINE_BYTES_MAX or (data := local.read(slot, start, end)) is None:
+            return None
+        self._note_read(end - start)
+        try:
+            return self._decode_meta(slot, data, start)
+        except CorruptionError:
+            slot.files.clear()
+            return None
+
+    def _meta_span(self, slot: SstSlot) -> tuple[int, int]:
+        return meta_span(slot.sst.info, slot.path, filters=self._with_filters)
+
+    def _decode_meta(self, slot: SstSlot, data: memoryview, start: int) -> SstMeta:
+        return decode_meta(
+            slot.sst.info,
             data,
             start,
             filters=self._with_filters,
@@ -301,7 +375,6 @@ class SstReader:
             transformer=self._transformer,
             path=slot.path,
         )
-        return decode() if len(data) <= _INLINE_BYTES_MAX else await self.env.cpu.run(decode)
 
     async def _read(self, slot: SstSlot, start: int, end: int) -> memoryview:
         if self._parts is None:
@@ -313,9 +386,12 @@ class SstReader:
         data = await self._store.get_range(slot.path, start, end)
         if data is None:
             raise SstMissing(str(slot.sst.id), slot.path)
-        if self._on_read is not None:
-            self._on_read(len(data))
+        self._note_read(len(data))
         return data
+
+    def _note_read(self, size: int) -> None:
+        if self._on_read is not None:
+            self._on_read(size)
 
 
 def _has_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:

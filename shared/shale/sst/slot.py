@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shale.kernels.columns import address_of
+from shale.kernels.dispatch import compiled
 from shale.kernels.layout import point_lookup as layout
 from shale.sst.meta import SstMeta
 from shale.types import Sst
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import anyio
 
     from shale.kernels.rows import I64
+    from shale.store.port import LocalObject
 
 META = -1
 """The metadata, in place of a block number."""
@@ -37,6 +39,8 @@ class SstSlot:
         "__weakref__",
         "_block_table",
         "_last_meta",
+        "_table_address",
+        "files",
         "images",
         "loading",
         "meta",
@@ -56,8 +60,11 @@ class SstSlot:
         self.images: dict[int, bytes] = {}
         self.touched = bytearray()
         self.loading: anyio.Event | None = None
+        self.files: dict[int, LocalObject] = {}
+        """Open files with its bytes, by the number of the part (``shale.sst.local_reader``)."""
         self._last_meta: Callable[[], SstMeta | None] = _nothing
         self._block_table: I64 = _NO_TABLE
+        self._table_address = 0
 
     def load(self, meta: SstMeta) -> None:
         """Set the metadata, with no block in memory."""
@@ -97,7 +104,8 @@ class SstSlot:
         if self._block_table is _NO_TABLE:
             self._make_tables()
         self.images[block] = image
-        self._block_table[block] = (address_of(np.frombuffer(image, np.uint8)), len(image))
+        if compiled is not None:
+            compiled.put_image(image, self._table_address, block)
 
     def drop_image(self, block: int) -> bytes | None:
         """Drop a block and return its image."""
@@ -110,7 +118,8 @@ class SstSlot:
         n_blocks = len(self.meta.index)
         self.touched = bytearray(n_blocks)
         self._block_table = np.zeros((n_blocks, 2), np.int64)
-        self.words[layout.SLOT_BLOCK_TABLE] = address_of(self._block_table)
+        self._table_address = address_of(self._block_table)
+        self.words[layout.SLOT_BLOCK_TABLE] = self._table_address
         self.words[layout.SLOT_TOUCHED] = address_of(np.frombuffer(self.touched, np.uint8))
 
 

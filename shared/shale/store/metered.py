@@ -11,7 +11,18 @@ from shale.core.bytes_like import BytesLike
 from shale.env import Clock
 from shale.errors import ShaleError
 from shale.store.adapter_errors import failure_type
-from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, ObjectStore, PutMode
+from shale.store.port import (
+    OVERWRITE,
+    ETag,
+    GetResult,
+    LocalObject,
+    NotModified,
+    ObjectMeta,
+    ObjectStore,
+    OpenLocal,
+    PutMode,
+    open_local_of,
+)
 from shale.store.wrapper import StoreWrapper, next_page
 from shale.telemetry.error_types import ErrorType
 from shale.telemetry.metrics import Metrics
@@ -61,6 +72,10 @@ class _Family:
             self._durations.observe(self._clock.monotonic_s() - start)
         return page
 
+    def add(self, requests: int) -> None:
+        """Count requests without a duration."""
+        self._requests.inc(requests)
+
     def failed(self, error: ShaleError) -> None:
         """Count an error that is part of a response."""
         self._errors[failure_type(error)].inc()
@@ -79,6 +94,21 @@ class _Family:
         return result
 
 
+class _MeteredObject:
+    """An open object whose reads count."""
+
+    __slots__ = ("_counts", "_object")
+
+    def __init__(self, opened: LocalObject, counts: list[int]) -> None:
+        self._object = opened
+        self._counts = counts
+
+    def read_into(self, buffer: memoryview, start: int) -> int:
+        """See ``LocalObject``."""
+        self._counts[0] += 1
+        return self._object.read_into(buffer, start)
+
+
 class MeteredStore(StoreWrapper):
     """``store``, with every request counted under ``component`` and ``store_type``."""
 
@@ -92,6 +122,25 @@ class MeteredStore(StoreWrapper):
             )
             for api, op in OP_OF_API.items()
         }
+        self._local_reads = [0]
+        metrics.before_scrape(self._count_local_reads)
+
+    @property
+    def open_local(self) -> OpenLocal | None:
+        """See ``LocalReads``.  Reads count as requests without a duration: to observe one costs as much as to read."""
+        inner, counts = open_local_of(self._store), self._local_reads
+        if inner is None:
+            return None
+
+        def open_counted(key: str) -> LocalObject | None:
+            opened = inner(key)
+            return None if opened is None else _MeteredObject(opened, counts)
+
+        return open_counted
+
+    def _count_local_reads(self) -> None:
+        count, self._local_reads[0] = self._local_reads[0], 0
+        self._families["get_range"].add(count)
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""

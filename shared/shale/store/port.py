@@ -5,8 +5,8 @@ read-after-write, list-after-write and linearizable conditional puts per key.  A
 error; every error is one of ``shale.errors``.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
@@ -156,3 +156,33 @@ class ObjectStore(Protocol):
     async def aclose(self) -> None:
         """Release sockets and threads; afterwards a process may exit at once."""
         ...
+
+
+class LocalObject(Protocol):
+    """An object on this machine that stays open until it is dropped."""
+
+    def read_into(self, buffer: memoryview, start: int) -> int:
+        """Fill ``buffer`` from byte ``start`` on and return the bytes read: fewer if the rest would wait or fail."""
+        ...
+
+
+OpenLocal: TypeAlias = Callable[[str], LocalObject | None]
+"""Opens an object by its key; ``None``: it is missing, or reading it may wait."""
+
+
+@runtime_checkable
+class LocalReads(Protocol):
+    """A store, or a wrapper of one, that may have objects on this machine.
+
+    Reads without waiting are an extra: what they do not return, ``get_range`` does, with the error if there is one.
+    """
+
+    @property
+    def open_local(self) -> OpenLocal | None:
+        """The function that opens objects; ``None``: they are elsewhere."""
+        ...
+
+
+def open_local_of(store: ObjectStore) -> OpenLocal | None:
+    """Return the function that opens objects of a store without waiting, if there is one."""
+    return store.open_local if isinstance(store, LocalReads) else None

@@ -26,8 +26,10 @@ from shale.store.port import (
     NotModified,
     ObjectMeta,
     ObjectStore,
+    OpenLocal,
     Overwrite,
     PutMode,
+    open_local_of,
 )
 from shale.store.wrapper import StoreWrapper, delete_each, next_page
 from shale.telemetry.events import Event
@@ -57,6 +59,11 @@ class RetryingStore(StoreWrapper):
     def supports_attributes(self) -> bool:
         """See ``ObjectStore``."""
         return self._sends_attributes
+
+    @property
+    def open_local(self) -> OpenLocal | None:
+        """See ``LocalReads``.  A read that fails is repeated by ``get_range``."""
+        return open_local_of(self._store)
 
     @property
     def policy(self) -> RetryPolicy:

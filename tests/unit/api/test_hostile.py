@@ -14,8 +14,8 @@ from shale.api.messages import Request
 from shale.api.scan.token import _check
 from shale.api.settings import HttpSection
 from shale.api.snapshot_leases import SnapshotLeases
-from shale.engine.read import lookup
-from shale.engine.read.lookup import lookup_many
+from shale.engine.read import multi_get
+from shale.engine.read.multi_get import lookup_many
 from shale.env import Env
 from shale.service.http.problems import Problem, busy
 from tests.unit.api.harness import b64, open_port
@@ -192,7 +192,7 @@ async def test_many_large_values_are_not_read_to_the_end() -> None:
             return lookup_many(view, keys, *at, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lookup, "lookup_many", counted)
+            patch.setattr(multi_get, "lookup_many", counted)
             answer = await port.post("/v1/get-many", {"keys": [b64(key) for key in keys]})
             assert (answer.status_code, read) == (413, [128])
             assert "fewer keys" in answer.json()["detail"]

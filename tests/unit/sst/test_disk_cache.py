@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from shale.concurrency.background_tasks import BackgroundTasks
+from shale.core.open_file import open_file
 from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache, part_reader
@@ -416,3 +417,77 @@ def test_processes_of_one_number_do_not_disturb_each_other(tmp_path: Path) -> No
     cache.store(name, 0, b"whole")
     assert cache.load(PartRange(name, 0, 5, 0, 5)) == b"whole"
     assert (cache.errors, others.read_bytes()) == (0, b"half")
+
+
+class CountingCpu(InlineCpu):
+    """A CPU pool that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self.calls += 1
+        return await super().run(work)
+
+
+class SstOnDisk:
+    """An SST whose parts are in a disk cache, and a reader without memory that has read none of its blocks."""
+
+    def __init__(self, directory: Path) -> None:
+        self.shelf = Shelf()
+        self.cpu = CountingCpu()
+        self.cache = cache_in(directory)
+        env = Env(SystemClock(), Random(1), self.cpu)
+        self.reader = SstReader(self.shelf.store, PATHS, type(self.shelf.reader.cache)(0), env, disk=self.cache)
+
+    async def fill(self) -> None:
+        sst = await self.shelf.sst(ROWS)
+        self.slot = self.reader.slot(sst)
+        self.meta = await self.reader.load(self.slot)
+        self.images = await self.reader.images(self.slot, self.meta, 0, len(self.meta.index))
+        self.cpu.calls = 0
+        self.shelf.store.reads.clear()
+
+
+def test_parts_on_disk_are_read_without_waiting(tmp_path: Path) -> None:
+    """Also blocks that lie on two parts; each read counts as a hit and keeps its part."""
+
+    async def run() -> None:
+        disk = SstOnDisk(tmp_path)
+        await disk.fill()
+        if open_file(str(files_of(tmp_path)[0])) is None:
+            pytest.skip("this file system has no reads that do not wait")
+        assert disk.reader.meta_now(disk.slot) is not None
+        blocks = range(len(disk.images))
+        assert [disk.reader.image_now(disk.slot, disk.meta, block) for block in blocks] == disk.images
+        assert (disk.cpu.calls, disk.shelf.store.reads) == (0, [])
+        assert disk.shelf.reader.image_now(disk.slot, disk.meta, 0) is None
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("place", [-1, 3], ids=["in a block", "in the head"])
+def test_a_damaged_part_is_left_to_the_reads_that_wait(tmp_path: Path, place: int) -> None:
+    async def run() -> None:
+        disk = SstOnDisk(tmp_path)
+        await disk.fill()
+        for path in files_of(tmp_path):
+            data = bytearray(path.read_bytes())
+            data[head_size(PART) + 10 if place < 0 else place] ^= 1
+            path.write_bytes(data)
+        assert disk.reader.image_now(disk.slot, disk.meta, 0) is None
+        assert await disk.reader.images(disk.slot, disk.meta, 0, 1) == disk.images[:1]
+        assert disk.shelf.store.reads
+        assert disk.reader.image_now(disk.slot, disk.meta, 0) in (None, disk.images[0])
+
+    anyio.run(run)
+
+
+def test_a_part_that_is_not_on_disk_is_left_to_the_reads_that_wait(tmp_path: Path) -> None:
+    async def run() -> None:
+        disk = SstOnDisk(tmp_path)
+        await disk.fill()
+        disk.reader.evict(disk.slot, disk=True)
+        assert disk.reader.image_now(disk.slot, disk.meta, 0) is None
+
+    anyio.run(run)

@@ -1,8 +1,9 @@
 """Point lookups in a super version.
 
-``lookup`` searches memory only: memtables, then the cached blocks of SSTs.  Where it lacks a block it returns a
-``PendingLookup``, the continuation that ``resume`` finishes with reads from the store.  A continuation holds the merge
-operands found so far and the SSTs not searched yet, so no memtable is searched twice.
+``lookup`` searches memory: memtables, then the cached blocks of SSTs.  It reads a block that it lacks if that does not
+wait, as from a local file in the page cache.  Otherwise it returns a ``PendingLookup``, the continuation that
+``resume`` finishes with reads from the store.  A continuation holds the merge operands found so far and the SSTs not
+searched yet, so no memtable is searched twice.
 """
 
 from collections.abc import Sequence
@@ -13,29 +14,26 @@ from shale.engine.read.level import VisibleSst
 from shale.engine.read.read_options import ReadTable
 from shale.engine.read.sst_versions import read_versions
 from shale.engine.read.super_version import SuperVersion
-from shale.engine.read.tree_lookup import TreeLookup, append_versions, block_span
-from shale.errors import MergeOperatorMissing, ResponseTooLarge
+from shale.engine.read.tree_lookup import PARTS_MAX, TreeLookup, append_versions, block_span
+from shale.errors import MergeOperatorMissing
 from shale.iter.merge_operator import fold_visible
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import point_lookup as layout
 from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
 
-_NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
-_BATCH_KEYS_MAX = 4096
-_BATCH_KEYS_FIRST = 128
-"""Keys of the first batch of a ``get_many`` with a byte limit: the size of the values is unknown so far."""
-_PARTS_MAX = 32
-"""Parts that are read in turn for one key; with more, the cache holds too little, or many SSTs have no filter."""
-_KERNEL_KEYS_MIN = 4
-"""With fewer keys one call per key costs less than one call for all."""
+NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 
 
 class PendingLookup(NamedTuple):
-    """A lookup that needs I/O: the operands found above, newest first, and the SSTs still to search, newest first."""
+    """A lookup that waits for I/O: the operands found above, newest first, and the SSTs still to search, newest first.
+
+    ``tree`` is the one in which the kernel stopped at a part that is not in memory, if it was the kernel.
+    """
 
     key: bytes
     versions: Sequence[Entry]
     ssts: Sequence[VisibleSst]
+    tree: TreeLookup | None = None
 
 
 Found: TypeAlias = Entry | PendingLookup | None
@@ -60,8 +58,8 @@ def lookup(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms
     """
     for place, table in enumerate(view.tables):
         if versions := table.get(key, max_seq):
-            return _from_memtable(view, versions, place + 1, max_seq, now_ms)
-    return _from_ssts(view, key, max_seq, now_ms)
+            return from_memtable(view, versions, place + 1, max_seq, now_ms)
+    return lookup_in_ssts(view, key, max_seq, now_ms)
 
 
 def lookup_value(
@@ -78,53 +76,32 @@ def lookup_value(
             row = table.index.get(key)
             if row is None:
                 continue
-            if not table.log.flags[row] & _NOT_A_VALUE:
+            if not table.log.flags[row] & NOT_A_VALUE:
                 return table.log.values[row]
         if versions := table.get(key, max_seq):
-            return _value_of(_from_memtable(view, versions, view.tables.index(table) + 1, max_seq, None))
+            return value_of(from_memtable(view, versions, view.tables.index(table) + 1, max_seq, None))
     trees = view.trees
     kernel = trees.value_kernel
     if kernel is None or max_seq is not None:
-        return _value_of(_from_ssts(view, key, max_seq, None))
+        return value_of(lookup_in_ssts(view, key, max_seq, None))
     found = kernel(key, trees.value_record)
-    if type(found) is int:
-        return _value_of(_from_status(view, key, found, trees.lookups, max_seq=max_seq))
-    return found  # type: ignore[return-value]
+    return finish_value(view, key, found) if type(found) is int else found  # type: ignore[return-value]
 
 
-def lookup_many(
-    view: SuperVersion, keys: Sequence[bytes], max_seq: int | None = None, *, now_ms: int | None = None
-) -> tuple[list[FoundValue], bool]:
-    """Find the newest visible values of many keys in memory, with one call of the kernel where that is possible.
-
-    Returns:
-        The values in the order of the keys, and whether none of them is pending for certain.
-    """
-    if now_ms is not None:
-        return [_value_of(lookup(view, key, max_seq, now_ms=now_ms)) for key in keys], False
+def finish_value(view: SuperVersion, key: bytes, status: int) -> FoundValue:
+    """Go on where the kernel that finds values stopped in the SSTs with this status."""
     trees = view.trees
-    if not use_kernels() or len(trees.lookups) != 1 or len(keys) < _KERNEL_KEYS_MIN:
-        return [lookup_value(view, key, max_seq) for key in keys], False
-    decided: dict[bytes, FoundValue] = {}
-    below: Sequence[bytes] = keys
-    for place, table in enumerate(view.tables):
-        if len(table):
-            _find_in_table(view, table, place, below, max_seq=max_seq, decided=decided)
-            if decided:
-                below = [key for key in keys if key not in decided]
-    if not below:
-        return [decided[key] for key in keys], False
-    found, is_complete = trees.lookups[0].find_values([*below], trees.bound(max_seq))
-    if is_complete and not decided:
-        return found, True  # type: ignore[return-value]  # the common case: every block is cached
-    answers = iter(found)
-    results: list[FoundValue] = []
-    for key in keys:
-        value = decided[key] if key in decided else next(answers)
-        if type(value) is int:
-            value = _value_of(_from_status(view, key, value, trees.lookups, max_seq=max_seq))
-        results.append(value)  # type: ignore[arg-type]
-    return results, False
+    tree, kernel = trees.lookups[0], trees.value_kernel
+    assert kernel is not None, "the kernel has just returned the status"
+    for _ in range(PARTS_MAX):
+        if not tree.load_missing_now(status, view.reader, view.pin):
+            break
+        found = kernel(key, trees.value_record)
+        tree.unmark_loaded()
+        if type(found) is not int:
+            return found  # type: ignore[return-value]
+        status = found
+    return value_of(_from_status(view, key, status, trees.lookups, max_seq=None))
 
 
 async def resume(
@@ -141,27 +118,45 @@ async def resume(
         CorruptionError: an SST is malformed.
     """
     ref = view.pin.acquire()
-    is_simple = len(pending) == 1 and not pending[0].versions and len(view.trees.lookups) == 1
-    if is_simple and view.reader.is_local and use_kernels():
-        found = await _read_in_turn(view, pending[0].key, max_seq, now_ms)
+    if len(pending) == 1 and pending[0].tree is not None and view.reader.is_local:
+        found = await _read_in_turn(view, pending[0], max_seq, now_ms)
         if type(found) is not PendingLookup:
             return [found]  # type: ignore[list-item]
-    below = await read_versions(view.reader, [(each.key, each.ssts) for each in pending], view.trees.bound(max_seq))
+    bound = view.trees.bound(max_seq)
+
+    def find(place: int) -> Entry | int:
+        return _find_in_cache(view, pending[place], bound)
+
+    below = await read_versions(view.reader, [(each.key, each.ssts) for each in pending], bound, find)
     del ref
     return [_visible(view, [*each.versions, *versions], now_ms) for each, versions in zip(pending, below, strict=True)]
 
 
-async def _read_in_turn(view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None) -> Found:
+def _find_in_cache(view: SuperVersion, pending: PendingLookup, bound: int) -> Entry | int:
+    """Find a value or a tombstone with the kernel; return ``ABSENT`` or the status that leaves it undecided."""
+    if not pending.versions and use_kernels():
+        for tree in view.trees.route(pending.key):
+            found = tree.find(pending.key, bound)
+            if type(found) is Entry:
+                return layout.FOUND if found.flags & FLAG_MERGE else found
+            if found != layout.ABSENT:
+                return found
+        return layout.ABSENT
+    return layout.NEED_BLOCK
+
+
+async def _read_in_turn(view: SuperVersion, pending: PendingLookup, max_seq: int | None, now_ms: int | None) -> Found:
     """Read what the kernel misses, one part after the other; return a continuation if that is not enough.
 
     For a local disk: the kernel asks for few parts, because it applies filters and stops at the newest version.
     """
-    found = _from_ssts(view, key, max_seq, now_ms)
-    for _ in range(_PARTS_MAX):
+    found = lookup_in_ssts(view, pending.key, max_seq, now_ms)
+    for _ in range(PARTS_MAX):
         # Nothing is awaited between the kernel's answer and ``load_missing``, which reads it.
-        if type(found) is not PendingLookup or not await view.trees.lookups[0].load_missing(view.reader):
+        if type(found) is not PendingLookup or found.tree is None or not await found.tree.load_missing(view.reader):
             break
-        found = _from_ssts(view, key, max_seq, now_ms)
+        tree, found = found.tree, lookup_in_ssts(view, pending.key, max_seq, now_ms)
+        tree.unmark_loaded()
     return found
 
 
@@ -171,40 +166,7 @@ async def get(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now
     return (await resume(view, [found], max_seq, now_ms=now_ms))[0] if type(found) is PendingLookup else found  # type: ignore[return-value]
 
 
-async def get_many(
-    view: SuperVersion,
-    keys: Sequence[bytes],
-    max_seq: int | None = None,
-    *,
-    now_ms: int | None = None,
-    max_bytes: int | None = None,
-) -> list[bytes | None]:
-    """Return the visible value of each key, in the order given; see ``get``.
-
-    Raises:
-        ResponseTooLarge: the values together have more than ``max_bytes``; the rest was not read.
-    """
-    results: list[bytes | None] = []
-    size, batch_keys = 0, _BATCH_KEYS_MAX if max_bytes is None else _BATCH_KEYS_FIRST
-    while len(results) < len(keys):
-        batch = keys[len(results) : len(results) + batch_keys]
-        values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
-        if not is_complete:
-            places = [place for place, value in enumerate(values) if type(value) is PendingLookup]
-            if places:
-                entries = await resume(view, [values[place] for place in places], max_seq, now_ms=now_ms)  # type: ignore[misc]
-                for place, entry in zip(places, entries, strict=True):
-                    values[place] = None if entry is None else entry.value
-        results += values  # type: ignore[arg-type]  # nothing is pending any more
-        if max_bytes is not None:
-            size += sum([len(value) for value in results[len(results) - len(batch) :] if value is not None])
-            if size > max_bytes:
-                raise ResponseTooLarge(f"the values together have more than {max_bytes} bytes; ask for fewer keys")
-            batch_keys = min(4 * batch_keys, _BATCH_KEYS_MAX)
-    return results
-
-
-def _from_memtable(
+def from_memtable(
     view: SuperVersion, versions: Sequence[Entry], below: int, max_seq: int | None, now_ms: int | None
 ) -> Found:
     """Decide a lookup whose newest version is in a memtable; ``below`` is the place of the next table to search."""
@@ -223,13 +185,13 @@ def _from_memtable(
     return _from_cached_blocks(view, PendingLookup(key, found, view.trees.candidates(key)), max_seq, now_ms)
 
 
-def _from_ssts(view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None) -> Found:
+def lookup_in_ssts(view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None) -> Found:
     """Decide a lookup of a key that no memtable holds."""
     if not use_kernels():
         return _from_cached_blocks(view, PendingLookup(key, (), view.trees.candidates(key)), max_seq, now_ms)
     trees, bound = view.trees.route(key), view.trees.bound(max_seq)
     for place, tree in enumerate(trees):
-        found = tree.find(key, bound)
+        found = tree.search(key, bound, view.reader, view.pin)
         if type(found) is not Entry:
             if found != layout.ABSENT:
                 return _from_status(view, key, found, trees[place:], max_seq=max_seq, now_ms=now_ms)  # type: ignore[arg-type]
@@ -256,51 +218,36 @@ def _from_status(
     ``FOUND`` is a merge operand, which the kernel does not fold.  After ``CORRUPT`` the search in Python raises the
     error that names the byte.
     """
-    pending = PendingLookup(key, (), [sst for tree in trees for sst in tree.candidates(key)])
+    ssts = [sst for tree in trees for sst in tree.candidates(key)]
     if status in (layout.NEED_META, layout.NEED_BLOCK):
-        return pending
+        return PendingLookup(key, (), ssts, trees[0])
+    pending = PendingLookup(key, (), ssts)
     return _from_cached_blocks(view, pending, max_seq, now_ms)
 
 
 def _from_cached_blocks(view: SuperVersion, pending: PendingLookup, max_seq: int | None, now_ms: int | None) -> Found:
-    """Search SSTs without the kernel, until one of them is not in memory."""
+    """Search SSTs without the kernel, until a read of one of them would wait."""
     key, found = pending.key, [*pending.versions]
-    bound = view.trees.bound(max_seq)
+    bound, reader, parts_left = view.trees.bound(max_seq), view.reader, PARTS_MAX if view.pin.is_usable else 0
     for place, sst in enumerate(pending.ssts):
         slot, meta, above = sst.slot, sst.slot.meta, len(found)
+        if meta is None and parts_left > 0:
+            meta = reader.meta_now(slot)
+            parts_left -= 1
         if meta is None:
             return PendingLookup(key, found, pending.ssts[place:])
         for block in range(*(block_span(meta, key) or (0, 0))):
             image = slot.images.get(block)
+            if image is not None:
+                slot.touched[block] = 1
+            elif parts_left > 0:
+                image = reader.image_now(slot, meta, block)
+                parts_left -= 1
             if image is None:  # the whole SST is searched again, so its versions found so far must not count twice
                 return PendingLookup(key, found[:above], pending.ssts[place:])
-            slot.touched[block] = 1
             if append_versions(found, key, bound, image=image, slot=slot, offset=int(meta.index.offsets[block])):
                 return _visible(view, found, now_ms)
     return _visible(view, found, now_ms)
-
-
-def _find_in_table(
-    view: SuperVersion,
-    table: ReadTable,
-    place: int,
-    keys: Sequence[bytes],
-    *,
-    max_seq: int | None,
-    decided: dict[bytes, FoundValue],
-) -> None:
-    """Add the values of the keys that a memtable holds to ``decided``."""
-    if type(table) is Memtable and table.is_only_log:
-        index, flags, values = table.index, table.log.flags, table.log.values
-        keys = [key for key in keys if key in index]
-        if max_seq is None:
-            plain = [key for key in keys if not flags[index[key]] & _NOT_A_VALUE]
-            decided.update([(key, values[index[key]]) for key in plain])
-            if len(plain) == len(keys):
-                return
-    for key in keys:
-        if key not in decided and (versions := table.get(key, max_seq)):
-            decided[key] = _value_of(_from_memtable(view, versions, place + 1, max_seq, None))
 
 
 def _visible(view: SuperVersion, versions: Sequence[Entry], now_ms: int | None) -> Entry | None:
@@ -332,5 +279,5 @@ def _is_expired(entry: Entry, now_ms: int) -> bool:
     return bool(entry.flags & FLAG_EXPIRE_TS) and entry.expire_ts <= now_ms
 
 
-def _value_of(found: Found) -> FoundValue:
+def value_of(found: Found) -> FoundValue:
     return found.value if type(found) is Entry else found  # type: ignore[return-value]

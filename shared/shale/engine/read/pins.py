@@ -74,6 +74,11 @@ class Pin:
         return ref
 
     @property
+    def is_usable(self) -> bool:
+        """Whether a read may begin now, without waiting for a commit."""
+        return self._error is None and not self.is_closing
+
+    @property
     def is_referenced(self) -> bool:
         """Whether a read is under way."""
         return bool(self._refs)

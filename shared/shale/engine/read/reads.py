@@ -9,8 +9,9 @@ from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
 from shale.core.suggestions import require_known
 from shale.engine.mapping import KeySpace, ReadMapping
-from shale.engine.read import lookup as lookups
-from shale.engine.read.lookup import PendingLookup, lookup, lookup_value, resume
+from shale.engine.read.lookup import PendingLookup, finish_value, lookup, lookup_value, resume
+from shale.engine.read.lookup import get as get_entry
+from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_point import NULL_SOURCE, Durability, PointSource, ReadPoint
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.plan import ScanPlan, scan_range
@@ -125,8 +126,13 @@ class Reads(ABC):
                 tables, trees = view.older, view.trees
                 if not tables and trees.value_kernel is not None:
                     found = trees.value_kernel(key, trees.value_record)
-                    if found is None or type(found) is bytes:
-                        return found
+                    if type(found) is not int:
+                        return found  # type: ignore[return-value]
+                    value = finish_value(view, key, found)
+                    if type(value) is not PendingLookup:
+                        return value  # type: ignore[return-value]
+                    entry = await self._resume(view, value, durability, None)
+                    return None if entry is None else entry.value
             elif not newest.log.flags[row] & _NOT_A_VALUE:
                 return newest.log.values[row]
         value = lookup_value(view, key, max_seq, tables)
@@ -178,7 +184,7 @@ class Reads(ABC):
             now_ms = self._clock_ms()
         while True:
             try:
-                return await lookups.get_many(point.view, checked, point.max_seq, now_ms=now_ms, max_bytes=max_bytes)
+                return await get_many(point.view, checked, point.max_seq, now_ms=now_ms, max_bytes=max_bytes)
             except SstMissing as gone:
                 await _recover_missing_sst(point, gone)
                 point = await self._resolve_point(durability)
@@ -272,7 +278,7 @@ class Reads(ABC):
             try:
                 if point.view is view:
                     return (await resume(view, [pending], point.max_seq, now_ms=now_ms))[0]
-                return await lookups.get(point.view, pending.key, point.max_seq, now_ms=now_ms)
+                return await get_entry(point.view, pending.key, point.max_seq, now_ms=now_ms)
             except SstMissing as gone:
                 await _recover_missing_sst(point, gone)
 

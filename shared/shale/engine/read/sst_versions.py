@@ -4,12 +4,13 @@ The first trip reads the metadata of every SST that can show one of the keys.  T
 filters and indexes do not exclude.  Both keep what they read until the lookup ends, so the cache may be too small.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from shale.concurrency.gather import gather
 from shale.engine.read.level import VisibleSst
 from shale.engine.read.tree_lookup import append_versions, block_span
+from shale.kernels.layout.point_lookup import ABSENT
 from shale.sst.access_counts import AccessCounts
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
@@ -24,7 +25,10 @@ Span = tuple[SstSlot, int, int]
 
 
 async def read_versions(
-    reader: SstReader, lookups: Sequence[tuple[bytes, Sequence[VisibleSst]]], max_seq: int
+    reader: SstReader,
+    lookups: Sequence[tuple[bytes, Sequence[VisibleSst]]],
+    max_seq: int,
+    find: Callable[[int], Entry | int],
 ) -> list[list[Entry]]:
     """Return the versions of each key in SSTs, newest first, down to the first that is no merge operand.
 
@@ -32,6 +36,8 @@ async def read_versions(
         reader: reads SSTs.
         lookups: keys with the SSTs that show them, newest first.
         max_seq: newer versions are left out.
+        find: the search of the lookup at this place with a kernel, which is fast but sees only what the cache holds;
+            it returns the value or tombstone, ``ABSENT``, or another status if it is not enough.
 
     Raises:
         SstMissing: an SST is gone.
@@ -41,11 +47,29 @@ async def read_versions(
     metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
     spans = [_spans(key, ssts, metas, reader.counts) for key, ssts in lookups]
     images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas)
-    versions = [_versions(key, of_key, metas, images, max_seq) for (key, _), of_key in zip(lookups, spans, strict=True)]
-    for found, of_key in zip(versions, spans, strict=True):
-        if not found:
+    decided = _find_all(len(lookups), reader.counts, images, find)
+    versions: list[list[Entry]] = []
+    for (key, _), of_key, found in zip(lookups, spans, decided, strict=True):
+        if type(found) is Entry:
+            versions.append([found])
+        else:
+            versions.append([] if found == ABSENT else _versions(key, of_key, metas, images, max_seq))
+    for of_one, of_key in zip(versions, spans, strict=True):
+        if not of_one:
             reader.counts.point_false_positives += sum(metas[slot].filters.answers_keys for slot, _, _ in of_key)
     return versions
+
+
+def _find_all(
+    count: int, counts: AccessCounts, images: Mapping[tuple[SstSlot, int], bytes], find: Callable[[int], Entry | int]
+) -> list[Entry | int]:
+    """Search for all keys.  This counts nothing, and marks no block as used: reading the blocks did so if it should."""
+    unused = [(slot, block) for slot, block in images if block in slot.images and not slot.touched[block]]
+    with counts.kernel_paused():
+        decided = [find(place) for place in range(count)]
+    for slot, block in unused:
+        slot.touched[block] = 0
+    return decided
 
 
 def _spans(

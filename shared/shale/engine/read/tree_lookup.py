@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from shale.engine.read.level import VisibleSst, levels_of
+from shale.engine.read.pins import Pin
 from shale.errors import CorruptionError
 from shale.format.blocks.plain import decode_block_plain
 from shale.kernels.columns import address_of
@@ -25,12 +26,19 @@ _LANES = np.zeros((layout.LANES, layout.OUT_WORDS), np.int64)
 _LANES_ADDRESS = address_of(_LANES)
 
 
+_MISSING = (layout.NEED_BLOCK, layout.NEED_META)
+PARTS_MAX = 32
+"""Parts that are read in turn for one key; with more, the cache holds too little, or many SSTs have no filter."""
+
+
 class TreeLookup:
     """The levels of one tree, newest first, and the tables that the lookup kernel walks."""
 
     __slots__ = (
         "_counts",
         "_level_table",
+        "_loaded",
+        "_missing",
         "_out",
         "_out_address",
         "_slots",
@@ -45,6 +53,7 @@ class TreeLookup:
         self._counts = reader.counts.kernel
         self.levels = tuple(levels_of(tree, reader, () if previous is None else previous.levels))
         self._slots = [level.slots for level in self.levels]
+        self._loaded: tuple[bytearray, int] | None = None
         self._build_table()
 
     def candidates(self, key: bytes) -> Iterator[VisibleSst]:
@@ -61,6 +70,54 @@ class TreeLookup:
         value = self._slots[level][sst].images[block][at : at + size]
         return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
 
+    def search(self, key: bytes, max_seq: int, reader: SstReader, pin: Pin) -> Entry | int:
+        """Do the same as ``find``, and read what is missing as long as that does not wait."""
+        found = self.find(key, max_seq)
+        for _ in range(PARTS_MAX):
+            if type(found) is Entry or not self.load_missing_now(found, reader, pin):  # type: ignore[arg-type]
+                break
+            found = self.find(key, max_seq)
+            self.unmark_loaded()
+        return found
+
+    def load_missing_now(self, status: int, reader: SstReader, pin: Pin) -> bool:
+        """Read the part that the kernel has just missed into the cache, if that does not wait.
+
+        What it counts as misses is not counted again as hits, when the kernel finds it there.
+
+        Args:
+            status: what the kernel returned; nothing is missing unless it is ``NEED_META`` or ``NEED_BLOCK``.
+            reader: reads SSTs.
+            pin: protects the SSTs; unless it is usable, lookups wait.
+
+        Returns:
+            Whether the kernel will find it.
+        """
+        if status not in _MISSING or not pin.is_usable:
+            return False
+        level, sst, block = self._missing.tolist()
+        slot, counts = self._slots[level][sst], reader.counts
+        meta = slot.meta
+        if meta is None:
+            meta = reader.meta_now(slot)
+            if meta is not None:
+                counts.index_hits -= 1
+                counts.filter_hits -= int(meta.filters.answers_keys)
+        elif block < len(meta.index) and block not in slot.images and reader.image_now(slot, meta, block) is not None:
+            counts.block_hits -= 1
+            self._loaded = (slot.touched, block) if block in slot.images else None
+            return self._loaded is not None
+        else:
+            return False
+        return slot.meta is not None
+
+    def unmark_loaded(self) -> None:
+        """Take back that the kernel has used the block that was loaded for it: being read once is no reason to stay."""
+        if self._loaded is not None:
+            touched, block = self._loaded
+            touched[block] = 0
+            self._loaded = None
+
     async def load_missing(self, reader: SstReader) -> bool:
         """Read the part for which the kernel has just returned ``NEED_META`` or ``NEED_BLOCK`` into the cache.
 
@@ -69,17 +126,19 @@ class TreeLookup:
         Returns:
             ``False``: nothing was missing.
         """
-        level, sst, block = self._out[: layout.OUT_BLOCK + 1].tolist()
+        level, sst, block = self._missing.tolist()
         slot, counts = self._slots[level][sst], reader.counts
         if slot.meta is None:
             meta = await reader.load(slot)
             counts.index_hits -= 1
             counts.filter_hits -= int(meta.filters.answers_keys)
             return True
-        if block in slot.images or block + 1 >= len(slot.meta.index.offsets):
+        if block in slot.images or block >= len(slot.meta.index):
             return False
         await reader.images(slot, slot.meta, block, block + 1)
         counts.block_hits -= 1
+        if block in slot.images:
+            self._loaded = (slot.touched, block)
         return True
 
     def value_record(self, max_seq: int) -> I64:
@@ -112,6 +171,7 @@ class TreeLookup:
         self._table = address_of(self._level_table)
         out = self._counts
         self._out = out[: layout.OUT_EXPIRE_TS + 1].data
+        self._missing = self._out[: layout.OUT_BLOCK + 1]
         self._out_address = address_of(out)
 
 

@@ -19,6 +19,8 @@ Kernel signatures (``status`` is one of the constants below; what is a ``list`` 
 
     lookup(key: bytes, max_seq: u64, level_table: address, n_levels, out: address of OUT_WORDS int64) -> status
     lookup_value(key: bytes, record: address of RECORD_WORDS int64) -> the value, None, or status
+    open_image(stored: address, size) -> the decoded block, or ``CORRUPT``
+    put_image(image: bytes, block table: address, block)
     lookup_many(keys: list of bytes, answers: list, n, max_seq, level_table, n_levels,
                 lanes: address of i64 (LANES, OUT_WORDS), counts: address of OUT_WORDS int64) -> how many are undecided
 

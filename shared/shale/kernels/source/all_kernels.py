@@ -1,7 +1,7 @@
 """Imports every module that declares kernels, which are then in ``jit.KERNELS``."""
 
 from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort
-from shale.kernels.source.block import cursor, decode, encode
+from shale.kernels.source.block import cursor, decode, encode, image
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
 
@@ -15,6 +15,7 @@ SOURCES = (
     cursor,
     decode,
     encode,
+    image,
     blocks,
     columns,
     visible,

@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 
 from shale.core.bytes_like import BytesLike
+from shale.core.open_file import open_file
 from shale.errors import AlreadyExists, CorruptionError, InvalidRequestError, NotFoundError, Precondition, ShaleError
 from shale.store.local_store import files
 from shale.store.local_store.upload import IS_POSSIBLE, BufferedUpload, DirectUpload
@@ -39,6 +40,7 @@ from shale.store.port import (
     GetResult,
     NotModified,
     ObjectMeta,
+    OpenLocal,
     PutMode,
     Update,
 )
@@ -81,6 +83,11 @@ class LocalStore:
     def supports_attributes(self) -> bool:
         """See ``ObjectStore``."""
         return False
+
+    @property
+    def open_local(self) -> OpenLocal | None:
+        """See ``LocalReads``."""
+        return lambda key: open_file(self._path(key))
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shale.core.bytes_like import BytesLike
+from shale.core.open_file import nowait_flags
 from shale.errors import AccessDenied, InvalidRequestError, ShaleError
 from shale.store.adapter_errors import NotSupported, RequestFailed
 from shale.store.port import ETag, ObjectMeta
@@ -120,13 +121,13 @@ def read_into(fd: int, start: int, buffer: memoryview) -> int:
 
 def read_cached(fd: int, start: int, buffer: memoryview) -> int:
     """As ``read_into``, but stop at the first byte that is not in the page cache, instead of waiting for the disk."""
-    flag = getattr(os, "RWF_NOWAIT", None)
-    if flag is None or not len(buffer):
+    flags = nowait_flags(fd) if len(buffer) else None
+    if flags is None:
         return 0
     try:
-        return os.preadv(fd, [buffer], start, flag)
+        return os.preadv(fd, [buffer], start, flags)
     except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EOPNOTSUPP, errno.EINVAL):
+        if error.errno == errno.EAGAIN:
             return 0
         raise
 

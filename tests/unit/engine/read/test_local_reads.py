@@ -1,13 +1,20 @@
-"""Gets of blocks that are not in memory, from a directory: the kernel asks for one part after the other."""
+"""Gets of blocks that are not in memory, from a directory: the kernel asks for one part after the other.
+
+What the page cache holds is read without waiting; the rest, one part after the other, with reads that wait.
+"""
 
 from pathlib import Path
 from random import Random
 
+import anyio
 import pytest
 
 import shale
+from shale.core import open_file
 from shale.errors import CorruptionError
 from shale.kernels import dispatch
+from shale.store.local_store.adapter import LocalStore
+from shale.store.port import OpenLocal
 from shale.telemetry.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -38,20 +45,145 @@ async def fill(url: str) -> dict[bytes, bytes | None]:
     return expected
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of the reads that may wait."""
+    keys: list[str] = []
+    read = LocalStore.get_range
+
+    async def recorded(store: LocalStore, key: str, start: int, end: int) -> memoryview | None:
+        keys.append(key)
+        return await read(store, key, start, end)
+
+    monkeypatch.setattr(LocalStore, "get_range", recorded)
+    return keys
+
+
+@pytest.fixture
+def without_nowait(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: LocalStore) -> OpenLocal | None:
+        return None
+
+    monkeypatch.setattr(LocalStore, "open_local", property(none))
+
+
+def require_nowait(directory: Path) -> None:
+    (directory / "probe").write_bytes(b"x")
+    if open_file.open_file(str(directory / "probe")) is None:
+        pytest.skip("this file system has no reads that do not wait")
+
+
+def open_ssts(directory: Path) -> set[str]:
+    """Return the names of the SSTs that this process has open."""
+    links = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return {link.name for link in links if link.is_relative_to(directory) and ".sst" in link.name}
+
+
+@pytest.mark.parametrize("reads", ["at once", "waiting"])
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "plain"])
 @pytest.mark.parametrize("cache_bytes", [0, 20_000, 1 << 20])
 async def test_every_key_is_found_whatever_the_cache_holds(
-    tmp_path: Path, cache_bytes: int, kernels: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache_bytes: int, kernels: bool, reads: str, request: pytest.FixtureRequest
 ) -> None:
     expected = await fill(f"file://{tmp_path}/db")
     if not kernels:
-        monkeypatch.setattr(dispatch, "compiled", None)
+        request.getfixturevalue("monkeypatch").setattr(dispatch, "compiled", None)
+    if reads == "waiting":
+        request.getfixturevalue("without_nowait")
     options = {"merge_operator": concatenate, "block_cache_bytes": cache_bytes}
     async with shale.DbReader.open(f"file://{tmp_path}/db", **options) as reader:  # type: ignore[arg-type]
         for key in KEYS:
             assert await reader.get(key) == expected.get(key)
         row = await reader.get_row(next(key for key in KEYS if expected.get(key)))
         assert row is not None
+    async with shale.DbReader.open(f"file://{tmp_path}/db", **options) as reader:  # type: ignore[arg-type]
+        assert await reader.get_many(KEYS) == [expected.get(key) for key in KEYS]
+        assert await reader.get_many(KEYS, now_ms=1) == [expected.get(key) for key in KEYS]
+
+
+async def test_what_the_page_cache_holds_is_read_without_waiting(tmp_path: Path, waiting: list[str]) -> None:
+    require_nowait(tmp_path)
+    expected = await fill(f"file://{tmp_path}/db")
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        waiting.clear()
+        for key in KEYS[:500]:
+            assert await reader.get(key) == expected.get(key)
+        assert await reader.get_many(KEYS[500:]) == [expected.get(key) for key in KEYS[500:]]
+        assert [key for key in waiting if ".sst" in key] == []
+
+
+async def test_other_tasks_run_while_many_keys_are_read(tmp_path: Path) -> None:
+    await fill(f"file://{tmp_path}/db")
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        turns = 0
+
+        async def count(scope: anyio.CancelScope) -> None:
+            nonlocal turns
+            with scope:
+                while True:
+                    await anyio.lowlevel.checkpoint()
+                    turns += 1
+
+        async with anyio.create_task_group() as tasks:
+            scope = anyio.CancelScope()
+            tasks.start_soon(count, scope)
+            await reader.get_many(KEYS)
+            scope.cancel()
+    assert turns >= len(KEYS) // 256 - 1
+
+
+async def test_local_reads_count_as_requests(tmp_path: Path) -> None:
+    require_nowait(tmp_path)
+    await fill(f"file://{tmp_path}/db")
+    metrics = Metrics()
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate, metrics=metrics) as reader:
+        before = requests(metrics)
+        for key in KEYS[:200]:
+            await reader.get(key)
+        counted = accesses(metrics)
+        assert requests(metrics) - before == counted["index", "miss"] + counted["data_block", "miss"]
+
+
+def requests(metrics: Metrics) -> float:
+    metrics.refresh()
+    labels = {"api": "get_range", "component": "reader"}
+    return sum(
+        sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "slatedb_object_store_requests_total" and labels.items() <= sample.labels.items()
+    )
+
+
+async def test_files_stay_open_until_the_reader_is_closed(tmp_path: Path) -> None:
+    require_nowait(tmp_path)
+    await fill(f"file://{tmp_path}/db")
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        await read_all(reader)
+        assert len(open_ssts(tmp_path)) == 4
+    assert not open_ssts(tmp_path)
+
+
+async def test_few_files_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_nowait(tmp_path)
+    expected = await fill(f"file://{tmp_path}/db")
+    monkeypatch.setattr(open_file, "OPEN_FILES_MAX", open_file.open_files() + 2)
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        for key in KEYS:
+            assert await reader.get(key) == expected.get(key)
+        assert len(open_ssts(tmp_path)) == 2
+
+
+async def test_files_are_closed_with_the_next_manifest(tmp_path: Path) -> None:
+    """It may name other SSTs; the space of a deleted one is free only after it was closed."""
+    require_nowait(tmp_path)
+    await fill(f"file://{tmp_path}/db")
+    async with shale.Db.open(f"file://{tmp_path}/db", merge_operator=concatenate) as db:
+        await db.get_many(KEYS)
+        assert len(open_ssts(tmp_path)) == 4
+        await db.put(b"k", b"v")
+        await db.flush("memtable")
+        assert not open_ssts(tmp_path)
 
 
 async def test_misses_are_counted_once_and_are_no_hits(tmp_path: Path) -> None:
@@ -96,3 +228,16 @@ async def test_a_damaged_block_is_named(tmp_path: Path) -> None:
 async def read_all(reader: shale.DbReader) -> None:
     for key in sorted(KEYS):
         await reader.get(key)
+
+
+async def test_an_sst_that_was_deleted_is_read_on_while_it_is_open(tmp_path: Path) -> None:
+    """Its bytes never change, so it answers as the block cache does."""
+    require_nowait(tmp_path)
+    expected = await fill(f"file://{tmp_path}/db")
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        await reader.get_many(KEYS[:20])
+        assert len(open_ssts(tmp_path)) == 4
+        for path in (tmp_path / "db" / "compacted").glob("*.sst"):
+            path.unlink()
+        for key in KEYS:
+            assert await reader.get(key) == expected.get(key)

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from shale.engine.memtable.memtable import Memtable
-from shale.engine.read.lookup import PendingLookup, get, get_many, lookup, lookup_value
+from shale.engine.read.lookup import PendingLookup, get, lookup, lookup_value
+from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import CorruptionError, MergeOperatorMissing

@@ -6,7 +6,8 @@ import anyio
 import pytest
 
 from shale.engine.memtable.memtable import Memtable
-from shale.engine.read.lookup import get, get_many
+from shale.engine.read.lookup import get
+from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.scan import Scan

@@ -1,0 +1,142 @@
+"""Lookups of many keys at once.
+
+One call of the lookup kernel answers every key whose blocks are in memory.  The others are searched one by one in key
+order, with reads that do not wait, and other tasks run in between.  What is left waits for the store together.
+"""
+
+from collections.abc import Sequence
+
+import anyio.lowlevel
+
+from shale.engine.memtable.memtable import Memtable
+from shale.engine.read.lookup import (
+    NOT_A_VALUE,
+    FoundValue,
+    PendingLookup,
+    from_memtable,
+    lookup_in_ssts,
+    lookup_value,
+    resume,
+    value_of,
+)
+from shale.engine.read.read_options import ReadTable
+from shale.engine.read.super_version import SuperVersion
+from shale.errors import ResponseTooLarge
+from shale.kernels.dispatch import use_kernels
+from shale.kernels.layout.point_lookup import NEED_BLOCK
+
+_BATCH_KEYS_MAX = 4096
+_BATCH_KEYS_FIRST = 128
+"""Keys of the first batch of a ``get_many`` with a byte limit: the size of the values is unknown so far."""
+_KERNEL_KEYS_MIN = 4
+"""With fewer keys one call per key costs less than one call for all."""
+_KEYS_IN_TURN = 256
+"""Keys whose blocks are read before other tasks run: some milliseconds."""
+
+
+async def get_many(
+    view: SuperVersion,
+    keys: Sequence[bytes],
+    max_seq: int | None = None,
+    *,
+    now_ms: int | None = None,
+    max_bytes: int | None = None,
+) -> list[bytes | None]:
+    """Return the visible value of each key, in the order given; see ``get``.
+
+    Raises:
+        ResponseTooLarge: the values together have more than ``max_bytes``; the rest was not read.
+    """
+    results: list[bytes | None] = []
+    size, batch_keys = 0, _BATCH_KEYS_MAX if max_bytes is None else _BATCH_KEYS_FIRST
+    while len(results) < len(keys):
+        batch = keys[len(results) : len(results) + batch_keys]
+        values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
+        if not is_complete:
+            await _complete(view, batch, values, max_seq, now_ms=now_ms)
+        results += values  # type: ignore[arg-type]  # nothing is pending any more
+        if max_bytes is not None:
+            size += sum([len(value) for value in results[len(results) - len(batch) :] if value is not None])
+            if size > max_bytes:
+                raise ResponseTooLarge(f"the values together have more than {max_bytes} bytes; ask for fewer keys")
+            batch_keys = min(4 * batch_keys, _BATCH_KEYS_MAX)
+    return results
+
+
+async def _complete(
+    view: SuperVersion, keys: Sequence[bytes], values: list[FoundValue | int], max_seq: int | None, now_ms: int | None
+) -> None:
+    """Replace every status in the place of a value by what the SSTs hold.
+
+    Memtables are not searched again: while other tasks run, they may take writes that no key of this read has seen.
+    """
+    undecided = [place for place, value in enumerate(values) if type(value) is int]
+    if view.reader.reads_now:  # neighbours are then in one block, which the cache holds for the next key
+        undecided.sort(key=keys.__getitem__)
+    ref = view.pin.acquire()
+    for number, place in enumerate(undecided, start=1):
+        if now_ms is None:
+            values[place] = lookup_value(view, keys[place], max_seq, ())
+        else:
+            values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms))
+        if number % _KEYS_IN_TURN == 0:
+            await anyio.lowlevel.checkpoint()
+    pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
+    if pending:
+        entries = await resume(view, [*pending.values()], max_seq, now_ms=now_ms)
+        for place, entry in zip(pending, entries, strict=True):
+            values[place] = None if entry is None else entry.value
+    del ref
+
+
+def lookup_many(
+    view: SuperVersion, keys: Sequence[bytes], max_seq: int | None = None, *, now_ms: int | None = None
+) -> tuple[list[FoundValue | int], bool]:
+    """Find the newest visible values of many keys in memory, with one call of the kernel where that is possible.
+
+    Returns:
+        Per key, in their order, the value, or a status of the kernel if it has to be looked up by itself; and whether
+        none has.
+    """
+    decided: dict[bytes, FoundValue] = {}
+    below: Sequence[bytes] = keys
+    for place, table in enumerate(view.tables):
+        if len(table):
+            _find_in_table(view, table, place, below, max_seq=max_seq, now_ms=now_ms, decided=decided)
+            if decided:
+                below = [key for key in keys if key not in decided]
+    if not below:
+        return [decided[key] for key in keys], False
+    trees, found, is_complete = view.trees, list[FoundValue | int](), False
+    if now_ms is None and len(trees.lookups) == 1 and len(below) >= _KERNEL_KEYS_MIN and use_kernels():
+        found, is_complete = trees.lookups[0].find_values([*below], trees.bound(max_seq))  # type: ignore[assignment]
+    else:
+        found = [NEED_BLOCK] * len(below)
+    if not decided:
+        return found, is_complete
+    answers = iter(found)
+    return [decided[key] if key in decided else next(answers) for key in keys], False
+
+
+def _find_in_table(
+    view: SuperVersion,
+    table: ReadTable,
+    place: int,
+    keys: Sequence[bytes],
+    *,
+    max_seq: int | None,
+    now_ms: int | None,
+    decided: dict[bytes, FoundValue],
+) -> None:
+    """Add the values of the keys that a memtable holds to ``decided``."""
+    if type(table) is Memtable and table.is_only_log:
+        index, flags, values = table.index, table.log.flags, table.log.values
+        keys = [key for key in keys if key in index]
+        if max_seq is None and now_ms is None:
+            plain = [key for key in keys if not flags[index[key]] & NOT_A_VALUE]
+            decided.update([(key, values[index[key]]) for key in plain])
+            if len(plain) == len(keys):
+                return
+    for key in keys:
+        if key not in decided and (versions := table.get(key, max_seq)):
+            decided[key] = value_of(from_memtable(view, versions, place + 1, max_seq, now_ms))
