@@ -53,7 +53,7 @@ up: install ## run writer, compactor, gc and reader on .shale/db, until Ctrl-C
 test: install ## the default test suite, at most ten minutes on two cores
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup $(TESTS)
 
-bench: install ## measure speed, compared with the slatedb wheel and rocksdict
+bench: install ## measure speed, compared with the slatedb wheel, rocksdict and lmdb
 	$(BIN)/python -m tests.bench $(BENCH)
 
 bench-spark: install ## measure Spark; BENCH= compaction, load, read
