@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.iter.merge_operator import MergeOperator
 from shale.service.embedded import ServiceContext
 from shale.sst.options import SstOptions

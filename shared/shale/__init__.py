@@ -35,16 +35,16 @@ if TYPE_CHECKING:
         TransactionConflict,
         UnavailableError,
     )
-    from shale.format.sst.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
+    from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
     from shale.sst.budget import MemoryBudget
     from shale.types import Row
 
 _MODULES = {
     "codecs": "shale.codecs",
     "sync": "shale.sync",
-    "BloomPolicy": "shale.format.sst.bloom",
-    "DelimitedPrefix": "shale.format.sst.bloom",
-    "FixedPrefix": "shale.format.sst.bloom",
+    "BloomPolicy": "shale.format.sst.filter_policy",
+    "DelimitedPrefix": "shale.format.sst.filter_policy",
+    "FixedPrefix": "shale.format.sst.filter_policy",
     "CacheTarget": "shale.engine.warm",
     "Admin": "shale.admin.admin",
     "AesGcm": "shale.crypto.aes_gcm",

@@ -11,11 +11,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shale.errors import InvalidRequestError
-from shale.iter.merge_operator import MergeOperator, checked_operator
 from shale.plugins import MERGE_OPERATORS, resolve
+
+if TYPE_CHECKING:
+    from shale.iter.merge_operator import MergeOperator
 
 _INT_BYTES = 8
 _INT_VALUES = 1 << 64
@@ -80,7 +82,7 @@ def msgpack_set_union(_key: bytes, existing: bytes | None, operands: Sequence[by
     return b"".join((msgpack.Packer().pack_array_header(len(union)), *union))
 
 
-BUILT_IN: Mapping[str, MergeOperator] = {
+BUILT_IN: "Mapping[str, MergeOperator]" = {
     "concatenate": concatenate,
     "int_add": int_add,
     "int_max": int_max,
@@ -90,7 +92,7 @@ BUILT_IN: Mapping[str, MergeOperator] = {
 }
 
 
-def operator_by_name(name: str) -> MergeOperator:
+def operator_by_name(name: str) -> "MergeOperator":
     """Return the operator of a name.
 
     Raises:
@@ -100,7 +102,7 @@ def operator_by_name(name: str) -> MergeOperator:
     return resolve(MERGE_OPERATORS, name) if found is None else found
 
 
-def resolve_operator(given: MergeOperator | str | None) -> MergeOperator | None:
+def resolve_operator(given: "MergeOperator | str | None") -> "MergeOperator | None":
     """Return the operator of an option, wrapped so that its errors name the operator and the key.
 
     Raises:
@@ -112,6 +114,8 @@ def resolve_operator(given: MergeOperator | str | None) -> MergeOperator | None:
     if not callable(operator):
         raise InvalidRequestError(f"merge_operator: {given!r} is not callable")
     name = given if isinstance(given, str) else getattr(given, "__qualname__", type(given).__name__)
+    from shale.iter.merge_operator import checked_operator  # with numpy, which a process without operators may not need
+
     return checked_operator(operator, name)
 
 

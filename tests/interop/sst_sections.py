@@ -7,8 +7,8 @@ from itertools import accumulate
 import numpy as np
 
 from shale.format.blocks.section import open_section
-from shale.format.sst.bloom import PrefixExtractor
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import decode_index
 from shale.format.sst.info import decode_trailer
 from shale.kernels.rows import Rows

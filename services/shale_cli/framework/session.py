@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shale.admin.admin import Admin
     from shale.env import Env
     from shale.format.blocks.transform import BlockTransformer
-    from shale.format.sst.bloom import PrefixExtractor
+    from shale.format.sst.filter_policy import PrefixExtractor
     from shale.service.config.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions

@@ -16,7 +16,7 @@ from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.compactions import decode_compactions, encode_compactions
 from shale.format.manifest import decode_manifest, encode_manifest
-from shale.format.sst.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
 from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import (

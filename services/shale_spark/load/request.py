@@ -8,7 +8,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_size
 from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.sst.options import SstOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression

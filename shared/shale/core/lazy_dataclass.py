@@ -1,6 +1,6 @@
 """``dataclass`` whose methods are compiled when they are first used.
 
-The standard decorator compiles up to ten functions for each class, 0.4 ms, and a process uses few of its classes.  This
+The standard decorator compiles up to ten functions for each class, 0.3 ms, and a process uses few of its classes.  This
 one compiles ``__init__`` at the first instance, and makes the other methods from closures.  Classes, instances and
 their fields are those of ``dataclasses``: ``replace``, ``fields``, ``asdict``, pickling and matching work as usual.
 For a type checker this is the standard decorator.

@@ -17,7 +17,7 @@ from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import BloomPolicy, PrefixExtractor
+from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.store.options import StoreOptions

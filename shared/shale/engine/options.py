@@ -7,7 +7,7 @@ from typing import Any, Self
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.open_options import DB_NAMES, option_values
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy, PrefixExtractor
+from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache import DiskCacheOptions

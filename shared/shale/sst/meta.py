@@ -12,8 +12,8 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
 from shale.format.blocks.section import CRC_SIZE, open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import PrefixExtractor
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.stats import SstStats, decode_stats
 from shale.types import SstInfo

@@ -4,7 +4,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.format.blocks.output import MERGED_PART_BYTES
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.types import Compression
 
 BLOCK_SIZE_DEFAULT = 4096

@@ -15,7 +15,7 @@ from shale.errors import CorruptionError, SstMissing
 from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_images, images_as_blocks, open_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.kernels.dispatch import compiled, use_kernels
 from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts

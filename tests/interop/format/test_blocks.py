@@ -10,7 +10,7 @@ import pytest
 from shale.format.blocks.decoder import decode_blocks
 from shale.format.blocks.plain import decode_block_plain
 from shale.format.blocks.section import open_section
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.format.sst.index import decode_index
 from shale.format.sst.info import decode_trailer
 from shale.kernels.rows import Rows, entries_from_rows

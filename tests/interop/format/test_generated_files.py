@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from slatedb import uniffi as slate
 
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
 from shale.format.sst.filter import FilterHashes, encode_filters, hash_keys
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.types import Checkpoint, CompactionStatus, Compression
 from tests.interop.compaction.slatedb_options import default_compactor_options
 from tests.interop.database_files import DatabaseFiles, check_bytes, entries_of

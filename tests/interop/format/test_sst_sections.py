@@ -6,8 +6,8 @@ import pytest
 
 from shale.format.blocks.plain import decode_block_plain
 from shale.format.blocks.section import open_section, seal_section
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
 from shale.format.sst.filter import FilterHashes, encode_filters, hash_keys
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.format.sst.index import BlockIndex, decode_index, encode_index
 from shale.format.sst.info import decode_trailer, encode_trailer
 from shale.format.sst.stats import decode_stats, encode_stats

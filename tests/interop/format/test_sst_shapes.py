@@ -8,7 +8,7 @@ import pytest
 from slatedb import uniffi as slate
 
 import shale
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.sst.options import BLOCK_SIZE_MAX
 from tests.interop.slatedb_databases import EVERYTHING, FirstBytes, Shape, flush, open_folder, opened, put_all, scanned
 from tests.unit.engine.reading import RangeRecordingStore

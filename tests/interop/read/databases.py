@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.types import Row
 from tests.golden_files import FIXTURES
 

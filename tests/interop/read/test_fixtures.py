@@ -15,7 +15,7 @@ import pytest
 from shale.engine.db_reader import DbReader
 from shale.env import Env, InlineCpu
 from shale.errors import CheckpointMissing, MergeOperatorMissing, SegmentExtractorMismatch
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from tests.clocks import FixedClock
 from tests.golden_files import FIXTURES
 from tests.interop.read.databases import DATABASES, as_json, expected_rows, where_options

@@ -10,7 +10,7 @@ import pytest
 
 import shale
 from shale.errors import FencedError
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from tests.interop.slatedb_databases import Concatenate, Shape, flush, flush_wal, open_folder, opened, put_all, scanned
 
 Model = dict[bytes, bytes]

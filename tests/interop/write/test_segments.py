@@ -9,7 +9,7 @@ from slatedb import uniffi as slate
 
 import shale
 from shale.errors import InvalidSegmentPrefix
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from tests.interop.slatedb_databases import FirstBytes, Shape, flush, flush_wal, open_folder, opened, put_all, scanned
 
 THREE = FixedPrefix("first3", 3)

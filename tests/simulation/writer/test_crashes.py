@@ -6,7 +6,7 @@ Source: docs/reference/protocol.md 16.2.
 import pytest
 
 from shale.errors import FencedError
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions

@@ -22,7 +22,7 @@ from shale.engine import db_reader
 from shale.engine.reader import options as engine_reader
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.store.connect import connect
 from shale.store.location import normalize_path
 from shale.store.options import RetryPolicy, StoreOptions

@@ -9,7 +9,7 @@ from shale.compat.slatedb.types.options import BloomFilterOptions, FoyerCacheOpt
 from shale.compat.slatedb.types.states import SsTableId
 from shale.engine.db_cache import DbCache as EngineCache
 from shale.engine.warm import CacheTarget as EngineTarget
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.sst.budget import MemoryBudget
 from shale.types import Ulid
 

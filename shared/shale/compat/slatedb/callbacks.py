@@ -41,11 +41,11 @@ class NamedExtractor:
         return cls(extractor, extractor.name())
 
     def prefix_len(self, key: bytes) -> int | None:
-        """See ``shale.format.sst.bloom.PrefixExtractor``."""
+        """See ``shale.format.sst.filter_policy.PrefixExtractor``."""
         return self.extractor.prefix_len(PrefixTarget.POINT(key))
 
     def scan_prefix_len(self, prefix: bytes) -> int | None:
-        """See ``shale.format.sst.bloom.PrefixExtractor``."""
+        """See ``shale.format.sst.filter_policy.PrefixExtractor``."""
         return self.extractor.prefix_len(PrefixTarget.PREFIX(prefix))
 
 

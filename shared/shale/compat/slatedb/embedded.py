@@ -15,7 +15,7 @@ from shale.concurrency.task_host import TaskHost
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.format.sst.bloom import BloomPolicy
+from shale.format.sst.filter_policy import BloomPolicy
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.options import BLOCK_SIZE_DEFAULT
 from shale.store.port import ObjectStore

@@ -13,7 +13,7 @@ from shale.errors import (
     InvalidManifestPollInterval,
     InvalidRequestError,
 )
-from shale.format.sst.bloom import BloomPolicy, PrefixExtractor
+from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.sst.budget import MemoryBudget

@@ -12,7 +12,7 @@ from shale.errors import (
     InvalidDbState,
     ObjectVersionExists,
 )
-from shale.format.sst.bloom import PrefixExtractor
+from shale.format.sst.filter_policy import PrefixExtractor
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed

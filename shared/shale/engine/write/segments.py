@@ -18,7 +18,7 @@ from shale.errors import (
     SegmentExtractorMismatch,
     SegmentPrefixNotRecognized,
 )
-from shale.format.sst.bloom import DelimitedPrefix, FixedPrefix, PrefixExtractor
+from shale.format.sst.filter_policy import DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.types import KeyRange, Manifest
 
 ROOT_TREE: tuple[bytes, ...] = (b"",)

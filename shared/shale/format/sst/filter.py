@@ -16,7 +16,8 @@ import numpy as np
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
-from shale.format.sst.bloom import BloomFilter, BloomPolicy, PrefixExtractor, decode_bloom, encode_bloom_pieces
+from shale.format.sst.bloom import BloomFilter, decode_bloom, encode_bloom_pieces
+from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.format.sst.siphash import siphash13
 from shale.kernels.rows import U64, Rows
 from shale.types import FilterFormat

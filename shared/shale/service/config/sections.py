@@ -9,7 +9,7 @@ from shale.core.settings_values import parse_duration_s, parse_size
 from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
+from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location, parse_store_url
 from shale.types import KeyRange

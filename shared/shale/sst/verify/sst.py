@@ -14,8 +14,8 @@ from shale.env import Env
 from shale.errors import CorruptionError
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.sst.bloom import PrefixExtractor
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
+from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.sst.stats import SstStats, decode_stats

@@ -76,7 +76,7 @@ def test_new_and_empty() -> None:
 
 def test_in_segments() -> None:
     async def scenario(store: MemoryStore) -> None:
-        from shale.format.sst.bloom import FixedPrefix
+        from shale.format.sst.filter_policy import FixedPrefix
 
         async with shale.Db.open(PATH, store=store, env=ENV, segment_extractor=FixedPrefix("first", 1)) as db:
             for number in range(3):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import shale
 from shale.errors import InvalidRequestError, InvalidSegmentPrefix, TransactionConflict
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from shale.store.memory import MemoryStore
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import shale
 from shale.env import Env, InlineCpu
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from shale.store.memory import MemoryStore
 
 

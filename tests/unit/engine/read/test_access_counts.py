@@ -8,7 +8,7 @@ import pytest
 
 import shale
 from shale.env import Env, InlineCpu, SystemClock
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.kernels.dispatch import use_kernels
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ import pytest
 import shale
 from shale.engine.scan.scan import Scan
 from shale.env import Env, InlineCpu, SystemClock
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from shale.kernels import dispatch
 from shale.store.memory import MemoryStore
 

@@ -24,7 +24,7 @@ from shale.errors import (
 )
 from shale.format.manifest import decode_manifest
 from shale.format.names import manifest_key
-from shale.format.sst.bloom import FixedPrefix
+from shale.format.sst.filter_policy import FixedPrefix
 from shale.kernels.rows import rows_from_entries
 from shale.store.memory import MemoryStore
 from shale.types import FLAG_CREATE_TS, Entry, Manifest

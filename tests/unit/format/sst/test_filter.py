@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.errors import CorruptionError, InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix, decode_bloom, encode_bloom, num_probes
+from shale.format.sst.bloom import decode_bloom, encode_bloom, num_probes
 from shale.format.sst.filter import decode_filters, encode_filters, hash_keys
+from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
 from shale.format.sst.siphash import siphash13
 from shale.types import FilterFormat
 

@@ -9,7 +9,7 @@ import pytest
 from shale.crypto.aes_gcm import AesGcm
 from shale.engine.location import DatabaseLocation
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy, DelimitedPrefix, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
 from shale.store.options import RetryPolicy, StoreOptions

@@ -12,7 +12,7 @@ from shale.engine.load.target import NewDatabase
 from shale.engine.location import DatabaseLocation
 from shale.env import Env
 from shale.errors import InvalidRequestError
-from shale.format.sst.bloom import BloomPolicy, FixedPrefix
+from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.store.connect import connect
 from shale.telemetry.metrics import Metrics
 from shale_spark.load.load_task import decode_result, encode_result, run_load_task

@@ -1,0 +1,78 @@
+"""What a process that opens a database, puts and gets must not import: each of these packages would make it slower."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+OPEN_PUT_GET = """
+import asyncio, shale
+async def work():
+    async with shale.Db.open({url!r}) as db:
+        await (await db.put(b"key", b"value")).durable()
+        assert await db.get(b"key") == b"value"
+        assert await db.get(b"absent") is None
+asyncio.run(work())
+"""
+UNUSED = {
+    "attr", "cryptography", "httpx", "importlib.metadata", "llvmlite", "msgpack", "numba", "obstore", "orjson",
+    "pandas", "prometheus_client", "pyarrow", "pydantic", "pygments", "pyspark", "rich", "shale_cli", "starlette",
+    "structlog", "tomllib", "typer", "ulid", "uvicorn", "uvloop", "yaml",
+    "shale.admin", "shale.api", "shale.client", "shale.clones", "shale.engine.arrow", "shale.engine.db_reader",
+    "shale.engine.load", "shale.gc", "shale.kernels.compiler", "shale.kernels.source",
+    "shale.resp", "shale.server", "shale.service", "shale.store.cloud_store", "shale.sync", "shale.testing",
+}  # fmt: skip
+
+
+def modules_after(program: str) -> set[str]:
+    """Return the modules of a new process that has run a program."""
+    program += "\nimport sys\nprint(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=REPOSITORY,
+        timeout=60,
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("opened", ["created", "reopened"])
+def test_a_first_put_and_get_import_only_what_they_need(opened: str, tmp_path: Path) -> None:
+    """Also for a database that exists, whose rows are in an SST."""
+    program = OPEN_PUT_GET.format(url=f"file://{tmp_path}/db")
+    if opened == "reopened":
+        modules_after(program)
+    assert sorted(modules_after(program) & UNUSED) == []
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    """Names are loaded when they are first used."""
+    loaded = modules_after("import shale") - modules_after("")
+    assert {name for name in loaded if name.startswith("shale")} == {
+        "shale",
+        "shale.core",
+        "shale.core.lazy_names",
+    }
+    assert not {"numpy", "asyncio", "anyio"} & loaded
+
+
+def test_a_daemon_imports_no_rich() -> None:
+    """structlog would import it for the tracebacks of a console."""
+    for name in ("writer", "compactor", "gc", "reader"):
+        loaded = modules_after(f"import shale_{name}.__main__")
+        assert "structlog" in loaded
+        assert sorted(loaded & {"attr", "pygments", "rich"}) == []
+
+
+def test_the_settings_of_a_command_load_no_arrays() -> None:
+    """``shale up`` waits for its daemons and needs no kernel."""
+    loaded = modules_after("import shale_cli.framework.settings, shale_cli.commands.up.stack")
+    assert sorted(loaded & {"numpy", "structlog", "rich", "prometheus_client"}) == []
