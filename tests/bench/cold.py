@@ -34,6 +34,7 @@ GETS = BATCH = 1_000
 SCANS = 20
 WRITES = 20_000
 COLD, WARM, HOT = "cold", "warm", "hot"
+DISK = "disk cache: 1,000 gets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ LINES: Mapping[str, Work] = {
     "open an existing database": Work("as RocksDB"),
     "replay of 100,000 rows": Work(">= 2x wheel", without=("lmdb",)),
     "1,000 gets": Work("blocks not in memory: >= 20x wheel, >= 0.7x RocksDB; hot: >= 0.7x LMDB", READS),
+    DISK: Work("as 1,000 gets", READS, without=("slatedb", "rocksdict", "lmdb")),
     "1,000 gets of absent keys": Work(">= 4x RocksDB, >= 0.7x LMDB", READS),
     "1,000 keys at once": Work(">= 1.5x LMDB", READS),
     "20 scans of 1,000 rows": Work(">= 0.8x RocksDB, >= 0.6x LMDB", READS),
@@ -76,6 +78,7 @@ def cold_lines() -> Iterator[BenchLine]:
             Path(folder, f"{engine.name}-log").mkdir()
             _run(engine.name, folder, "fill")
             _run(engine.name, folder, "log")
+        _run(Shale.name, folder, "parts")
         times: dict[tuple[str, str], list[list[float]]] = {}
         for _ in range(ROUNDS):
             for name, work in LINES.items():
@@ -151,6 +154,8 @@ async def measure(name: str, folder: str, work: str, started: float) -> list[flo
     place, log = Path(folder, name), Path(folder, f"{name}-log")
     if work == "fill":
         return await _fill(engine(), place)
+    if work == "parts":
+        return await _fill_parts(place, Path(folder, work))
     if work == "log":
         return await _fill_log(engine(), log)
     if work.startswith("interpreter"):
@@ -170,6 +175,11 @@ async def measure(name: str, folder: str, work: str, started: float) -> list[flo
             rng = random.Random(started)  # the same keys each time
             if work.startswith(("open", "replay")):
                 results.append(await _opened(peer, at))
+            elif work == DISK:
+                assert isinstance(peer, Shale)
+                await peer.open(at, disk_cache=Path(folder, "parts"))
+                results.append(await _work(peer, work, rng))
+                results += [await _work(peer, work, random.Random(started))] * (phase == WARM)
             elif work.startswith("WAL"):
                 assert isinstance(peer, Shale)
                 await peer.open(at, flush_interval=60)
@@ -187,6 +197,15 @@ async def _opened(peer: Peer, place: Path) -> float:
     start = perf_counter()
     await peer.open(place)
     return (perf_counter() - start) * 1000
+
+
+async def _fill_parts(place: Path, parts: Path) -> list[float]:
+    """Read everything through a disk cache, which then holds it."""
+    peer = Shale()
+    await peer.open(place, disk_cache=parts)
+    seconds = await peer.get_many(keys_of())
+    await peer.close()
+    return [seconds]
 
 
 async def _fill(peer: Peer, place: Path) -> list[float]:

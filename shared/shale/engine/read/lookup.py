@@ -191,7 +191,9 @@ def lookup_in_ssts(view: SuperVersion, key: bytes, max_seq: int | None, now_ms: 
         return _from_cached_blocks(view, PendingLookup(key, (), view.trees.candidates(key)), max_seq, now_ms)
     trees, bound = view.trees.route(key), view.trees.bound(max_seq)
     for place, tree in enumerate(trees):
-        found = tree.search(key, bound, view.reader, view.pin)
+        found = tree.find(key, bound)
+        if type(found) is int and found != layout.ABSENT:
+            found = tree.find_with_reads(key, bound, found, view.reader, view.pin)
         if type(found) is not Entry:
             if found != layout.ABSENT:
                 return _from_status(view, key, found, trees[place:], max_seq=max_seq, now_ms=now_ms)  # type: ignore[arg-type]

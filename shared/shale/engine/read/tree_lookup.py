@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from shale.engine.read.level import VisibleSst, levels_of
+from shale.engine.read.level import Level, VisibleSst, levels_of
 from shale.engine.read.pins import Pin
 from shale.errors import CorruptionError
 from shale.format.blocks.plain import decode_block_plain
@@ -51,7 +51,7 @@ class TreeLookup:
         """Make no request; levels that ``previous`` has as well are taken over from there."""
         self.tree = tree
         self._counts = reader.counts.kernel
-        self.levels = tuple(levels_of(tree, reader, () if previous is None else previous.levels))
+        self.levels: tuple[Level, ...] = tuple(levels_of(tree, reader, () if previous is None else previous.levels))
         self._slots = [level.slots for level in self.levels]
         self._loaded: tuple[bytearray, int] | None = None
         self._build_table()
@@ -70,9 +70,9 @@ class TreeLookup:
         value = self._slots[level][sst].images[block][at : at + size]
         return tuple.__new__(Entry, (key, value, seq & U64_MAX, flags, create_ts, expire_ts))
 
-    def search(self, key: bytes, max_seq: int, reader: SstReader, pin: Pin) -> Entry | int:
-        """Do the same as ``find``, and read what is missing as long as that does not wait."""
-        found = self.find(key, max_seq)
+    def find_with_reads(self, key: bytes, max_seq: int, status: int, reader: SstReader, pin: Pin) -> Entry | int:
+        """Go on where ``find`` stopped with this status: read what is missing, as long as that does not wait."""
+        found: Entry | int = status
         for _ in range(PARTS_MAX):
             if type(found) is Entry or not self.load_missing_now(found, reader, pin):  # type: ignore[arg-type]
                 break
