@@ -89,11 +89,12 @@ def _daemon_lines(url: str) -> Iterator[BenchLine]:
         pids = _ready_daemons(up)
         sleep(SETTLE_S)
         found = {name: memory_mb(pid) for name, pid in pids.items()}
-        in_all = memory_mb(up.pid)[0] + sum(resident for resident, _ in found.values())
+        in_all = [memory_mb(pid) for pid in (up.pid, *pids.values())]
     for name, (resident, private) in found.items():
         yield _line(f"idle {name}, resident", [resident], "MB", "<= 70 MB", floor[0])
         yield _line(f"idle {name}, private", [private], "MB", "told", floor[1])
-    yield _line("shale up in all, resident", [in_all], "MB", "<= 260 MB")
+    yield _line("shale up in all, resident", [sum(resident for resident, _ in in_all)], "MB", "<= 260 MB")
+    yield _line("shale up in all, private", [sum(private for _, private in in_all)], "MB", "told")
 
 
 def _import_lines(url: str) -> Iterator[BenchLine]:

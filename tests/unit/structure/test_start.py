@@ -19,7 +19,7 @@ async def work():
 asyncio.run(work())
 """
 UNUSED = {
-    "attr", "cryptography", "httpx", "importlib.metadata", "llvmlite", "msgpack", "numba", "obstore", "orjson",
+    "attr", "cramjam", "cryptography", "httpx", "importlib.metadata", "llvmlite", "msgpack", "numba", "obstore", "orjson",
     "pandas", "prometheus_client", "pyarrow", "pydantic", "pygments", "pyspark", "rich", "shale_cli", "starlette",
     "structlog", "tomllib", "typer", "ulid", "uvicorn", "uvloop", "yaml",
     "shale.admin", "shale.api", "shale.client", "shale.clones", "shale.engine.arrow", "shale.engine.db_reader",
