@@ -65,8 +65,10 @@ class ViewColumn:
         return tuple(islice(self._views, count))
 
 
-def _view_of(source: Verifier, view_id: int, sst_id: int, ssts: Mapping[int, Sst], visible: KeyRange | None) -> SstView:
-    sst = ssts.get(sst_id)
+def _view_of(
+    source: Verifier, view_id: int, sst_id: int, ssts: Mapping[Ulid, Sst], visible: KeyRange | None
+) -> SstView:
+    sst = ssts.get(sst_id)  # type: ignore[call-overload]  # equal integers
     if sst is None:
         raise source.corrupt("a view shows an SST that the manifest does not list", 0)
     # Most views have the id of their SST: both then share the object.
