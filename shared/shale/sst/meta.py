@@ -21,7 +21,10 @@ from shale.types import SstInfo
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SstMeta:
-    """The sections needed to find a row; none of them refers to the bytes it was read from."""
+    """The sections needed to find a row; none of them refers to the bytes it was read from.
+
+    ``stats`` of a reader are totals: only a check of the whole SST reads those of its blocks.
+    """
 
     index: BlockIndex
     filters: Filters
@@ -83,5 +86,5 @@ def decode_meta(
     stats = None
     if info.stats_len:
         image = section(info.stats_offset, info.stats_len)
-        stats = decode_stats(image, path=path, offset=info.stats_offset)
+        stats = decode_stats(image, path=path, offset=info.stats_offset).totals()
     return SstMeta(index, decoded_filters, stats)

@@ -3,7 +3,7 @@
 The FlatBuffer has a small table for each block, which kernels read and write in one call (``shale.format.sst.index``).
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 
 import numpy as np
 from flatbuffers import Builder
@@ -46,6 +46,10 @@ class SstStats:
     def num_rows(self) -> int:
         """Rows of every kind."""
         return self.num_puts + self.num_deletes + self.num_merges
+
+    def totals(self) -> "SstStats":
+        """Return the stats without the counts of single blocks, which take 6 bytes a block."""
+        return replace(self, blocks=_no_blocks())
 
 
 def encode_stats(stats: SstStats) -> bytes:
