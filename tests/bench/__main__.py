@@ -1,7 +1,7 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|ingest|caching|transactions|resp|http|sync|cli|cold
-                       |start]... [--large]
+                       |start|scale|scale-real]... [--large]
 
 ``--large`` adds the compaction of 10 GB, which takes 20 minutes and up to 42 GB of disk.
 """
@@ -23,6 +23,8 @@ ENTRY_POINTS = {
     "cli": "tests.bench.cli:cli_lines",
     "cold": "tests.bench.cold:cold_lines",
     "start": "tests.bench.start:start_lines",
+    "scale": "tests.bench.scale.suite:scale_lines",
+    "scale-real": "tests.bench.scale.real:real_lines",
 }
 
 
