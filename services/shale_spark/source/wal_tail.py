@@ -12,6 +12,7 @@ import numpy as np
 
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.engine.memtable.memtable import Memtable
+from shale.engine.read.read_options import table_rows
 from shale.engine.wal.replay import replay_wal
 from shale.env import Env
 from shale.iter.merge_filter import MergeFilterSource
@@ -42,7 +43,9 @@ async def replay_if_small(
         if size_bytes > bytes_max:
             return None
     everything = Memtable.from_rows(concat_rows(parts))
-    newest = MergeFilterSource([RowsSource(rows) for rows in everything.parts()], MergeRules(newest_only=True), env)
+    newest = MergeFilterSource(
+        [RowsSource(part.rows) for part in everything.sorted_parts()], MergeRules(newest_only=True), env
+    )
     return Memtable.from_rows(concat_rows(await drain(newest)))
 
 
@@ -67,7 +70,7 @@ async def replay_range(
 
 def rows_in_range(table: Memtable, key_range: KeyRange) -> Rows:
     """Return the sorted rows of a range, copied: a slice would keep, and pickle, the buffers of the whole table."""
-    rows = concat_rows(table.parts(key_range))
+    rows = concat_rows(table_rows(table, key_range))
     return _own(rows) if len(rows) else EMPTY_ROWS
 
 

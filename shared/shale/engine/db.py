@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -360,8 +359,8 @@ class Db(Reads):
             writer.durability.check_open()
         if durability == "memory":
             return writer.views.point
-        return replace(
-            writer.views.point, max_seq=writer.durability.durable_seq if checked_durability(durability) else None
+        return writer.views.point._replace(
+            max_seq=writer.durability.durable_seq if checked_durability(durability) else None
         )
 
     def _scan_point(self, durability: Durability) -> ReadPoint:

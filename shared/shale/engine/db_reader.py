@@ -263,7 +263,7 @@ class DbReader(Reads):
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         """Return a point that resolves to the newest state at the first row."""
-        return replace(self._read_point(durability), resolve=self._resolve_point)
+        return self._read_point(durability)._replace(resolve=self._resolve_point)
 
     def _clock_ms(self) -> int:
         return self._env.clock.now_ms()

@@ -239,7 +239,7 @@ class Memtable:
 
     def seqs_of(self, key: bytes) -> list[int]:
         """Return the sequence numbers of all rows of a key."""
-        return [entry.seq for part in self._all_parts() for entry in part.versions(key, None)]
+        return [entry.seq for part in self.sorted_parts() for entry in part.versions(key, None)]
 
     def writes_after(self, seq: int, key_range: KeyRange) -> Iterator[tuple[bytes, int]]:
         """Yield key and sequence number of every row in a range that is newer than ``seq``, in no order."""
@@ -253,17 +253,18 @@ class Memtable:
             if first <= key and (end is None or key < end):
                 yield key, log.seqs[place]
 
-    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
-        """Return the rows in a range as sorted parts that share buffers with the table; no (key, seq) occurs twice.
+    def sorted_parts(self) -> list[SortedPart]:
+        """Return the rows in sorted parts; no (key, seq) occurs twice.
 
         Rows that are written later are not in them.
         """
-        slices = [part.slice(key_range) for part in self._all_parts()]
-        return [rows for rows in slices if len(rows)]
+        if self.is_only_log:
+            return [*self.sorted_log.parts()]
+        return [*self._logged_parts(), *self.columns]
 
     def rows(self, key_range: KeyRange | None = None) -> Rows:
         """Return the rows in a range by key, then seq descending."""
-        parts = self.parts(key_range)
+        parts = [rows for part in self.sorted_parts() if len(rows := part.slice(key_range))]
         if len(parts) == 1:
             return parts[0]
         return merged_parts(parts)
@@ -289,9 +290,6 @@ class Memtable:
     def _sealed(self) -> list[SortedPart]:
         """The rows that are not in the log."""
         return [*self._base, *self.columns]
-
-    def _all_parts(self) -> list[SortedPart]:
-        return [*self._logged_parts(), *self.columns]
 
     def _logged_parts(self) -> list[SortedPart]:
         return [*self._base, *self.sorted_log.parts()]

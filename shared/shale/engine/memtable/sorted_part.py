@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from shale.engine.memtable.row_order import merged_parts
 from shale.env import Cpu
-from shale.kernels.rows import Rows
+from shale.kernels.columns import address_of, column_addresses
+from shale.kernels.rows import I64, Rows
 from shale.types import Entry, KeyRange
 
 _PARTS_MAX = 24
@@ -15,16 +16,24 @@ _PARTS_MAX = 24
 class SortedPart:
     """Rows by key, then seq descending.  A lookup takes some microseconds and builds nothing per row."""
 
-    __slots__ = ("_arena", "_bounds", "_count", "rows")
+    __slots__ = ("_addresses", "_arena", "_bounds", "_count", "rows")
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self._arena = rows.key_bytes.data
         self._bounds = rows.key_offsets.data
         self._count = len(rows)
+        self._addresses: I64 | None = None
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def columns_address(self) -> int:
+        """Where kernels find the addresses of the columns."""
+        if self._addresses is None:
+            self._addresses = column_addresses(self.rows)
+        return address_of(self._addresses)
 
     def versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
         """Return all versions of a key up to ``max_seq``, newest first."""

@@ -11,7 +11,7 @@ from shale.kernels.layout import point_lookup as layout
 from shale.kernels.rows import I64
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot
-from shale.types import BoundKind, KeyRange, SstView, Tree
+from shale.types import KeyRange, SstView, Tree
 
 LevelSource: TypeAlias = SstView | tuple[SstView, ...]
 """An L0, or the SSTs of a run."""
@@ -62,17 +62,14 @@ class Level:
 
     def _records(self, ranges: Sequence[KeyRange]) -> I64:
         records = np.zeros((len(ranges), layout.VIEW_WORDS), np.int64)
-        starts, ends = [each.start for each in ranges], [each.end for each in ranges]
-        start_lens = np.array([-1 if each.key is None else len(each.key) for each in starts], np.int64)
-        end_lens = np.array([-1 if each.key is None else len(each.key) for each in ends], np.int64)
+        start_lens = np.array([_length(each.first_key) for each in ranges], np.int64)
+        end_lens = np.array([_length(each.end_key) for each in ranges], np.int64)
         start_sizes, end_sizes = np.maximum(start_lens, 0), np.maximum(end_lens, 0)
         after = address_of(self._keys) + np.cumsum(start_sizes + end_sizes)
         records[:, layout.VIEW_START] = after - end_sizes - start_sizes
         records[:, layout.VIEW_START_LEN] = start_lens
-        records[:, layout.VIEW_START_EXCLUDED] = [each.kind is BoundKind.EXCLUDED for each in starts]
         records[:, layout.VIEW_END] = after - end_sizes
         records[:, layout.VIEW_END_LEN] = end_lens
-        records[:, layout.VIEW_END_INCLUDED] = [each.kind is BoundKind.INCLUDED for each in ends]
         records[:, layout.VIEW_SLOT] = [address_of(slot.words) for slot in self.slots]
         return records
 
@@ -86,4 +83,8 @@ def levels_of(tree: Tree, reader: SstReader, known: Sequence[Level]) -> list[Lev
 
 
 def _bound_keys(shown: Sequence[tuple[SstSlot, KeyRange]]) -> list[bytes]:
-    return [key for _, keys in shown for key in (keys.start.key or b"", keys.end.key or b"")]
+    return [key for _, keys in shown for key in (keys.first_key or b"", keys.end_key or b"")]
+
+
+def _length(key: bytes | None) -> int:
+    return -1 if key is None else len(key)

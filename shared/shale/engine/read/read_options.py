@@ -5,6 +5,7 @@ from typing import Protocol
 
 from shale.concurrency.read_ahead import ReadAhead
 from shale.core.lazy_dataclass import dataclass
+from shale.engine.memtable.sorted_part import SortedPart
 from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows
 from shale.sst.source import READ_AHEAD_BYTES
@@ -22,9 +23,15 @@ class ReadTable(Protocol):
         """Return versions of a key up to ``max_seq``, newest first, at least down to the first that is no operand."""
         ...
 
-    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
-        """Return the rows in a range as sorted columns, without later writes."""
+    def sorted_parts(self) -> list[SortedPart]:
+        """Return all rows as sorted parts, without later writes; no (key, seq) occurs twice."""
         ...
+
+
+def table_rows(table: ReadTable, key_range: KeyRange | None = None) -> list[Rows]:
+    """Return the rows of a table in a range as sorted columns, which share its buffers."""
+    slices = [part.slice(key_range) for part in table.sorted_parts()]
+    return [rows for rows in slices if len(rows)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Where a read takes place: a super version and the newest sequence number it sees."""
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.super_version import SuperVersion
@@ -42,8 +42,7 @@ class ViewProvider(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPoint:
+class ReadPoint(NamedTuple):
     """A super version with the newest visible sequence number.
 
     Args:

@@ -1,7 +1,5 @@
 """A snapshot: the state of a database at one sequence number, for reading (docs/reference/protocol.md 4.8)."""
 
-from dataclasses import replace
-
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.write.writer import Writer
@@ -44,7 +42,7 @@ class Snapshot(Reads):
         if point is None:
             point = views.points[held.number] = ReadPoint(views.view, held.seq, views)
         if checked_durability(durability) and writer.durability.durable_seq < self._held.seq:
-            return replace(point, max_seq=writer.durability.durable_seq)
+            return point._replace(max_seq=writer.durability.durable_seq)
         return point
 
     def _clock_ms(self) -> int:

@@ -3,7 +3,7 @@
 Built once per manifest and never changed.  Only the slots change, as blocks enter and leave the cache.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -40,9 +40,10 @@ class TreeLookup:
         "_loaded",
         "_missing",
         "_out",
-        "_out_address",
         "_slots",
         "_table",
+        "counts_address",
+        "level_words",
         "levels",
         "tree",
     )
@@ -63,7 +64,7 @@ class TreeLookup:
 
     def find(self, key: bytes, max_seq: int) -> Entry | int:
         """Return the newest row of a key at or below ``max_seq``, or the status of the kernel if it found none."""
-        status = compiled.lookup(key, max_seq, self._table, len(self.levels), self._out_address)
+        status = compiled.lookup(key, max_seq, self._table, len(self.levels), self.counts_address)
         if status != layout.FOUND:
             return status
         level, sst, block, at, size, seq, flags, create_ts, expire_ts = self._out.tolist()
@@ -95,7 +96,10 @@ class TreeLookup:
         """
         if status not in _MISSING or not pin.is_usable:
             return False
-        level, sst, block = self._missing.tolist()
+        return self.load_part_now(reader, *self._missing.tolist())
+
+    def load_part_now(self, reader: SstReader, level: int, sst: int, block: int) -> bool:
+        """Read the metadata of an SST or, if it is there, a block into the cache, if that does not wait."""
         slot, counts = self._slots[level][sst], reader.counts
         meta = slot.meta
         if meta is None:
@@ -146,7 +150,7 @@ class TreeLookup:
         words = np.zeros(layout.RECORD_WORDS, np.int64)
         words[layout.RECORD_TABLE] = self._table
         words[layout.RECORD_LEVELS] = len(self.levels)
-        words[layout.RECORD_OUT] = self._out_address
+        words[layout.RECORD_OUT] = self.counts_address
         words.view(np.uint64)[layout.RECORD_MAX_SEQ] = max_seq
         return words
 
@@ -159,7 +163,7 @@ class TreeLookup:
         """
         answers: list[bytes | int | None] = [None] * len(keys)
         undecided = compiled.lookup_many(
-            keys, answers, len(keys), max_seq, self._table, len(self.levels), _LANES_ADDRESS, self._out_address
+            keys, answers, len(keys), max_seq, self._table, len(self.levels), _LANES_ADDRESS, self.counts_address
         )
         return answers, undecided == 0
 
@@ -172,7 +176,10 @@ class TreeLookup:
         out = self._counts
         self._out = out[: layout.OUT_EXPIRE_TS + 1].data
         self._missing = self._out[: layout.OUT_BLOCK + 1]
-        self._out_address = address_of(out)
+        self.counts_address = address_of(out)
+        """Where kernels count what they use, for all trees of one reader."""
+        self.level_words = np.array([self._table, len(self.levels)], np.int64).tobytes()
+        """Where the kernel of scans finds the levels, and how many there are."""
 
 
 class TreeRouter:
@@ -217,6 +224,15 @@ class TreeRouter:
     def candidates(self, key: bytes) -> list[VisibleSst]:
         """Return the SSTs of all trees that show a key, newest first."""
         return [sst for tree in self.route(key) for sst in tree.candidates(key)]
+
+    def lookups_between(self, start: bytes | None, end: bytes | None) -> list[TreeLookup]:
+        """Return the trees that can hold keys from ``start`` on, below ``end``; ``None`` is no bound."""
+        if len(self.lookups) == 1:
+            return self.lookups
+        first = 0 if start is None else max(0, bisect_right(self._prefixes, start) - 1)
+        last = len(self._prefixes) if end is None else bisect_left(self._prefixes, end)
+        found = self.lookups[first:last]
+        return found if first == 0 or self._prefixes[0] else [self.lookups[0], *found]
 
     def in_range(self, key_range: KeyRange) -> Iterator[tuple[bytes, KeyRange, Tree]]:
         """Yield prefix, part of the range and tree for each tree that holds keys of the range, by prefix."""

@@ -1,7 +1,6 @@
 """A snapshot of a reader: one state that stays readable while the reader moves to newer ones."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from shale.engine.read.pins import PinRef
 from shale.engine.read.read_point import Durability, ReadPoint
@@ -37,7 +36,7 @@ class ReaderSnapshot(Reads):
             self._ref.pin.check()
         if durability != "memory":
             checked_durability(durability)  # every row that a reader sees is durable
-        return replace(self._point, view_provider=None)  # the snapshot must not move to a newer state
+        return self._point._replace(view_provider=None)  # the snapshot must not move to a newer state
 
     def _clock_ms(self) -> int:
         return self._clock()

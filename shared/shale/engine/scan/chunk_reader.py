@@ -1,21 +1,26 @@
 """Reads a scan chunk by chunk from one state, while flushes, compactions and GC passes go on."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.pins import PinRef
 from shale.engine.read.read_point import ReadPoint, SeqHold
+from shale.engine.scan.cached_rows import WantedRows, append_cached, has_unsorted_rows, missing_part
 from shale.engine.scan.plan import ScanPlan
 from shale.engine.scan.sources import visible_source
 from shale.engine.write.durability import reraise
 from shale.errors import InvalidRequestError, ShaleError, SstMissing
+from shale.kernels.dispatch import use_kernels
+from shale.kernels.layout import scan as layout
 from shale.kernels.rows import Rows
 from shale.types import UNBOUNDED, Bound, KeyRange, excluded, included
 
 if TYPE_CHECKING:
     from shale.engine.read.super_version import SuperVersion
 
+_FEW_ROWS = 64
+"""For so few rows missing blocks are read one by one, and kept, if that does not wait."""
+_PARTS_MAX = 32
 _ROWS_AFTER_SEEK = 64
 """A caller that seeks once probably takes a few rows and seeks again."""
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one after the last row"
@@ -31,14 +36,17 @@ class ScanChunkReader:
     __slots__ = (
         "_error",
         "_has_begun",
+        "_has_ended",
         "_held",
         "_is_over",
+        "_last_key",
         "_max_seq",
         "_plan",
+        "_range",
         "_ref",
         "_remaining",
         "_resolve",
-        "_rest",
+        "_tries_cache",
         "_view",
         "_view_provider",
         "key_range",
@@ -65,9 +73,14 @@ class ScanChunkReader:
         self._ref: PinRef | None = None
         self._plan = plan
         self._remaining = plan.expected_rows
-        self._rest = plan.key_range
-        """The range after the chunk that ``next`` returned last."""
+        self._range = plan.key_range
+        self._last_key: bytes | None = None
+        """The rest of the range begins after this key; ``None``: with the range."""
         self._has_begun = False
+        self._has_ended = False
+        """All rows were read, but may not be given yet."""
+        self._tries_cache = use_kernels()
+        """Whether rows may come from memory as objects, without chunks."""
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -77,40 +90,86 @@ class ScanChunkReader:
         whole = self.key_range
         if self._remaining != 0 or not self._has_begun:
             return whole
-        if self.reverse:
-            assert self._rest.end.key is not None
-            return KeyRange(included(self._rest.end.key), whole.end)
-        assert self._rest.start.key is not None
-        return KeyRange(whole.start, included(self._rest.start.key))
+        assert self._last_key is not None
+        last = included(self._last_key)
+        return KeyRange(last, whole.end) if self.reverse else KeyRange(whole.start, last)
 
     def expect_full_read(self) -> None:
         """Read in large chunks: the caller takes all rows and does not wait for the first."""
         if not self._has_begun:
-            self._plan = replace(self._plan, reads_all=True)
+            self._plan = self._plan._replace(reads_all=True)
 
     def check(self) -> None:
         """Raise the error that ended the scan, if any."""
         if self._error is not None:
             reraise(self._error)
 
+    def take_objects(self, rows_max: int, bytes_max: int | None = None, *, as_pairs: bool = False) -> list[Any] | None:
+        """Return the next rows as objects, in the order of the scan, if memory has them; none at the end.
+
+        Args:
+            rows_max: rows at most.
+            bytes_max: no more rows once keys and values have this many bytes.
+            as_pairs: keys with values instead of ``Row``.
+
+        Returns:
+            ``None``: go on with ``load_objects``.
+        """
+        if self._ends_here():
+            return []
+        if not self._tries_cache or self._resolve is not None:
+            return None
+        rows: list[Any] = []
+        try:
+            view = self._newest_view()
+            if not has_unsorted_rows(view):
+                self._has_ended = self._append_objects(rows, view, self._wanted(rows_max, bytes_max, as_pairs))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        return self._count_objects(view, rows)
+
+    async def load_objects(
+        self, rows_max: int, bytes_max: int | None = None, *, as_pairs: bool = False
+    ) -> list[Any] | None:
+        """Return the next rows as objects after waiting for what must be known or sorted first; see ``take_objects``.
+
+        Returns:
+            ``None``: go on with ``next``, also in later calls.
+        """
+        if not self._tries_cache:
+            return None
+        rows: list[Any] = []
+        try:
+            view = await self._current_view()
+            self._has_ended = self._append_objects(rows, view, self._wanted(rows_max, bytes_max, as_pairs))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        found = self._count_objects(view, rows)
+        self._tries_cache = found is not None
+        return found
+
+    def take_back(self, last_key: bytes, count: int) -> None:
+        """Take back the last ``count`` objects, which follow the row of ``last_key``."""
+        self._has_ended = False
+        self._range, self._last_key = self.key_range, last_key
+        self.return_rows(count)
+
     async def next(self) -> Rows | None:
         """Return the next rows, ascending in both directions; ``None`` at the end."""
-        self.check()
-        if self._remaining == 0:
-            self.close()
-        if self._is_over:
+        if self._ends_here():
             return None
         try:
             rows = await self._read()
         except BaseException as error:
-            self.close()
-            self._error = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
+            self._fail(error)
             raise
         if rows is None:
             self.close()
             return None
         rows = self._up_to_limit(rows)
-        self._rest = self._beyond(excluded(rows.key(0) if self.reverse else rows.key(len(rows) - 1)))
+        self._last_key = rows.key(0) if self.reverse else rows.key(len(rows) - 1)
         self._has_begun = True
         return rows
 
@@ -123,10 +182,11 @@ class ScanChunkReader:
         """Skip what lies before a key, in the direction of reading."""
         if self._is_over:
             return
-        self._rest = self._beyond(included(key))
+        self._range, self._last_key = self._beyond(included(key)), None
         self._restart()
+        self._has_ended, self._tries_cache = False, use_kernels()
         wanted = self._plan.expected_rows
-        self._plan = replace(self._plan, expected_rows=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
+        self._plan = self._plan._replace(expected_rows=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
 
     def close(self) -> None:
         """Release the state, so that its owner may release the checkpoint; there are no more rows."""
@@ -135,6 +195,77 @@ class ScanChunkReader:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+    def _ends_here(self) -> bool:
+        """Return whether there are no more rows, after raising the error that ended the scan."""
+        self.check()
+        if self._remaining == 0 or self._has_ended:
+            self.close()
+        return self._is_over
+
+    def _fail(self, error: BaseException) -> None:
+        """End the scan: every later call raises."""
+        self.close()
+        self._error = error if isinstance(error, ShaleError) else InvalidRequestError(_INTERRUPTED)
+
+    def _wanted(self, rows_max: int, bytes_max: int | None, as_pairs: bool) -> WantedRows:
+        """Return what to read from memory next."""
+        last_key, limit = self._last_key, self._remaining
+        if last_key is None:
+            start, end = self._range.first_key, self._range.end_key
+        elif self.reverse:
+            start, end = self._range.first_key, last_key
+        else:
+            start, end = last_key + b"\0", self._range.end_key
+        wanted = rows_max if limit is None or limit > rows_max else limit
+        return WantedRows(start, end, self._max_seq, wanted, bytes_max, self._plan.now_ms, self.reverse, as_pairs)
+
+    def _count_objects(self, view: "SuperVersion", rows: list[Any]) -> list[Any] | None:
+        """Go on after these rows; ``None`` if there are none, and this is not the end."""
+        if rows:
+            self._last_key = rows[-1][0]
+            self._has_begun = True
+            if self._remaining is not None:
+                self._remaining -= len(rows)
+        elif not self._has_ended:
+            return None
+        if self._held is None and self._ref is None:
+            self._ref = view.pin.acquire()
+        return rows
+
+    def _append_objects(self, rows: list[Any], view: "SuperVersion", wanted: WantedRows) -> bool:
+        """Append rows, for few also after reading missing blocks without waiting; return whether this is the end."""
+        answer = append_cached(rows, view, wanted)
+        if rows or answer == layout.END or wanted.rows_max > _FEW_ROWS or not self._plan.cache_blocks:
+            return answer == layout.END
+        for _ in range(_PARTS_MAX):
+            missing = missing_part(view, wanted, answer)
+            if missing is None or not missing.tree.load_part_now(view.reader, *missing[1:]):
+                break
+            answer = append_cached(rows, view, wanted)
+            if rows:
+                break
+        return answer == layout.END
+
+    async def _current_view(self) -> "SuperVersion":
+        """Return the state to read next, with few unsorted rows."""
+        if self._resolve is not None:
+            self._set_point(await self._resolve())
+        view = self._newest_view()
+        ref = view.pin.acquire()  # until the caller has its own
+        for table in view.tables:
+            if isinstance(table, Memtable) and table.sorted_log.has_long_tail:
+                await table.sorted_log.prepare(view.reader.env.cpu)
+        del ref
+        return view
+
+    def _newest_view(self) -> "SuperVersion":
+        view = self._view
+        if view is None:
+            assert self._view_provider is not None
+            view = self._view_provider.newest_view()
+        view.pin.check()
+        return view
 
     def _up_to_limit(self, rows: Rows) -> Rows:
         if self._remaining is None:
@@ -160,18 +291,9 @@ class ScanChunkReader:
 
     async def _open_source(self) -> PinRef:
         """Open the sources to merge."""
-        if self._resolve is not None:
-            self._set_point(await self._resolve())
-        view = self._view
-        if view is None:
-            assert self._view_provider is not None
-            view = self._view_provider.newest_view()
+        view = await self._current_view()
         self._ref = ref = view.pin.acquire()
-        ref.view = view
-        for table in view.tables:
-            if isinstance(table, Memtable) and table.sorted_log.has_long_tail:
-                await table.sorted_log.prepare(view.reader.env.cpu)
-        plan = replace(self._plan, key_range=self._rest, max_seq=self._max_seq)
+        plan = self._plan._replace(key_range=self._rest(), max_seq=self._max_seq)
         ref.view, ref.source = view, visible_source(view, plan)
         return ref
 
@@ -201,6 +323,10 @@ class ScanChunkReader:
         if self._held is None:
             self._view = view_provider.newest_view()
 
+    def _rest(self) -> KeyRange:
+        """Return the range without what was read."""
+        return self._range if self._last_key is None else self._beyond(excluded(self._last_key))
+
     def _beyond(self, bound: Bound) -> KeyRange:
         """Return the rest of the range after a bound."""
-        return self._rest.intersect(KeyRange(UNBOUNDED, bound) if self.reverse else KeyRange(bound, UNBOUNDED))
+        return self._range.intersect(KeyRange(UNBOUNDED, bound) if self.reverse else KeyRange(bound, UNBOUNDED))

@@ -1,13 +1,13 @@
 """What a scan reads: the arguments of ``scan`` as one value."""
 
+from typing import NamedTuple
+
 from shale.core.bytes_like import BytesLike
-from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.types import EVERYTHING, KeyRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanPlan:
+class ScanPlan(NamedTuple):
     """What a scan reads, and how.
 
     Args:

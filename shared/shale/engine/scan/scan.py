@@ -20,6 +20,8 @@ from shale.types import KeyRange, Row
 T = TypeVar("T")
 _ROWS_AT_ONCE = 1024
 """Rows that become objects in one step; more would not fit into the CPU's caches."""
+_ROWS_FIRST = 16
+"""Rows that become objects at first: a caller who iterates may soon stop."""
 
 
 class Scan:
@@ -32,11 +34,13 @@ class Scan:
     __slots__ = (
         "_chunk",
         "_chunks",
+        "_direct",
         "_end",
         "_from",
         "_last_key",
         "_reverse",
         "_rows",
+        "_rows_ahead",
         "_start",
     )
 
@@ -53,6 +57,9 @@ class Scan:
         self._chunk: Rows = EMPTY_ROWS
         self._start = self._end = 0
         self._rows: Iterator[Row] = iter(())
+        self._direct: list[Any] = []
+        """The objects that came from memory last, without columns; those left in ``_rows`` are not given yet."""
+        self._rows_ahead = _ROWS_FIRST
         self._from = 0
         """The row of the chunk where reading began, after the fetch or after a seek."""
         self._last_key: bytes | None = None
@@ -75,7 +82,9 @@ class Scan:
     async def __anext__(self) -> Row:
         for row in self._rows:
             return row
-        self._rows = iter(await self._next_rows(_ROWS_AT_ONCE))
+        ahead = self._rows_ahead
+        self._rows = iter(await self._next_rows(ahead))
+        self._rows_ahead = min(4 * ahead, _ROWS_AT_ONCE)
         for row in self._rows:
             return row
         raise StopAsyncIteration
@@ -119,7 +128,7 @@ class Scan:
             raise InvalidRequestError(f"lists of {size} items: must be at least 1")
         self._return_row_objects()
         items: list[tuple[bytes, bytes]] = []
-        while rows := self._in_order(rows_to_items(await self._next_slice(size - len(items)))):
+        while rows := await self._next_items(size - len(items)):
             if items:
                 items += rows
             else:
@@ -183,7 +192,7 @@ class Scan:
             self._end = self._from = max(self._start, min(self._end, lower_bound(self._chunk, key + b"\0")))
         else:
             self._start = self._from = min(self._end, max(self._start, lower_bound(self._chunk, key)))
-        self._last_key = given
+        self._last_key, self._direct, self._rows_ahead = given, [], _ROWS_FIRST
         self._chunks.return_rows(unread - (self._end - self._start))
         if self._start == self._end:
             self._chunks.skip_to(key)
@@ -196,7 +205,35 @@ class Scan:
 
     async def _next_rows(self, rows_max: int, bytes_max: int | None = None) -> list[Row]:
         """Return some rows as objects; none at the end."""
-        return self._in_order(rows_to_list(await self._next_slice(rows_max, bytes_max)))
+        rows = None
+        if self._start == self._end:
+            rows_max = min(rows_max, _ROWS_AT_ONCE)
+            rows = self._chunks.take_objects(rows_max, bytes_max)
+            if rows is None:
+                rows = await self._chunks.load_objects(rows_max, bytes_max)
+            self._note_direct(rows)
+        if rows is None:
+            rows = self._in_order(rows_to_list(await self._next_slice(rows_max, bytes_max)))
+        return rows
+
+    async def _next_items(self, rows_max: int) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of some rows; none at the end."""
+        items = None
+        if self._start == self._end:
+            rows_max = min(rows_max, _ROWS_AT_ONCE)
+            items = self._chunks.take_objects(rows_max, as_pairs=True)
+            if items is None:
+                items = await self._chunks.load_objects(rows_max, as_pairs=True)
+            self._note_direct(items)
+        if items is None:
+            items = self._in_order(rows_to_items(await self._next_slice(rows_max)))
+        return items
+
+    def _note_direct(self, rows: list[Any] | None) -> None:
+        """Remember objects that came without columns."""
+        if rows:
+            self._last_key = self._last_given()
+            self._direct = rows
 
     async def _next_slice(self, rows_max: int, bytes_max: int | None = None) -> Rows:
         """Return some rows, ascending; none at the end."""
@@ -221,7 +258,7 @@ class Scan:
         rows = await self._chunks.next()
         if rows is None:
             return False
-        self._last_key = self._last_given()
+        self._last_key, self._direct = self._last_given(), []
         self._chunk, self._start, self._end = rows, 0, len(rows)
         self._from = len(rows) if self._reverse else 0
         return True
@@ -229,6 +266,11 @@ class Scan:
     def _return_row_objects(self) -> None:
         """Turn rows that became objects and were not returned back into columns."""
         count = length_hint(self._rows)
+        if count and self._direct:
+            given = self._direct[: len(self._direct) - count]
+            self._chunks.take_back(given[-1][0], count)
+            self._direct, self._rows = given, iter(())
+            return
         self._rows = iter(())
         if self._reverse:
             self._end += count
@@ -237,6 +279,10 @@ class Scan:
 
     def _last_given(self) -> bytes | None:
         """Return the key of the last row that the caller got."""
+        given = len(self._direct) - length_hint(self._rows)
+        if given > 0:
+            key: bytes = self._direct[given - 1][0]
+            return key
         if self._reverse:
             return self._chunk.key(self._end) if self._end < self._from else self._last_key
         return self._chunk.key(self._start - 1) if self._start > self._from else self._last_key

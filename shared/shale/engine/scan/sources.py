@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
+from shale.engine.read.read_options import table_rows
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.plan import ScanPlan
 from shale.iter.merge import MergeSource
@@ -71,7 +72,7 @@ def _table_rows(view: SuperVersion, plan: ScanPlan, key_range: KeyRange) -> list
     """
     parts: list[Rows] = []
     for table in view.tables:
-        rows = table.parts(key_range)
+        rows = table_rows(table, key_range)
         if view.own is not None and table is not view.own and plan.max_seq is not None:
             rows = [cut for part in rows if len(cut := rows_up_to(part, plan.max_seq))]
         parts += rows

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from shale.engine.memtable.sorted_part import SortedPart
 from shale.engine.write.batch import WriteBatch
-from shale.kernels.rows import Rows, rows_from_entries
+from shale.kernels.rows import rows_from_entries
 from shale.types import EVERYTHING, U64_MAX, Entry, KeyRange
 
 
@@ -30,9 +30,9 @@ class OwnWrites:
             return ()
         return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(self._batch.versions(key))]
 
-    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
-        """Return the rows in a range as sorted columns."""
-        return self.sealed(EVERYTHING if key_range is None else key_range).parts()
+    def sorted_parts(self) -> list[SortedPart]:
+        """Return all rows as sorted parts."""
+        return self.sealed(EVERYTHING).sorted_parts()
 
     def changed(self) -> None:
         """Discard the sorted copy: the batch has changed."""
@@ -62,7 +62,6 @@ class FrozenWrites:
         """Return versions of a key, newest first, down to the newest that is no merge operand."""
         return self._part.versions(key, None)
 
-    def parts(self, key_range: KeyRange | None = None) -> list[Rows]:
-        """Return the rows in a range as sorted columns."""
-        rows = self._part.slice(key_range)
-        return [rows] if len(rows) else []
+    def sorted_parts(self) -> list[SortedPart]:
+        """Return all rows as sorted parts."""
+        return [self._part] if len(self._part) else []

@@ -6,7 +6,6 @@ of any key in a range that it has scanned.
 """
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Unpack
 from uuid import UUID
@@ -302,7 +301,7 @@ class Transaction(Reads):
     def _limited(self, point: ReadPoint, durability: Durability) -> ReadPoint:
         durable_seq = self._writer.durability.durable_seq
         if checked_durability(durability) and durable_seq < self.seq:
-            return replace(point, max_seq=durable_seq)
+            return point._replace(max_seq=durable_seq)
         return point
 
     def _clock_ms(self) -> int:

@@ -35,17 +35,16 @@ LEVEL_VIEWS = 0
 """Address of the first view record."""
 LEVEL_COUNT = 1
 
-VIEW_WORDS = 8
+VIEW_WORDS = 5
 VIEW_SLOT = 0
 VIEW_START = 1
 """Address of the first key the view can show."""
 VIEW_START_LEN = 2
 """-1: unbounded."""
-VIEW_START_EXCLUDED = 3
-VIEW_END = 4
-VIEW_END_LEN = 5
+VIEW_END = 3
+"""Address of the first key after them."""
+VIEW_END_LEN = 4
 """-1: unbounded."""
-VIEW_END_INCLUDED = 6
 
 SLOT_WORDS = 16
 SLOT_BLOCKS = 0

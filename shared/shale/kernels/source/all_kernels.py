@@ -4,6 +4,7 @@ from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort
 from shale.kernels.source.block import cursor, decode, encode, image
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
+from shale.kernels.source.scan import scan
 
 SOURCES = (
     bloom,
@@ -21,4 +22,5 @@ SOURCES = (
     visible,
     lookup,
     many,
+    scan,
 )

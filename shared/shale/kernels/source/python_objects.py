@@ -25,20 +25,21 @@ def _call(builder: Any, name: str, args: Any, result: Any = _I64) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
 
 
-def _of_one(name: str) -> Any:
+def _of_one(name: str, argument_type: Any = types.int64) -> Any:
     def function(_: Any, argument: Any) -> Any:
         def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
             return _call(builder, name, args)
 
-        return types.int64(types.int64), build
+        return types.int64(argument_type), build
 
     return intrinsic(function)
 
 
-def _of_two(name: str) -> Any:
+def _of_two(name: str, result: Any = _I64) -> Any:
     def function(_: Any, first: Any, second: Any) -> Any:
         def build(_: Any, builder: Any, __: Any, args: Any) -> Any:
-            return _call(builder, name, args)
+            returned = _call(builder, name, args, result)
+            return returned if result is _I64 else builder.sext(returned, _I64)
 
         return types.int64(types.int64, types.int64), build
 
@@ -90,6 +91,37 @@ def drop(_: Any, item: Any) -> Any:
     return types.void(types.int64), build
 
 
+@intrinsic
+def hold(_: Any, item: Any) -> Any:
+    """Take one more reference, and return the object."""
+
+    def build(context: Any, builder: Any, __: Any, args: Any) -> Any:
+        _call(builder, "Py_IncRef", args, ir.VoidType())
+        return args[0]
+
+    return types.int64(types.int64), build
+
+
+@intrinsic
+def pause_collection(_: Any) -> Any:
+    """Turn off the search for cycles, which could run other code; return whether it was on."""
+
+    def build(context: Any, builder: Any, __: Any, ___: Any) -> Any:
+        return builder.sext(_call(builder, "PyGC_Disable", [], _I32), _I64)
+
+    return types.int64(), build
+
+
+@intrinsic
+def resume_collection(_: Any) -> Any:
+    """Turn on the search for cycles."""
+
+    def build(context: Any, builder: Any, __: Any, ___: Any) -> Any:
+        return builder.sext(_call(builder, "PyGC_Enable", [], _I32), _I64)
+
+    return types.int64(), build
+
+
 new_bytes = _of_two("PyBytes_FromStringAndSize")
 """From an address and a size."""
 new_tuple = _of_one("PyTuple_New")
@@ -98,8 +130,13 @@ fill = _of_three("PyTuple_SetItem")
 """A tuple, a place and an object, which belongs to the tuple then."""
 put = _of_three("PyList_SetItem")
 """Sets an element of a list and releases the object that was there."""
+append = _of_two("PyList_Append", _I32)
+"""Appends to a list, which takes a reference of its own; 0, or -1 after an exception."""
+new_of_type = _of_two("PyType_GenericAlloc")
+"""An instance of a type, a number of items, all null."""
+new_signed = _of_one("PyLong_FromLongLong")
+new_unsigned = _of_one("PyLong_FromUnsignedLongLong", types.uint64)
 _item = _of_two("PyList_GetItem")
-_new_int = _of_one("PyLong_FromLongLong")
 _bytes_data = _of_one("PyBytes_AsString")
 _bytes_size = _of_one("PyBytes_Size")
 
@@ -115,5 +152,5 @@ def bytes_at(objects: int, number: int) -> Any:
 @inlined
 def put_answer(objects: int, number: int, status: int, address: int, size: int) -> bool:
     """Put bytes or a number to one place of a list; return false after an exception."""
-    item = new_bytes(address, size) if status == IS_BYTES else _new_int(status)
+    item = new_bytes(address, size) if status == IS_BYTES else new_signed(status)
     return item != 0 and put(objects, number, item) == 0

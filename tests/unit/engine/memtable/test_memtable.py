@@ -28,7 +28,7 @@ def build(ops: list[tuple[bytes, int, bytes, bool]], *, scans: bool = True) -> t
         table.append(entry)
         entries.append(entry)
         if scan and scans:
-            table.parts()
+            table.sorted_parts()
     return table, entries
 
 
@@ -122,9 +122,9 @@ def test_a_table_that_begins_with_replayed_rows_takes_newer_ones(ops, more) -> N
 
 def test_what_a_scan_holds_does_not_change_under_it() -> None:
     table, _ = build([(b"b", 0, b"1", False)])
-    held = table.parts()
+    held = table.sorted_parts()
     table.append(Entry(b"a", b"2", 2, FLAG_CREATE_TS, 0))
-    assert [entry.key for rows in held for entry in entries_from_rows(rows)] == [b"b"]
+    assert [entry.key for part in held for entry in entries_from_rows(part.rows)] == [b"b"]
 
 
 def test_a_frozen_table_takes_no_writes() -> None:
@@ -155,7 +155,7 @@ def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
     async def scenario(meanwhile: str) -> None:
         table = Memtable()
         filled(1, 3000, table)
-        table.parts()
+        table.sorted_parts()
         filled(3001, 6000, table)
         assert table.sorted_log.has_long_tail
 
@@ -163,7 +163,7 @@ def test_a_long_tail_is_sorted_elsewhere_while_rows_keep_coming() -> None:
             if meanwhile == "writes":
                 filled(9001, 10, table)
             elif meanwhile == "scan":
-                table.parts()
+                table.sorted_parts()
             elif meanwhile == "freeze":
                 table.adopt(table.freeze())
 

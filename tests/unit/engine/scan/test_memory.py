@@ -42,7 +42,7 @@ class Buffers:
         """Note the memtables of now; the bytes of all that are left."""
         buffers = db._pipeline.buffers
         for table in (buffers.active, *(frozen.table for frozen in buffers.frozen.tables)):
-            for part in table._all_parts():
+            for part in table.sorted_parts():
                 column = part.rows.val_bytes
                 root = column if column.base is None or not isinstance(column.base, np.ndarray) else column.base
                 self._known[id(root)] = ref(root)

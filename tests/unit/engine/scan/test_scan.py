@@ -9,6 +9,7 @@ from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.lookup import get
 from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_options import ReadOptions
+from shale.engine.read.reads import row_of
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.scan import Scan
 from shale.errors import InvalidRequestError
@@ -82,8 +83,10 @@ def test_reading_blocks_shows_what_reading_columns_shows(seed: int) -> None:
             now_ms = rng.choice((None, rng.randrange(2000)))
             low, high = sorted(rng.choices([*database.keys, b"k", b"zz"], k=2))
             part = rng.choice((EVERYTHING, KeyRange(included(low), excluded(high))))
-            rows = [row async for row in scan_of(view, part, max_seq=max_seq, now_ms=now_ms)]
-            assert [row async for row in scan_of(view, part, max_seq=max_seq, now_ms=now_ms, limit=1 << 30)] == rows
+            blocks = await columns(scan_of(view, part, max_seq=max_seq, now_ms=now_ms))
+            assert await columns(scan_of(view, part, max_seq=max_seq, now_ms=now_ms, limit=1 << 30)) == blocks
+            rows = [row async for row in scan_of(view, part, max_seq=max_seq, now_ms=now_ms, limit=1 << 30)]
+            assert [row_of(entry) for entry in blocks] == rows
 
     anyio.run(run)
 

@@ -11,12 +11,7 @@ from shale.engine.read.tree_lookup import TreeLookup
 from shale.format.blocks.plain import encode_block_plain
 from shale.kernels.dispatch import compiled, use_kernels
 from shale.kernels.layout import point_lookup as layout
-from shale.kernels.rows import rows_from_entries
-from shale.sst.access_counts import AccessCounts
-from shale.sst.builder import build_sst
-from shale.sst.meta import decode_meta, meta_span
-from shale.sst.options import SstOptions
-from shale.sst.slot import SstSlot, address_of
+from shale.sst.slot import address_of
 from shale.types import (
     EVERYTHING,
     FLAG_MERGE,
@@ -25,12 +20,11 @@ from shale.types import (
     KeyRange,
     RunId,
     SortedRun,
-    Sst,
     SstView,
     Tree,
-    Ulid,
 )
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
+from tests.unit.kernels.slots import Slots
 from tests.unit.kernels.strategies import KEYS, entries, in_order
 
 SEQS = st.integers(0, 30)
@@ -44,30 +38,6 @@ ROWS = st.lists(st.builds(lambda entry, seq: entry._replace(seq=seq), entries(),
 def _kernels() -> None:
     if not use_kernels():
         pytest.skip("there are no compiled kernels")
-
-
-class Slots:
-    """SSTs that are wholly in memory."""
-
-    def __init__(self) -> None:
-        self.counts = AccessCounts()
-        self._slots: dict[Ulid, SstSlot] = {}
-
-    def add(self, rows: list[Entry], *, block_size_bytes: int = 512, with_filter: bool = True) -> SstView:
-        options = SstOptions(block_size_bytes=block_size_bytes, min_filter_keys=0 if with_filter else 10_000)
-        data, info = build_sst(rows_from_entries(rows), options)
-        sst = Sst(id=Ulid(len(self._slots) + 1), info=info)
-        start, end = meta_span(info, "x")
-        meta = decode_meta(info, memoryview(data)[start:end], start, extractors=[], path="x")
-        slot = self._slots[sst.id] = SstSlot(sst, "x")
-        slot.load(meta)
-        offsets = meta.index.offsets.tolist()
-        for block in range(len(meta.index)):
-            slot.put_image(block, data[offsets[block] : offsets[block + 1] - 4])
-        return SstView.identity(sst)
-
-    def slot(self, sst: Sst) -> SstSlot:
-        return self._slots[sst.id]
 
 
 def found_at(tree: TreeLookup) -> list[int]:

@@ -6,6 +6,7 @@ of a block when it opens it.  The key of its row is in a buffer of its own, the 
 
 import numpy as np
 
+from shale.kernels.columns import SLACK
 from shale.kernels.layout.cursor import (
     AHEAD,
     BASE_KEY,
@@ -16,6 +17,7 @@ from shale.kernels.layout.cursor import (
     BOUNDS,
     CREATED,
     DATA,
+    DATA_END,
     END,
     END_HIGH,
     END_LEN,
@@ -48,6 +50,7 @@ from shale.kernels.source.crc32 import crc32
 from shale.kernels.source.jit import helper, inlined, kernel
 from shale.kernels.source.memory import (
     LINE_BYTES,
+    copy,
     copy_loose,
     load_i64,
     load_u8,
@@ -65,7 +68,8 @@ _ALL_ONES = np.uint64(2**64 - 1)
 
 
 @helper
-def _open_block(cursor: int) -> int:
+def open_next_block(cursor: int) -> int:
+    """Open the next of the blocks; return ``ROW``, ``USED_UP`` or an error."""
     block = word(cursor, BLOCK) + 1
     if block >= word(cursor, BLOCKS):
         return USED_UP
@@ -94,12 +98,15 @@ def _open_block(cursor: int) -> int:
 
 
 @inlined
-def _join_key(cursor: int, shared: int, suffix_at: int, suffix: int) -> None:
+def _join_key(cursor: int, shared: int, suffix_at: int, suffix: int, has_slack: bool) -> None:
     key = word(cursor, KEY)
     base = word(cursor, BASE_KEY)
     if base != key:
         copy_loose(key, base, shared)
-    copy_loose(key + shared, suffix_at, suffix)
+    if has_slack or suffix_at + suffix + SLACK <= word(cursor, DATA_END):
+        copy_loose(key + shared, suffix_at, suffix)
+    else:
+        copy(key + shared, suffix_at, suffix)
     key_len = shared + suffix
     set_word(cursor, KEY_LEN, key_len)
     if base == key and shared >= 8 and key_len >= 16:
@@ -121,7 +128,7 @@ def _join_key(cursor: int, shared: int, suffix_at: int, suffix: int) -> None:
 
 
 @inlined
-def _read_v2(cursor: int) -> int:
+def _read_v2(cursor: int, has_slack: bool) -> int:
     at, end = word(cursor, ROW_AT), word(cursor, ROWS_END)
     shared, suffix, value_len, head = read_row_head(at, end)
     value = head + suffix
@@ -135,7 +142,7 @@ def _read_v2(cursor: int) -> int:
     following = created + 8 * (flags >> 2 & 1)
     if following > end:
         return BAD_ROW
-    _join_key(cursor, shared, head, suffix)
+    _join_key(cursor, shared, head, suffix, has_slack)
     store_u64(cursor + 8 * SEQ, load_u64be(tail))
     set_word(cursor, FLAGS, flags)
     set_word(cursor, VALUE, value)
@@ -153,7 +160,7 @@ def _read_v2(cursor: int) -> int:
 
 
 @helper
-def _read_v1(cursor: int) -> int:
+def _read_v1(cursor: int, has_slack: bool) -> int:
     at, end = word(cursor, ROW_AT), word(cursor, ROWS_END)
     if at + 4 > end:
         return BAD_ROW
@@ -179,7 +186,7 @@ def _read_v1(cursor: int) -> int:
         value += 4
         if value + value_len > end:
             return BAD_ROW
-    _join_key(cursor, shared, at + 4, suffix)
+    _join_key(cursor, shared, at + 4, suffix, has_slack)
     store_u64(cursor + 8 * SEQ, load_u64be(tail))
     set_word(cursor, FLAGS, flags)
     set_word(cursor, VALUE, value)
@@ -204,18 +211,21 @@ def _reaches_end(cursor: int) -> bool:
 
 
 @inlined
-def next_row(cursor: int) -> int:
-    """Go to the next row in the range.  Inlined, because calls would cost a tenth of a merge."""
+def next_row(cursor: int, has_slack: bool) -> int:
+    """Go to the next row in the range.
+
+    Inlined, because calls would cost a tenth of a merge.  ``has_slack``: the memory after the blocks can be read.
+    """
     while True:
         if word(cursor, ROW_AT) >= word(cursor, ROWS_END):
-            status = _open_block(cursor)
+            status = open_next_block(cursor)
             if status != ROW:
                 return status
         # The checksum of the next block reads all of it at once and would wait for memory.
         ahead = word(cursor, ROW_AT) + word(cursor, AHEAD)
         prefetch(ahead)
         prefetch(ahead + LINE_BYTES)
-        status = _read_v2(cursor) if word(cursor, VERSION) == 2 else _read_v1(cursor)
+        status = _read_v2(cursor, has_slack) if word(cursor, VERSION) == 2 else _read_v1(cursor, has_slack)
         if status != ROW:
             return status
         start = word(cursor, START)
@@ -236,4 +246,4 @@ def next_row(cursor: int) -> int:
 @kernel("i64(i64)")
 def first_row(cursor: int) -> int:
     """Go to the first row of new blocks; return ``ROW``, ``USED_UP`` or an error of ``layout.decoder``."""
-    return next_row(cursor)
+    return next_row(cursor, True)

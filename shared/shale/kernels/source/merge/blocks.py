@@ -411,7 +411,7 @@ def merge_blocks(cursors: int, order: int, rules: int, state: int, blocks: int, 
             set_word(state, WRITTEN, word(state, MET))
             set_word(state, WRITTEN_LEN, key_len)
         set_word(state, LAST_SEQ, np.int64(seq))
-        status = next_row(cursor)
+        status = next_row(cursor, True)
         if status != ROW:
             set_word(state, SOURCE, source)
             return NEED_INPUT if status == USED_UP else BAD_BLOCK + status

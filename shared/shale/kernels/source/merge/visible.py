@@ -7,8 +7,6 @@ is final.
 The twin is ``shale.iter.merge_filter_plain`` with those rules.
 """
 
-from typing import Any
-
 import numpy as np
 
 from shale.kernels.columns import CREATE_TS, EXPIRE_TS, KEY_BYTES, KEY_OFFSETS, SLACK, VAL_BYTES, VAL_OFFSETS
@@ -17,7 +15,6 @@ from shale.kernels.columns import SEQ as SEQ_COLUMN
 from shale.kernels.layout.cursor import (
     CREATED,
     CURSOR_BYTES,
-    DATA,
     DATA_END,
     FLAGS,
     HIGH,
@@ -25,8 +22,6 @@ from shale.kernels.layout.cursor import (
     KEY_LEN,
     LOW,
     ROW,
-    ROW_AT,
-    ROWS_END,
     SEQ,
     TIMES,
     USED_UP,
@@ -57,16 +52,12 @@ from shale.kernels.layout.merge_visible import (
     SOURCE,
     VALUES_AT,
 )
-from shale.kernels.source.block.cursor import next_row
-from shale.kernels.source.compare import compare_bytes, word_of
-from shale.kernels.source.jit import helper, inlined, kernel
+from shale.kernels.source.compare import compare_bytes
+from shale.kernels.source.jit import inlined, kernel
 from shale.kernels.source.memory import (
     copy,
     copy_loose,
-    load_i64,
-    load_u8,
     load_u64,
-    load_u64be,
     set_word,
     store_i64,
     store_u8,
@@ -75,46 +66,10 @@ from shale.kernels.source.memory import (
     word,
 )
 from shale.kernels.source.merge.blocks import insert_first
+from shale.kernels.source.merge.mixed_cursor import next_of, time_of
 
 _CALL_BYTES = 64
 """From here on a call of the C library's copy pays."""
-
-
-@helper
-def _read_columns(cursor: int) -> int:
-    row = word(cursor, ROW_AT)
-    if row >= word(cursor, ROWS_END):
-        return USED_UP
-    columns = word(cursor, DATA)
-    place = word(columns, KEY_OFFSETS) + 8 * row
-    start = load_i64(place)
-    key, key_len = word(columns, KEY_BYTES) + start, load_i64(place + 8) - start
-    set_word(cursor, KEY, key)
-    set_word(cursor, KEY_LEN, key_len)
-    store_u64(cursor + 8 * HIGH, word_of(key, key_len))
-    store_u64(cursor + 8 * LOW, word_of(key + 8, key_len - 8) if key_len > 8 else np.uint64(0))
-    place = word(columns, VAL_OFFSETS) + 8 * row
-    start = load_i64(place)
-    set_word(cursor, VALUE, word(columns, VAL_BYTES) + start)
-    set_word(cursor, VALUE_LEN, load_i64(place + 8) - start)
-    store_u64(cursor + 8 * SEQ, load_u64(word(columns, SEQ_COLUMN) + 8 * row))
-    set_word(cursor, FLAGS, load_u8(word(columns, FLAGS_COLUMN) + row))
-    set_word(cursor, TIMES, word(columns, EXPIRE_TS) + 8 * row)
-    set_word(cursor, CREATED, word(columns, CREATE_TS) + 8 * row)
-    set_word(cursor, ROW_AT, row + 1)
-    return ROW
-
-
-@inlined
-def _next(cursor: int) -> int:
-    return _read_columns(cursor) if word(cursor, VERSION) == COLUMNS_VERSION else next_row(cursor)
-
-
-@inlined
-def _time(cursor: int, which: int) -> Any:
-    """Return a time of the row: native in columns, big-endian in blocks."""
-    place = word(cursor, which)
-    return load_i64(place) if word(cursor, VERSION) == COLUMNS_VERSION else np.int64(load_u64be(place))
 
 
 @inlined
@@ -141,7 +96,7 @@ def _write_value(cursor: int, to: int) -> None:
 @kernel("i64(i64)")
 def first_visible_row(cursor: int) -> int:
     """Go to the first row of a new input; return ``ROW``, ``USED_UP`` or an error of ``layout.decoder``."""
-    return _next(cursor)
+    return next_of(cursor, True)
 
 
 @kernel("i64(i64, i64, i64, i64, i64, i64, i64)")
@@ -184,7 +139,7 @@ def merge_visible(
         is_seen = seq <= max_seq and seq <= load_u64(cursor + 8 * MAX_SEQ_HERE) and not (same and seq == last_seq)
         if is_seen and not skipping:
             flags = word(cursor, FLAGS)
-            expires = _time(cursor, TIMES) if flags & 2 else np.int64(0)
+            expires = time_of(cursor, TIMES) if flags & 2 else np.int64(0)
             hides = (flags & 8) == 0
             if has_now and (flags & 3) == 2 and expires <= now:
                 skipping = hides
@@ -202,7 +157,7 @@ def merge_visible(
                 store_u64(word(columns, SEQ_COLUMN) + 8 * rows, seq)
                 store_u8(word(columns, FLAGS_COLUMN) + rows, flags)
                 store_i64(word(columns, EXPIRE_TS) + 8 * rows, expires)
-                created = _time(cursor, CREATED) if flags & 4 else np.int64(0)
+                created = time_of(cursor, CREATED) if flags & 4 else np.int64(0)
                 store_i64(word(columns, CREATE_TS) + 8 * rows, created)
                 rows += 1
                 store_i64(word(columns, KEY_OFFSETS) + 8 * rows, keys_at)
@@ -213,7 +168,7 @@ def merge_visible(
             if key_len > 16:
                 copy(met, word(cursor, KEY), key_len)
         last_seq = seq
-        status = _next(cursor)
+        status = next_of(cursor, True)
         if status != ROW:
             set_word(state, SOURCE, source)
             status = NEED_INPUT if status == USED_UP else BAD_BLOCK + status

@@ -82,7 +82,8 @@ def _answer(image: int, end: int, tail: int, value: int, value_len: int, version
 
 
 @helper
-def _begin_v2(image: int, end: int, count: int, key: int, key_len: int) -> int:
+def restart_before(image: int, end: int, count: int, key: int, key_len: int) -> int:
+    """Return the address of the last row at a restart that is below the key, or of the first row; 0: malformed."""
     low, high = 0, count
     while low < high:  # the last restart below the key: versions of the key may begin before an equal one
         middle = (low + high) // 2
@@ -198,7 +199,7 @@ def begin_in_block(image: int, size: int, version: int, key: int, key_len: int) 
     end, count = _rows_end(image, size)
     if count == 0:
         return 0
-    return _begin_v2(image, end, count, key, key_len) if version == 2 else image
+    return restart_before(image, end, count, key, key_len) if version == 2 else image
 
 
 @helper

@@ -41,11 +41,9 @@ from shale.kernels.layout.point_lookup import (
     SLOT_TOUCHED,
     SLOT_VERSION,
     VIEW_END,
-    VIEW_END_INCLUDED,
     VIEW_END_LEN,
     VIEW_SLOT,
     VIEW_START,
-    VIEW_START_EXCLUDED,
     VIEW_START_LEN,
     VIEW_WORDS,
 )
@@ -64,8 +62,7 @@ def _begins_by(view: int, key: int, key_len: int) -> Any:
     size = load_i64(view + 8 * VIEW_START_LEN)
     if size < 0:
         return True
-    order = compare_bytes(load_i64(view + 8 * VIEW_START), size, key, key_len)
-    return order < 0 or (order == 0 and load_i64(view + 8 * VIEW_START_EXCLUDED) == 0)
+    return compare_bytes(load_i64(view + 8 * VIEW_START), size, key, key_len) <= 0
 
 
 @helper
@@ -74,12 +71,11 @@ def _ends_before(view: int, key: int, key_len: int) -> Any:
     size = load_i64(view + 8 * VIEW_END_LEN)
     if size < 0:
         return False
-    order = compare_bytes(load_i64(view + 8 * VIEW_END), size, key, key_len)
-    return order < 0 or (order == 0 and load_i64(view + 8 * VIEW_END_INCLUDED) == 0)
+    return compare_bytes(load_i64(view + 8 * VIEW_END), size, key, key_len) <= 0
 
 
 @helper
-def _count_separators(slot: int, blocks: int, key: int, key_len: int) -> int:
+def count_separators(slot: int, blocks: int, key: int, key_len: int) -> int:
     """How many separators are at or below the key."""
     index = load_i64(slot + 8 * SLOT_INDEX)
     offsets = load_i64(slot + 8 * SLOT_INDEX_OFFSETS)
@@ -96,7 +92,7 @@ def _count_separators(slot: int, blocks: int, key: int, key_len: int) -> int:
 
 
 @helper
-def _is_separator(slot: int, block: int, key: int, key_len: int) -> Any:
+def is_separator(slot: int, block: int, key: int, key_len: int) -> Any:
     """Whether the separator before a block is the key itself."""
     at = load_i64(slot + 8 * SLOT_INDEX_OFFSETS) + 8 * block
     start = load_i64(at)
@@ -169,9 +165,9 @@ def next_sst(key: int, key_len: int, hash64: Any, level_table: int, n_levels: in
 @helper
 def set_blocks(slot: int, key: int, key_len: int, out: int) -> None:
     """Find the blocks of an SST that can hold the key."""
-    last = _count_separators(slot, word(slot, SLOT_BLOCKS), key, key_len)
+    last = count_separators(slot, word(slot, SLOT_BLOCKS), key, key_len)
     first = last - 1
-    while first > 0 and _is_separator(slot, first, key, key_len):  # the key has versions in the block before
+    while first > 0 and is_separator(slot, first, key, key_len):  # the key has versions in the block before
         first -= 1
     set_word(out, OUT_BLOCK, max(first, 0))
     set_word(out, OUT_LAST, last)
