@@ -19,9 +19,9 @@ async def work():
 asyncio.run(work())
 """
 UNUSED = {
-    "attr", "cramjam", "cryptography", "httpx", "importlib.metadata", "llvmlite", "msgpack", "numba", "obstore",
+    "attr", "cramjam", "cryptography", "httpx", "llvmlite", "msgpack", "numba", "obstore",
     "orjson", "pandas", "prometheus_client", "pyarrow", "pydantic", "pygments", "pyspark", "rich", "shale_cli",
-    "starlette", "structlog", "tomllib", "typer", "ulid", "uvicorn", "uvloop", "yaml",
+    "starlette", "structlog", "tomllib", "typer", "uvicorn", "uvloop", "yaml",
     "shale.admin", "shale.api", "shale.client", "shale.clones", "shale.engine.arrow", "shale.engine.db_reader",
     "shale.engine.load", "shale.gc", "shale.kernels.compiler", "shale.kernels.source",
     "shale.resp", "shale.server", "shale.service", "shale.store.cloud_store", "shale.sync", "shale.testing",
