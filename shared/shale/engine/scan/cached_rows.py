@@ -18,6 +18,8 @@ from shale.kernels.dispatch import compiled
 from shale.kernels.layout import scan as layout
 from shale.types import U64_MAX, Row
 
+_BYTES_AT_ONCE = 1 << 20
+"""Keys and values of one call, which other tasks wait for."""
 _TREES_MAX = 8
 """A range over more segments is read in chunks."""
 # Words, of which one is unsigned.
@@ -33,7 +35,7 @@ class WantedRows(NamedTuple):
         end: the first key after it.
         max_seq, now_ms, is_reversed: see ``ScanPlan``.
         rows_max: rows at most.
-        bytes_max: no more rows once keys and values have this many bytes.
+        bytes_max: no more rows once keys and values have this many bytes, at most 1 MiB.
         as_pairs: tuples of key and value instead of ``Row``.
     """
 
@@ -76,7 +78,7 @@ def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows) -> in
     tables = _tables(view, max_seq)
     header = _HEADER.pack(
         rows_max,
-        -1 if bytes_max is None else bytes_max,
+        _BYTES_AT_ONCE if bytes_max is None else min(bytes_max, _BYTES_AT_ONCE),
         now_ms is not None,
         now_ms or 0,
         as_pairs,

@@ -178,6 +178,16 @@ def test_bytes_limit_the_rows(rows: list[Entry], bytes_max: int, is_reversed: bo
         assert sum(len(row.key) + len(row.value) for row in found) >= bytes_max
 
 
+def test_one_call_returns_a_mebibyte_and_the_row_that_reaches_it() -> None:
+    """Other tasks wait for a call."""
+    slots = FakeReader()
+    rows = [Entry(b"k%03d" % number, b"v" * 10_000, 1, 0) for number in range(200)]
+    view = view_of(slots, [rows], Tree())
+    found: list[Row] = []
+    assert append_cached(found, view, WantedRows(None, None, None, 1000)) == layout.MORE
+    assert len(found) == -(-(1 << 20) // 10_004)
+
+
 @given(st.lists(ROWS, min_size=1, max_size=3), st.sets(st.integers(0, 20), min_size=1), st.booleans())
 def test_rows_before_a_missing_block_are_complete(levels: list[list[Entry]], lost: set[int], is_reversed: bool) -> None:
     slots = FakeReader()
