@@ -69,8 +69,8 @@ class WalStore:
         result = await self._store.get(self.key(wal_id))
         return None if result is None else result.data
 
-    async def put_or_raise_fenced(self, wal_id: int, data: BytesLike) -> None:
-        """Write a file in one request.
+    async def put_or_raise_fenced(self, wal_id: int, data: BytesLike | Sequence[BytesLike]) -> None:
+        """Write a file, in one piece or in parts, in one request.
 
         Raises:
             FencedError: the slot is taken, so another writer is ahead.  A repeated request that meets its own file

@@ -1,5 +1,6 @@
 """Builds a WAL file: an SST in commit order, without filter and stats (docs/reference/format.md 13)."""
 
+from shale.core.bytes_like import BytesLike
 from shale.format.blocks.output import BlockOptions
 from shale.format.blocks.section import seal_section
 from shale.format.blocks.transform import BlockTransformer
@@ -14,7 +15,12 @@ WAL_BLOCK_BYTES = 65535
 
 
 def build_wal_sst(rows: Rows, compression: Compression, transformer: BlockTransformer | None = None) -> bytes:
-    """Return a WAL file.
+    """Return a WAL file as ``wal_sst_parts`` does, in one piece."""
+    return b"".join(wal_sst_parts(rows, compression, transformer))
+
+
+def wal_sst_parts(rows: Rows, compression: Compression, transformer: BlockTransformer | None = None) -> list[BytesLike]:
+    """Return the parts of a WAL file, in file order.
 
     Args:
         rows: at least one, by sequence number; the rows of one batch by key.
@@ -39,4 +45,4 @@ def build_wal_sst(rows: Rows, compression: Compression, transformer: BlockTransf
         sst_type=SstType.WAL,
         filter_format=FilterFormat.COMPOSITE,
     )
-    return b"".join((*parts, index_block, encode_trailer(info, offset=data_len + len(index_block))))
+    return [*parts, index_block, encode_trailer(info, offset=data_len + len(index_block))]

@@ -8,10 +8,10 @@ import numpy as np
 from shale.core.ttl import expire_ts
 from shale.engine.memtable.row_order import sort_rows
 from shale.engine.write.batch import CommitRows
-from shale.kernels.rows import I64, U8, Rows
+from shale.kernels.rows import Rows
+from shale.kernels.strings import strings_column
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry
 
-_STEP_ROWS = 8192
 _PLAIN = bytes((FLAG_CREATE_TS,))
 _EXPIRING = bytes((FLAG_CREATE_TS | FLAG_EXPIRE_TS,))
 
@@ -109,8 +109,8 @@ class RowLog:
 
     def rows(self, start: int, end: int) -> Rows:
         """Copy rows ``[start, end)`` in the order of writing."""
-        key_bytes, key_offsets = _column(self.keys[start:end])
-        val_bytes, val_offsets = _column(self.values[start:end])
+        key_bytes, key_offsets = strings_column(self.keys, start, end)
+        val_bytes, val_offsets = strings_column(self.values, start, end)
         expire_ts = np.zeros(end - start, dtype=np.int64)
         first, last = bisect_left(self.expire_places, start), bisect_left(self.expire_places, end)
         if first < last:
@@ -133,20 +133,3 @@ class RowLog:
 
     def _expire_ts(self, index: int) -> int:
         return self.expire_ts[bisect_left(self.expire_places, index)]
-
-
-def _column(items: list[bytes]) -> tuple[U8, I64]:
-    """Join byte strings to one buffer with offsets, in steps that hold the interpreter lock for 1 to 2 ms."""
-    count = len(items)
-    offsets = np.zeros(count + 1, dtype=np.int64)
-    for start in range(0, count, _STEP_ROWS):
-        step = items[start : start + _STEP_ROWS]
-        offsets[start + 1 : start + len(step) + 1] = np.fromiter(map(len, step), dtype=np.int64, count=len(step))
-    np.cumsum(offsets, out=offsets)
-    if count <= _STEP_ROWS:
-        return np.frombuffer(b"".join(items), dtype=np.uint8), offsets
-    data = np.empty(int(offsets[-1]), np.uint8)
-    for start in range(0, count, _STEP_ROWS):
-        step = items[start : start + _STEP_ROWS]
-        data[offsets[start] : offsets[start + len(step)]] = np.frombuffer(b"".join(step), np.uint8)
-    return data, offsets

@@ -15,6 +15,7 @@ from functools import partial
 from math import inf
 
 from shale.concurrency.signal import Signal
+from shale.core.bytes_like import BytesLike
 from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.options import DbOptions
 from shale.engine.wal.buffer import PendingWalFile, WalBuffer
@@ -24,7 +25,7 @@ from shale.engine.write.pipeline import WritePipeline
 from shale.env import Env
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.wal_store import WalStore
-from shale.sst.wal_builder import build_wal_sst
+from shale.sst.wal_builder import wal_sst_parts
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Compression
@@ -133,8 +134,8 @@ class WalFlusher:
     async def _flush(self, file: PendingWalFile) -> None:
         """Write one file and advance the durable frontier."""
         encode = partial(_encode, file, self._compression, self._store.transformer)
-        data = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
-        await self._store.put_or_raise_fenced(file.id, data)
+        parts = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
+        await self._store.put_or_raise_fenced(file.id, parts)
         if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
             # During a long stall a newer writer's fence may have been collected, which freed this id for us.
             await self._manifest.refresh()
@@ -143,11 +144,12 @@ class WalFlusher:
         waited_ms = self._env.clock.now_ms() - file.first_create_ts
         self._buffer.remove_written()
         last_seq = file.last_seq
-        self._instruments.wal_flushed(len(data), waited_ms / 1000)
-        log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=len(data))
+        size = sum(map(len, parts))
+        self._instruments.wal_flushed(size, waited_ms / 1000)
+        log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=size)
         self._durability.advance_durable(last_seq)
         self._pipeline.wal_written()
 
 
-def _encode(file: PendingWalFile, compression: Compression, transformer: BlockTransformer | None) -> bytes:
-    return build_wal_sst(file.rows(), compression, transformer)
+def _encode(file: PendingWalFile, compression: Compression, transformer: BlockTransformer | None) -> list[BytesLike]:
+    return wal_sst_parts(file.rows(), compression, transformer)

@@ -1,6 +1,6 @@
 """Imports every module that declares kernels, which are then in ``jit.KERNELS``."""
 
-from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort
+from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort, strings
 from shale.kernels.source.block import cursor, decode, encode, image
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
@@ -13,6 +13,7 @@ SOURCES = (
     objects,
     siphash,
     sort,
+    strings,
     cursor,
     decode,
     encode,
