@@ -77,7 +77,29 @@ def _first_init(cls: Any, *, frozen: bool) -> Callable[..., None]:
         compiled(self, *args, **keywords)
 
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__signature__ = _Signature(cls, frozen=frozen)
     return __init__
+
+
+class _Signature:
+    """The signature of a class, for ``help`` and editors, made when it is asked for."""
+
+    def __init__(self, cls: type, *, frozen: bool) -> None:
+        self._cls = cls
+        self._frozen = frozen
+
+    def __get__(self, instance: object, owner: Any) -> Any:
+        import inspect
+
+        if owner.__init__ is not self._cls.__init__:  # a subclass with a method of its own
+            made = inspect.signature(owner.__init__)
+            return made.replace(parameters=[*made.parameters.values()][1:])
+        types = {field.name: field.type for field in dataclasses.fields(self._cls)}
+        made = inspect.signature(_compile_init(self._cls, frozen=self._frozen))
+        parameters = [*made.parameters.values()][1:]
+        return made.replace(
+            parameters=[each.replace(annotation=types[each.name]) for each in parameters], return_annotation=None
+        )
 
 
 def _compile_init(cls: Any, *, frozen: bool) -> Callable[..., None]:

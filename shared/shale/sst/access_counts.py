@@ -76,7 +76,8 @@ class AccessCounts:
 
         def refresh() -> None:
             nonlocal shown
-            totals = self.totals()
+            # A hit that a lookup will count again is taken back first, so a total may be below the one shown before.
+            totals = tuple(map(max, self.totals(), shown))
             for child, now, before in zip(children, totals, shown, strict=True):
                 child.inc(now - before)
             shown = totals

@@ -351,7 +351,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
 
     async def run() -> None:
         async with asyncio.timeout(30):
-            async with port(drain_timeout_s=0.1, durability="durable", flush_interval=3600) as served:
+            async with port(drain_timeout_s=0.1, durability="durable", flush_interval=None) as served:
                 lines = [await served.connect() for _ in range(2)]
                 lines[0].writer.write(encoded("SET", "a", "1")[:-3])
                 lines[1].writer.write(encoded("SET", "a", "1"))

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from dataclasses import KW_ONLY, FrozenInstanceError, asdict, astuple, dataclass, field, fields, replace
+from inspect import signature
 from typing import Any, ClassVar
 
 import pytest
@@ -252,3 +253,29 @@ def test_nothing_is_compiled_before_the_first_instance() -> None:
     assert "value_of_one_field" not in parameters()
     assert [Value(1), Value(value_of_one_field=2)] == [Value(1), Value(2)]
     assert parameters() == ("self", "value_of_one_field")
+
+
+def test_the_signature_names_the_fields(decorator: Any) -> None:
+    """``help`` shows it, before the first instance and afterwards; a subclass has its own."""
+
+    @decorator(frozen=True, slots=True)
+    class Value:
+        """A value."""
+
+        a: int
+        _: KW_ONLY
+        c: str = "c"
+
+    class Same(Value):
+        """Makes instances as its parent does."""
+
+    class Other(Value):
+        """Has other arguments."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__(len(text))
+
+    for _ in range(2):
+        assert str(signature(Value)) == str(signature(Same)) == "(a: int, *, c: str = 'c') -> None"
+        assert str(signature(Other)) == "(text: str) -> None"
+        assert (Value(1).a, Same(1).a, Other("text").a) == (1, 1, 4)

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shale.compat.slatedb.types.enums import PrefixTarget
-from shale.core.lazy_dataclass import dataclass
 from shale.iter.merge_operator import MergeOperator as EngineOperator
 
 

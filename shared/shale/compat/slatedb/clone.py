@@ -1,6 +1,6 @@
 """``CloneBuilder``: a clone of one database or of several, whole or in part."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from shale.clones.clone import create_clone
 from shale.clones.database_catalog import DatabaseCatalog
@@ -12,7 +12,6 @@ from shale.compat.slatedb.handles import Handle, parse_checkpoint_id
 from shale.compat.slatedb.store import ObjectStore, adapter_of
 from shale.compat.slatedb.types.options import CloneSourceSpec
 from shale.compat.slatedb.types.records import KeyRange
-from shale.core.lazy_dataclass import dataclass
 from shale.store.connect import connect
 from shale.store.location import normalize_path
 from shale.store.port import ObjectStore as Adapter

@@ -5,6 +5,7 @@ a program with only the library cannot run them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from shale import plugins
 from shale.compat.slatedb.settings.durations import parse_duration_ms
 from shale.concurrency.first_error import first_error
 from shale.concurrency.task_host import TaskHost
-from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.format.sst.filter_policy import BloomPolicy

@@ -98,8 +98,13 @@ class TreeLookup:
             return False
         return self.load_part_now(reader, *self._missing.tolist())
 
-    def load_part_now(self, reader: SstReader, level: int, sst: int, block: int) -> bool:
-        """Read the metadata of an SST or, if it is there, a block into the cache, if that does not wait."""
+    def load_part_now(
+        self, reader: SstReader, level: int, sst: int, block: int, *, prefix: bytes | None = None
+    ) -> bool:
+        """Read the metadata of an SST or, if it is there, a block into the cache, if that does not wait.
+
+        ``prefix``: no block of an SST whose filters exclude it.
+        """
         slot, counts = self._slots[level][sst], reader.counts
         meta = slot.meta
         if meta is None:
@@ -107,6 +112,8 @@ class TreeLookup:
             if meta is not None:
                 counts.index_hits -= 1
                 counts.filter_hits -= int(meta.filters.answers_keys)
+        elif prefix is not None and not meta.filters.may_contain_prefix(prefix):
+            return False
         elif block < len(meta.index) and block not in slot.images and reader.image_now(slot, meta, block) is not None:
             counts.block_hits -= 1
             self._loaded = (slot.touched, block) if block in slot.images else None

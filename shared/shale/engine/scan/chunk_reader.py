@@ -240,7 +240,7 @@ class ScanChunkReader:
             return answer == layout.END
         for _ in range(_PARTS_MAX):
             missing = missing_part(view, wanted, answer)
-            if missing is None or not missing.tree.load_part_now(view.reader, *missing[1:]):
+            if missing is None or not missing.tree.load_part_now(view.reader, *missing[1:], prefix=self._plan.prefix):
                 break
             answer = append_cached(rows, view, wanted)
             if rows:

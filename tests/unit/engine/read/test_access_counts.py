@@ -10,6 +10,7 @@ import shale
 from shale.env import Env, InlineCpu, SystemClock
 from shale.format.sst.filter_policy import BloomPolicy, FixedPrefix
 from shale.kernels.dispatch import use_kernels
+from shale.sst.access_counts import AccessCounts
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 
@@ -119,3 +120,19 @@ def test_scans_of_prefixes() -> None:
             assert world.shown()["sst_filter_positives prefix"] == 2
 
     anyio.run(run)
+
+
+def test_a_hit_that_is_taken_back_before_it_is_counted_again() -> None:
+    """Metrics may be read in between: counters only grow."""
+    counts, metrics = AccessCounts(), Metrics()
+    counts.export(metrics)
+    shown = []
+    for step in (5, -1, 1, 2):
+        counts.block_hits += step
+        metrics.refresh()
+        shown.append(
+            metrics.registry.get_sample_value(
+                "slatedb_db_cache_accesses_total", {"db": "", "entry_kind": "data_block", "result": "hit"}
+            )
+        )
+    assert shown == [5, 5, 5, 7]

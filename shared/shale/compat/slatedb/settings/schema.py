@@ -5,10 +5,10 @@ order, the defaults and the notation of SlateDB 0.17.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from shale.compat.slatedb.settings.durations import format_duration, parse_duration_ms
-from shale.core.lazy_dataclass import dataclass
 
 Check = Callable[[Any], Any]
 """Returns the normalized value.  Raises ``ValueError`` for an invalid one."""

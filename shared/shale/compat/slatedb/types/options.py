@@ -1,8 +1,9 @@
 """The option records of the binding."""
 
+from dataclasses import dataclass
+
 from shale.compat.slatedb.types.enums import DurabilityLevel, FilterContext, FlushType, IterationOrder, Ttl
 from shale.compat.slatedb.types.records import KeyRange
-from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(kw_only=True)

@@ -1,7 +1,8 @@
 """The result records of the binding: rows, states, metrics, log lines."""
 
+from dataclasses import dataclass
+
 from shale.compat.slatedb.types.enums import CloseReason, LogLevel, MetricValue, RowEntryKind
-from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(kw_only=True)

@@ -1,8 +1,9 @@
 """The records of manifests and compactions."""
 
+from dataclasses import dataclass
+
 from shale.compat.slatedb.types.enums import CompactionSpec, CompactionStatus, CompressionCodec, FilterFormat, SstType
 from shale.compat.slatedb.types.records import KeyRange
-from shale.core.lazy_dataclass import dataclass
 
 
 @dataclass(kw_only=True)
