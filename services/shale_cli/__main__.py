@@ -7,6 +7,7 @@ more than an idle daemon.
 """
 
 import atexit
+import gc
 import importlib
 import os
 import sys
@@ -21,6 +22,9 @@ TOPICS = ("exit-codes", "options", "man")
 COMPLETE = "_SHALE_COMPLETE"
 """The variable that completion scripts set: ``shale`` then prints completions and does nothing else."""
 
+GC_THRESHOLD = 20_000
+"""New containers between two collections; Python's default is 700."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (docs/reference/exit-codes.md)."""
@@ -29,6 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from shale_cli.framework.probe import probe
 
         return probe()
+    # Imports create tens of thousands of objects, none of them garbage.
+    gc.set_threshold(GC_THRESHOLD)
+    # numpy's BLAS, which nothing here calls, would start a thread per CPU.  The daemons of ``shale up`` inherit this.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from shale.errors import InvalidRequestError
     from shale.service.exit_process import freeze_gc
 

@@ -69,7 +69,8 @@ def reference() -> None:
 
 
 def _load(options: GlobalOptions, role: str) -> "LoadedSettings[DaemonSettings]":
-    from shale.service.config.settings import SettingsError, load_settings
+    from shale.service.config.settings import load_settings
+    from shale.service.config.settings_error import SettingsError
     from shale.service.exit_codes import ExitCode
 
     try:

@@ -14,6 +14,7 @@ from shale_cli.framework import registry
 from shale_cli.framework.extensions import extensions
 from shale_cli.framework.global_options import OPTIONS, ParsedOptions, global_options, split
 from shale_cli.framework.help import help_page
+from shale_cli.framework.plain_values import skip_conversions
 from shale_cli.framework.session import discard_output, print_error
 from shale_cli.framework.usage_errors import check_usage
 
@@ -35,6 +36,7 @@ class Root(TyperGroup):
         """Report usage errors before typer converts values."""
         if args:
             check_usage(self, ctx, args)
+            skip_conversions(self, ctx, args)
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

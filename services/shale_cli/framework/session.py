@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shale.env import Env
     from shale.format.blocks.transform import BlockTransformer
     from shale.format.sst.filter_policy import PrefixExtractor
+    from shale.service.config.named_database import NamedDatabase
     from shale.service.config.settings import DaemonSettings
     from shale.store.location import Location
     from shale.store.options import StoreOptions
@@ -203,27 +204,46 @@ async def _bounded(session: CliSession, work: Work, timeout_s: float | None) -> 
 
 def _load(options: GlobalOptions) -> tuple[CliSession, float | None]:
     """Load the settings as a daemon would, from the command line, the environment and files."""
+    from shale.service.config.named_database import named_database
+
+    timeout_s = parse_timeout(options)
+    configure_verbose_logging(options)
+    found = named_database(_database_options(options), os.environ) if not options.config else None
+    return _default_session(found, options.output) if found else _configured_session(options), timeout_s
+
+
+def _default_session(database: "NamedDatabase", output: Output) -> CliSession:
+    """Return the session of a database without other settings, whose classes are not imported."""
+    from shale.env import Env
+    from shale.store.options import StoreOptions
+
+    return CliSession(
+        location=database.location,
+        alias=database.label,
+        wal_store=database.wal_store,
+        store_options=_with_retry_limit(StoreOptions()),
+        env=Env.system(),
+        output=output,
+    )
+
+
+def _configured_session(options: GlobalOptions) -> CliSession:
     from shale.env import Env
     from shale.service.config.settings import load_settings
     from shale_cli.framework.settings import CommandSettings
 
-    timeout_s = parse_timeout(options)
-    configure_verbose_logging(options)
     settings = load_settings(CommandSettings, command_line(options)).settings
     segments = settings.segment_extractor
-    return (
-        CliSession(
-            location=settings.database.location(),
-            alias=settings.database.label(),
-            wal_store=settings.database.wal_store_url(),
-            store_options=command_store_options(settings),
-            block_transformer=settings.block_transformer(),
-            segment_extractor=None if segments is None else segments.extractor(),
-            merge_operator=settings.merge_operator,
-            env=Env.system(),
-            output=options.output,
-        ),
-        timeout_s,
+    return CliSession(
+        location=settings.database.location(),
+        alias=settings.database.label(),
+        wal_store=settings.database.wal_store_url(),
+        store_options=command_store_options(settings),
+        block_transformer=settings.block_transformer(),
+        segment_extractor=None if segments is None else segments.extractor(),
+        merge_operator=settings.merge_operator,
+        env=Env.system(),
+        output=options.output,
     )
 
 
@@ -250,25 +270,28 @@ def command_store_options(settings: "DaemonSettings") -> "StoreOptions":
     """Return the store options of the settings, with the retry limit of commands."""
     from shale.service.store_startup import store_options
 
-    chosen = store_options(settings.store)
+    return _with_retry_limit(store_options(settings.store))
+
+
+def _with_retry_limit(chosen: "StoreOptions") -> "StoreOptions":
     return replace(chosen, retry=replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True))
 
 
 def command_line(options: GlobalOptions) -> list[str]:
     """Return the global options as the command line of a daemon; missing ones come from environment and files."""
-    named = {
-        "--url": options.url,
-        "--store": options.store,
-        "--path": options.path,
-        "--wal-store": options.wal_store,
-    }
-    pairs = [f"{name}={value}" for name, value in named.items() if value is not None]
+    pairs = [f"--{name.replace('_', '-')}={value}" for name, value in _database_options(options).items()]
     return pairs + [f"--config={file}" for file in options.config]
+
+
+def _database_options(options: GlobalOptions) -> dict[str, str]:
+    """Return the given options that name the database."""
+    named = {"url": options.url, "store": options.store, "path": options.path, "wal_store": options.wal_store}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _settings_code(options: GlobalOptions, error: BaseException) -> int | None:
     """Return the exit code of invalid settings: 2 if the command line is wrong, otherwise 78."""
-    from shale.service.config.settings import SettingsError
+    from shale.service.config.settings_error import SettingsError
     from shale.service.exit_codes import ExitCode
 
     if not isinstance(error, SettingsError):

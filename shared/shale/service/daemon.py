@@ -20,7 +20,8 @@ from shale.service import lean_structlog
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.build import version
 from shale.service.config.reload import Reloader
-from shale.service.config.settings import DaemonSettings, LoadedSettings, SettingsError, load_settings
+from shale.service.config.settings import DaemonSettings, LoadedSettings, load_settings
+from shale.service.config.settings_error import SettingsError
 from shale.service.exit_codes import ExitCode
 from shale.service.exit_logging import log_failure, log_shutdown
 from shale.service.health import Health, ServiceState, StoreReachability

@@ -9,7 +9,8 @@ from shale.compaction.policies.size_tiered import SizeTiered
 from shale.compaction.policies.time_window import TimeWindow
 from shale.errors import InvalidRequestError
 from shale.service.config.scheduler_section import POLICY_NAMES, SchedulerSection, takes
-from shale.service.config.settings import SettingsError, load_settings
+from shale.service.config.settings import load_settings
+from shale.service.config.settings_error import SettingsError
 from shale.types import Compression
 from shale_compactor.compactor import CompactorOptions
 from shale_compactor.execution.transforms import NO_TRANSFORMS

@@ -14,7 +14,8 @@ from shale.env import Env
 from shale.errors import CorruptionError, LatestRecordMissing
 from shale.format.manifest import decode_manifest
 from shale.gc.options import Task
-from shale.service.config.settings import SettingsError, load_settings
+from shale.service.config.settings import load_settings
+from shale.service.config.settings_error import SettingsError
 from shale.service.process import Process
 from shale.store.connect import connect, open_store
 from shale.store.memory import MemoryStore

@@ -6,7 +6,8 @@ import pytest
 
 from shale.errors import InvalidRequestError
 from shale.gc.options import FENCE_MIN_AGE_S, GcOptions, Task, TaskOptions
-from shale.service.config.settings import SettingsError, load_settings
+from shale.service.config.settings import load_settings
+from shale.service.config.settings_error import SettingsError
 from shale_gc.settings import GcSettings
 
 URL = ["--url", "memory:///db"]

@@ -75,7 +75,9 @@ def _settings(options: GlobalOptions, *, keeps_keys: bool) -> tuple[dict[str, An
     """Return the settings of each daemon, and a redactor for every secret in settings, variables and files."""
     import os
 
-    from shale.service.config.settings import SECRETS_DIR, SettingsError, load_settings
+    from shale.service.config.settings import load_settings
+    from shale.service.config.settings_error import SettingsError
+    from shale.service.config.source_names import SECRETS_DIR
     from shale_cli.commands.debug.bundle.redaction import (
         Redactor,
         secrets_of_environment,

@@ -19,18 +19,9 @@ from pydantic import BaseModel
 from shale.core.lazy_dataclass import dataclass
 from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError
+from shale.service.config.source_names import DEFAULT_FILE, PREFIX, SHORT_NAMES, SLATEDB_PREFIX
 
-PREFIX = "SHALE_"
-SLATEDB_PREFIX = "SLATEDB_"
-DEFAULT_FILE = Path("/etc/shale/config.toml")
 ROLES = ("writer", "compactor", "worker", "gc", "reader")
-SHORT_NAMES = {
-    "url": ("database", "url"),
-    "store": ("database", "store"),
-    "path": ("database", "path"),
-    "wal_store": ("database", "wal_store"),
-}
-"""Short names such as ``SHALE_URL``; the command line has options of the same names."""
 
 _TOO_LONG = re.compile(r"[0-9_]{4000,}")
 CONFIG_FILES_VARIABLE = ("config",)

@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 
 from shale.env import Clock
-from shale.service.config.settings import DaemonSettings, LoadedSettings, SettingsError, load_settings
+from shale.service.config.settings import DaemonSettings, LoadedSettings, load_settings
+from shale.service.config.settings_error import SettingsError
 from shale.telemetry.events import Event
 from shale.telemetry.log import LazyLogger
 from shale.telemetry.log_output import set_level

@@ -38,13 +38,14 @@ from shale.service.config.sections import (
     ShutdownSection,
     StoreSection,
 )
+from shale.service.config.settings_error import SettingsError
+from shale.service.config.source_names import SECRETS_DIR
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Options = TypeVar("Options", bound="DataclassInstance")
 
-SECRETS_DIR = Path("/run/secrets")
 _WEAKEST_FIRST = ("files", "secrets", "environment")
 
 
@@ -212,14 +213,6 @@ def _layer(name: str, settings_cls: type[DaemonSettings], config: object) -> Con
             return config_sources.read_secrets(role, settings_cls, directory)
         case _:
             return config_sources.read_files(role, settings_cls, config_sources.config_files(config))
-
-
-class SettingsError(InvalidRequestError):
-    """Invalid settings; ``problems`` has one message per error."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)

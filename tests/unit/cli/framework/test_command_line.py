@@ -1,5 +1,7 @@
 """Parsing, rendering and exit codes, without a database."""
 
+from dataclasses import replace
+
 import pytest
 
 from shale.admin.json_values import rfc3339
@@ -132,3 +134,27 @@ def test_where_a_mistake_stands_decides_its_code(
 
 def test_every_exit_code_is_explained() -> None:
     assert set(help_topics.EXIT_CODE_MEANINGS) == {code.name for code in ExitCode}
+
+
+def test_a_session_without_settings_is_that_of_default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable with a default value makes the command load the settings."""
+
+    def session(options: GlobalOptions) -> CliSession:
+        found: list[CliSession] = []
+
+        async def work(session: CliSession) -> None:
+            found.append(session)
+
+        assert execute(options, work) == ExitCode.OK
+        return found[0]
+
+    output = Output(Format.JSON, KeyEncoding.UTF8)
+    for options in (
+        GlobalOptions(url="s3://bucket/a/b", wal_store="s3://logs", output=output),
+        GlobalOptions(store="file:///data", output=output),
+    ):
+        alone = session(options)
+        with monkeypatch.context() as patch:
+            patch.setenv("SHALE_CPU_THREADS", "2")
+            configured = session(options)
+        assert replace(alone, env=configured.env) == configured

@@ -78,3 +78,18 @@ def test_a_command_loads_nothing_to_log_or_to_draw_with(tmp_path: Path) -> None:
     words = ["db", "info", "-u", f"file://{tmp_path}/db"]
     found = loaded(f"import sys; from shale_cli.__main__ import main; assert main({words!r}) == 3")
     assert not {"structlog", "rich", "numba", "obstore"} & set(found)
+
+
+@pytest.mark.parametrize("verb", [["kv", "get", "key"], ["kv", "scan", "--limit", "3"], ["db", "info"], ["verify"]])
+def test_a_command_without_settings_loads_no_pydantic(verb: list[str], tmp_path: Path) -> None:
+    """Neither for its values, of which none needs a conversion, nor for settings."""
+    run = f"""
+import asyncio, sys, shale
+from shale_cli.__main__ import main
+async def fill():
+    async with shale.Db.open('file://{tmp_path}/db') as db:
+        await (await db.put(b'key', b'value')).durable()
+asyncio.run(fill())
+assert main({[*verb, "-u", f"file://{tmp_path}/db"]!r}) == 0
+"""
+    assert not {"pydantic", "structlog", "rich", "yaml", "obstore"} & set(loaded(f"exec({run!r})"))

@@ -10,7 +10,8 @@ from shale.api.settings import HttpSection as ApiHttpSection
 from shale.errors import InvalidRequestError
 from shale.resp.settings import RespSection
 from shale.service.config.sections import AdminSection, Bytes, FilterSection, Port, Seconds, Section
-from shale.service.config.settings import DaemonSettings, SettingsError, load_settings
+from shale.service.config.settings import DaemonSettings, load_settings
+from shale.service.config.settings_error import SettingsError
 from shale.types import KeyRange
 from shale_compactor.settings import CompactorSettings
 from shale_gc.settings import GcSettings

@@ -1,0 +1,15 @@
+"""Names of the sources of settings: variables, directories and files."""
+
+from pathlib import Path
+
+PREFIX = "SHALE_"
+SLATEDB_PREFIX = "SLATEDB_"
+DEFAULT_FILE = Path("/etc/shale/config.toml")
+SECRETS_DIR = Path("/run/secrets")
+SHORT_NAMES = {
+    "url": ("database", "url"),
+    "store": ("database", "store"),
+    "path": ("database", "path"),
+    "wal_store": ("database", "wal_store"),
+}
+"""Short names such as ``SHALE_URL``; the command line has options of the same names."""
