@@ -84,7 +84,7 @@ def _first_init(cls: Any, *, frozen: bool) -> Callable[..., None]:
 class _Signature:
     """The signature of a class, for ``help`` and editors, made when it is asked for."""
 
-    def __init__(self, cls: type, *, frozen: bool) -> None:
+    def __init__(self, cls: Any, *, frozen: bool) -> None:
         self._cls = cls
         self._frozen = frozen
 
