@@ -13,6 +13,7 @@ from uuid import UUID
 
 import anyio.to_thread
 
+from shale.core.commit_listeners import CommitListeners
 from shale.core.lazy_dataclass import dataclass
 from shale.types import Ulid
 
@@ -134,13 +135,18 @@ class Ids:
         return self._rng.getrandbits(80).to_bytes(10, "big")
 
 
+_PROCESS_COMMITS = CommitListeners()
+"""Shared by all environments of this process: a writer and an admin each make their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
-    """The clock, randomness, CPU runner and id source of a process."""
+    """The clock, randomness, CPU runner and id source of a process, and its own commits."""
 
     clock: Clock
     rng: random.Random
     cpu: Cpu
+    commits: CommitListeners = field(default_factory=CommitListeners)
     ids: Ids = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,4 +155,4 @@ class Env:
     @classmethod
     def system(cls, *, cpu_threads: int = 2) -> "Env":
         """Return the environment of a real process."""
-        return cls(SystemClock(), random.SystemRandom(), ThreadCpu(cpu_threads))
+        return cls(SystemClock(), random.SystemRandom(), ThreadCpu(cpu_threads), _PROCESS_COMMITS)

@@ -109,7 +109,8 @@ class Coordinator:
             FencedError: another coordinator has taken over; this one has stopped writing.
         """
         try:
-            await self._run()
+            with self._compactions_store.on_other_commit(self.wake):  # an admin in this process submits or cancels
+                await self._run()
         except FencedError as error:
             self._reporter.fenced(self.manifest.epoch, error)
             raise

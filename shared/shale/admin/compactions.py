@@ -13,6 +13,7 @@ from shale.compaction.outcome import failure_reason, outcome
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.specs import inputs_of
 from shale.compaction.status import CompactionInfo, compaction_info
+from shale.concurrency.signal import WakeEvent
 from shale.env import Env
 from shale.errors import ConflictError, InvalidRequestError, NotFoundError, ObjectVersionExists
 from shale.protocol.compactions_store import CompactionsStore
@@ -92,16 +93,18 @@ class CompactionAdmin:
     ) -> CompactionInfo:
         """See ``Admin.wait_for_compaction``."""
         seen: tuple[int, CompactionInfo] | None = None
-        while True:
-            latest = await self._compactions.read_latest()
-            if seen is None or seen[0] != latest.id:
-                seen = latest.id, await self.status(compaction_id)
-            info = seen[1]
-            if on_progress is not None:
-                on_progress(info)
-            if info.is_finished:
-                return info
-            await anyio.sleep(poll_interval_s)
+        changed = WakeEvent()
+        with self._compactions.on_other_commit(changed.notify):
+            while True:
+                latest = await self._compactions.read_latest()
+                if seen is None or seen[0] != latest.id:
+                    seen = latest.id, await self.status(compaction_id)
+                info = seen[1]
+                if on_progress is not None:
+                    on_progress(info)
+                if info.is_finished:
+                    return info
+                await changed.wait_for(poll_interval_s)
 
     async def cancel(
         self, compaction_id: Ulid, *, confirm_s: float = 0.0, poll_interval_s: float = POLL_INTERVAL_S

@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Generic, Protocol, Self, TypeVar, overload
 
@@ -147,6 +148,10 @@ class VersionedValues(Protocol[T]):
 
     async def commit(self, base_id: int | None, value: T) -> Versioned[T]:
         """Write the version after ``base_id``."""
+        ...
+
+    def on_other_commit(self, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call a function after each commit by other parts of this process, until the context ends."""
         ...
 
     async def has_lost_history(self, file_id: int) -> bool:

@@ -5,6 +5,7 @@ Source: docs/reference/protocol.md 1.1, 1.4, 1.6, 2.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from typing import Generic
 
@@ -53,6 +54,7 @@ class VersionedStore(Generic[T]):
         metrics = metrics if metrics is not None else Metrics()
         self.updates = UpdateInstruments(metrics, namespace.resource, self.options.component)
         self._env = env
+        self._place = f"{store.url}/{namespace.directory}"
         self._files = SequencedFiles(store, namespace, env, metrics, self.options)
         self._boundary = Boundary(store, namespace, env, metrics, self.options)
         self._instruments = VersionInstruments(metrics, namespace.resource)
@@ -174,7 +176,12 @@ class VersionedStore(Generic[T]):
         if self.namespace.is_lossless(value):
             self._decoded = (data, value)
         self._instruments.committed(file_id, len(data), self._env.clock.now_ms())
+        self._env.commits.notify(self._place, self)
         return Versioned(file_id, value)
+
+    def on_other_commit(self, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call a function after each commit by another store object of this process, until the context ends."""
+        return self._env.commits.listening(self._place, self, call)
 
     async def boundary(self) -> int:
         """Return the durable boundary."""

@@ -24,6 +24,9 @@ from shale.errors import (
 )
 from shale.format.names import deleting_key
 from shale.types import Compactions
+from shale_compactor.compactor import Compactor, CompactorOptions
+from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.worker.options import WorkerOptions
 from tests.unit.compactor.harness import Harness, eventually
 from tests.unit.compactor.values import S, drain, entry, manifest, spec, sst, statuses, tree, ulid
 
@@ -252,6 +255,26 @@ async def test_a_collected_compaction_is_unknown_and_not_waited_for():
         await harness.compactions.delete(3)
         with pytest.raises(NotFoundError, match="deleted by GC"):
             await admin.wait_for_compaction(ulid(harness.clock.ms))
+
+
+async def test_in_one_process_a_compaction_waits_for_no_timer():
+    """A submission wakes the coordinator, which wakes the worker, and its end wakes the admin."""
+    harness = await Harness(STATE).create()
+    options = CompactorOptions(
+        coordinator=CoordinatorOptions(scheduler=Idle(), poll_interval_s=3600, commit_compacted_interval_s=3600),
+        worker=WorkerOptions(compactions_poll_interval_s=3600),
+    )
+    compactor = Compactor(harness.store, "db", harness.env, options, executor=harness.executor)
+    await compactor.start()
+    admin = CompactionAdmin(harness.store, "db", harness.env)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(compactor.run)
+        await anyio.wait_all_tasks_blocked()  # the first round is over
+        with anyio.fail_after(20):
+            (submitted,) = await admin.submit(FULL_ROOT)
+            info = await admin.wait(submitted.id, poll_interval_s=3600)
+        tasks.cancel_scope.cancel()
+    assert info.phase is Phase.COMPLETED
 
 
 @pytest.mark.parametrize("status", [S.SUBMITTED, S.SCHEDULED, S.RUNNING])

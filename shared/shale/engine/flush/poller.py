@@ -5,8 +5,7 @@ Source: docs/reference/protocol.md 4.10.
 
 from collections.abc import Awaitable, Callable
 
-import anyio
-
+from shale.concurrency.signal import WakeEvent
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.write.instruments import WriterInstruments
@@ -42,13 +41,15 @@ class ManifestPoller:
             FencedError: a newer writer has claimed, or a destroy, which fences before it writes its marker.
             InvalidDbState: the database is marked, and this writer opened between the fence and the marker.
         """
-        while True:
-            await anyio.sleep(self.interval_s)
-            await self.refresh()
-            try:
-                await self.require_alive()
-            except UnavailableError as error:
-                log.info(Event.STORE_REQUEST_RETRIED, op="markers", error=str(error))
+        changed = WakeEvent()
+        with self.manifest.on_other_commit(changed.notify):
+            while True:
+                await changed.wait_for(self.interval_s)
+                await self.refresh()
+                try:
+                    await self.require_alive()
+                except UnavailableError as error:
+                    log.info(Event.STORE_REQUEST_RETRIED, op="markers", error=str(error))
 
     async def refresh(self) -> None:
         """Read the newest manifest, and renew the writer's own checkpoint if its SSTs changed.

@@ -4,6 +4,7 @@ Source: docs/reference/protocol.md 3.4, 4.8, 4.10.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 
 import anyio
 
@@ -57,6 +58,10 @@ class WriterManifest:
     def id(self) -> int:
         """The newest version seen."""
         return self._fenceable.id
+
+    def on_other_commit(self, call: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call a function after each commit by a compactor or an admin in this process, until the context ends."""
+        return self._fenceable.store.on_other_commit(call)
 
     async def start(self, *, keeps_checkpoint: bool) -> None:
         """Drop the checkpoints of fenced writers; with ``keeps_checkpoint``, create one for the served state.

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from shale.engine.flush.poller import ManifestPoller
@@ -86,6 +87,19 @@ def test_a_refresh_learns_what_others_have_committed_and_tells_it() -> None:
         await writer.poller().refresh()
         assert writer.manifest.current.checkpoint(made.id) == made
         assert (writer.told, writer.refreshes) == (1, 1)
+
+    with_writer(scenario)
+
+
+def test_a_commit_of_this_process_is_learned_without_waiting_for_the_interval() -> None:
+    async def scenario(writer: Writer) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.poller(interval_s=3600).run)
+            await anyio.lowlevel.checkpoint()
+            made = await create_checkpoint(await writer.others().load(), writer.env, lifetime_ms=None)
+            while writer.manifest.current.checkpoint(made.id) is None:
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
 
     with_writer(scenario)
 
