@@ -76,3 +76,15 @@ def test_the_settings_of_a_command_load_no_arrays() -> None:
     """``shale up`` waits for its daemons and needs no kernel."""
     loaded = modules_after("import shale_cli.framework.settings, shale_cli.commands.up.stack")
     assert sorted(loaded & {"numpy", "structlog", "rich", "prometheus_client"}) == []
+
+
+def test_the_supervisor_of_daemons_loads_no_settings() -> None:
+    """``shale up`` passes them to its daemons; it holds its own memory as long as they run."""
+    program = """
+from shale_cli.__main__ import main
+import shale_cli.commands.up.stack as stack
+async def run_stack(plan, session): return 7
+stack.run_stack = run_stack
+assert main(["up", "-q", "-u", "file:///data/db"]) == 7
+"""
+    assert sorted(modules_after(program) & {"numpy", "pydantic", "rich", "structlog", "yaml"}) == []
