@@ -27,6 +27,8 @@ else:
                 init=False, repr=False, eq=False, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot
             )(cls)
             _add_methods(made, eq=eq, order=order, frozen=frozen, has_hash=has_hash)
+            if frozen and slots:
+                _add_state(made)
             return made
 
         return decorate if cls is None else decorate(cls)
@@ -57,8 +59,12 @@ def _add_methods(cls: Any, *, eq: bool, order: bool, frozen: bool, has_hash: boo
     if frozen:
         cls.__setattr__ = _refused(cls, "assign to", object.__setattr__)
         cls.__delattr__ = _refused(cls, "delete", object.__delattr__)
-        _add(cls, "__getstate__", _getstate)
-        _add(cls, "__setstate__", _setstate)
+
+
+def _add_state(cls: Any) -> None:
+    """Let a class with slots be pickled and copied, although its instances refuse changes."""
+    _add(cls, "__getstate__", _getstate)
+    _add(cls, "__setstate__", _setstate)
 
 
 def _add(cls: type, name: str, function: object) -> None:
@@ -144,7 +150,10 @@ def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Return the function that makes a tuple of these attributes."""
     if len(names) > 1:
         return operator.attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
+    if not names:
+        return lambda _: ()
+    get = operator.attrgetter(*names)
+    return lambda instance: (get(instance),)
 
 
 def _comparison(values: Callable[[Any], tuple[Any, ...]], compare: Callable[[Any, Any], bool]) -> Callable[..., Any]:

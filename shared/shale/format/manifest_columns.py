@@ -121,8 +121,11 @@ def _read_ranges(source: Verifier, tables: FlatColumns) -> dict[int, KeyRange]:
     for number in np.flatnonzero(tables.has(2, 4)).tolist():
         view = schema.CompactedSsTableView()
         view.Init(source.data, int(tables.positions[number]))
-        table = view.VisibleRange()
-        source.verify_table(source.follow(view._tab.Pos + view._tab.Offset(8)), "BytesRange")
+        # The generated reader takes no offset beyond 32 bits: it comes after the check.
+        position = source.follow(view._tab.Pos + view._tab.Offset(8))
+        source.verify_table(position, "BytesRange")
+        table = schema.BytesRange()
+        table.Init(source.data, position)
         ranges[number] = read_range(source, table)
     return ranges
 

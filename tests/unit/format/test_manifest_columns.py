@@ -1,5 +1,6 @@
 """Manifests read by columns against the plain reader, also damaged ones."""
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from shale.errors import CorruptionError
 from shale.format.manifest import decode_by_columns, decode_manifest, decode_plain, encode_manifest
-from shale.types import Manifest, RunId, SortedRun, Sst, SstInfo, SstView, Tree, Ulid
+from shale.types import KeyRange, Manifest, RunId, SortedRun, Sst, SstInfo, SstView, Tree, Ulid
 from tests.unit.format.values import manifests
 
 
@@ -35,6 +36,21 @@ def large() -> bytes:
     ]
     run = SortedRun(id=RunId(1), ssts=tuple(map(SstView.identity, ssts)))
     return encode_manifest(Manifest(tree=Tree(compacted=(run,))))
+
+
+def test_an_offset_beyond_the_buffer_at_any_place_is_corruption() -> None:
+    """Also that of a visible range, which the generated code would read as a number of more than 32 bits."""
+    ssts = [
+        Sst(id=Ulid(number + 1), info=SstInfo(first_entry=b"%04d" % number, last_entry=b"%04dz" % number, index_len=9))
+        for number in range(70)
+    ]
+    views = [SstView.identity(sst) for sst in ssts]
+    views[3] = SstView(id=Ulid(1000), sst=ssts[3], visible_range=KeyRange.half_open(b"0003", b"0004"))
+    data = encode_manifest(Manifest(tree=Tree(l0=tuple(views))))
+    for place in range(4, len(data) - 4, 4):
+        damaged = data[:place] + b"\xff" * 4 + data[place + 4 :]
+        with suppress(CorruptionError):
+            decode_manifest(damaged)
 
 
 def test_an_identity_view_shares_the_id_of_its_sst() -> None:

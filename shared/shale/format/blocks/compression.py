@@ -125,6 +125,7 @@ def _unpack_zstd(stored: BytesLike, limit: int) -> bytes:
     size: int | None = zstd.get_frame_info(stored).decompressed_size
     if size is not None:
         _check_size(size, limit)
+        limit = size
     unpacker = zstd.ZstdDecompressor()
     # The buffer grows with what the frame holds, not with what it claims.
     image = unpacker.decompress(stored, limit + 1)

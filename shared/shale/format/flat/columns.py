@@ -4,7 +4,6 @@ An index has a table for each block, tens of thousands of them: walked one by on
 a second.
 """
 
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -82,26 +81,31 @@ class FlatColumns:
         """Return the bytes of one vector per table; ``None`` where it is absent."""
         fields = self._fields(slot, 4)
         present = fields > 0
-        gathered, offsets = self._gathered((self._tables + fields)[present], what)
-        data, ends = gathered.tobytes(), offsets.tolist()
-        found = [data[start:end] for start, end in pairwise(ends)]
+        starts, lengths = self._vectors((self._tables + fields)[present], what)
+        data, ends = memoryview(self._source.data), starts + lengths
+        found = [bytes(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         if len(found) == len(fields):
             return list(found)
         rest = iter(found)
         return [next(rest) if is_there else None for is_there in present.tolist()]
 
     def _gathered(self, at: I64, what: str) -> tuple[U8, I64]:
-        starts = self._follow(at)
-        lengths = self._read(starts, _U32)
-        self._check(lengths <= self._limit - 4 - starts, f"has a {what} beyond the buffer")
-        self._source.spend(int(lengths.sum()), 0)
+        starts, lengths = self._vectors(at, what)
         data: U8 = np.frombuffer(self._source.data, np.uint8)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         gathered: U8 = np.empty(int(offsets[-1]), np.uint8)
         for first, last in pieces_of(len(lengths)):
-            positions = ragged_positions(starts[first:last] + 4, lengths[first:last])
+            positions = ragged_positions(starts[first:last], lengths[first:last])
             gathered[offsets[first] : offsets[last]] = data[positions]
         return gathered, offsets
+
+    def _vectors(self, at: I64, what: str) -> tuple[I64, I64]:
+        """Return where vectors of bytes begin, and their lengths."""
+        starts = self._follow(at)
+        lengths = self._read(starts, _U32)
+        self._check(lengths <= self._limit - 4 - starts, f"has a {what} beyond the buffer")
+        self._source.spend(int(lengths.sum()), 0)
+        return starts + 4, lengths
 
     def _fields(self, slot: int, width: int) -> I64:
         """Return the offset of the slot in each table; 0 where it is absent."""

@@ -31,7 +31,10 @@ _ANSWER_TIMEOUT_S = 5.0
 _MIN_AGE_MS = 300_000
 _PAGES = ("statusz", "readyz?verbose", "livez?verbose", "metrics")
 _PREFIXES = ("SHALE_", "AWS_", "AZURE_", "GOOGLE_")
-_PACKAGES = ("anyio", "numba", "numpy", "obstore", "pyarrow", "pydantic", "pyspark", "starlette", "uvicorn", "uvloop")
+_PACKAGES = (
+    "anyio", "backports.zstd", "cramjam", "flatbuffers", "numpy", "obstore", "prometheus-client", "pyarrow", "pydantic",
+    "pyspark", "python-ulid", "starlette", "structlog", "uvicorn", "uvloop",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
