@@ -30,6 +30,7 @@ from shale.kernels.source.memory import (
     load_u8,
     load_u32,
     load_u64,
+    prefetch,
     set_word,
     store_i64,
     store_u8,
@@ -38,6 +39,9 @@ from shale.kernels.source.memory import (
 )
 
 _WORD_BYTES = 8
+_LINE_BYTES = 64
+_AHEAD = 12
+"""Rows that are prefetched while earlier ones are copied: their places are random, and each would wait for memory."""
 
 
 @helper
@@ -165,6 +169,18 @@ def _same_words(words: int, left: int, right: int) -> bool:
     return load_u64(one) == load_u64(other) and load_u64(one + 8) == load_u64(other + 8)
 
 
+@inlined
+def _prefetch_row(tables: int, starts: int, owners: int, number: int) -> None:
+    """Prefetch the key and the first lines of the value of a row of ``take_rows``."""
+    owner = load_u32(owners + 4 * number)
+    table = tables + 8 * COLUMNS * owner
+    row = number - word(starts, owner)
+    prefetch(word(table, KEY_BYTES) + load_i64(word(table, KEY_OFFSETS) + 8 * row))
+    value = word(table, VAL_BYTES) + load_i64(word(table, VAL_OFFSETS) + 8 * row)
+    prefetch(value)
+    prefetch(value + _LINE_BYTES)
+
+
 @kernel("void(i64, i64, i64, i64, i64, i64)")
 def take_rows(tables: int, starts: int, owners: int, order: int, count: int, out: int) -> None:
     """Copy rows of several tables of columns: row ``starts[i]`` is the first of table ``i == owners[row]``.
@@ -182,6 +198,8 @@ def take_rows(tables: int, starts: int, owners: int, order: int, count: int, out
     keys_at = 0
     values_at = 0
     for place in range(count):
+        if place + _AHEAD < count:
+            _prefetch_row(tables, starts, owners, word(order, place + _AHEAD))
         owner = load_u32(owners + 4 * word(order, place))
         table = tables + 8 * COLUMNS * owner
         row = word(order, place) - word(starts, owner)
