@@ -20,6 +20,8 @@ from shale.types import U64_MAX, Row
 
 _BYTES_AT_ONCE = 1 << 20
 """Keys and values of one call, which other tasks wait for."""
+WALK_ROWS_MAX = 10_000
+"""Versions that one call passes, hidden ones included: longer walks are for reads in chunks, which let others run."""
 _TREES_MAX = 8
 """A range over more segments is read in chunks."""
 # Words, of which one is unsigned.
@@ -63,7 +65,7 @@ def has_unsorted_rows(view: SuperVersion) -> bool:
     return any(type(table) is Memtable and table.sorted_log.has_long_tail for table in view.tables)
 
 
-def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows) -> int:
+def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows, walk_rows_max: int = WALK_ROWS_MAX) -> int:
     """Append rows from memory in the order of the scan; the process must have kernels.
 
     Returns:
@@ -90,6 +92,7 @@ def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows) -> in
         is_reversed,
         _scratch_address(),
         trees.lookups[0].counts_address,
+        walk_rows_max,
     )
     request = b"".join([header, *[tree.level_words for tree in lookups], *tables, start or b"", end or b""])
     return compiled.scan_cached(request, rows, Row, None)
@@ -99,7 +102,7 @@ def missing_part(view: SuperVersion, wanted: WantedRows, answer: int) -> Missing
     """Return what was missing for the next row; ``None``: the answer has another reason."""
     if answer & layout.STATUS_MASK not in (layout.NEED_META, layout.NEED_BLOCK):
         return None
-    level = (answer >> layout.SOURCE_AT & layout.SOURCE_MASK) - len(_tables(view, wanted.max_seq))
+    level = (answer >> layout.SOURCE_AT & layout.SOURCE_MASK) - sum(len(table.sorted_parts()) for table in view.tables)
     sst, block = answer >> layout.VIEW_AT & layout.VIEW_MASK, answer >> layout.BLOCK_AT
     for tree in view.trees.lookups_between(wanted.start, wanted.end):
         if level < len(tree.levels):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _FEW_ROWS = 64
 """For so few rows missing blocks are read one by one, and kept, if that does not wait."""
 _PARTS_MAX = 32
+_WALK_ROWS_AGAIN = 1000
+"""Versions that a call passes after a missing part was read: it begins again at the start."""
 _ROWS_AFTER_SEEK = 64
 """A caller that seeks once probably takes a few rows and seeks again."""
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one after the last row"
@@ -88,9 +90,8 @@ class ScanChunkReader:
     def read_range(self) -> KeyRange:
         """See ``Scan.read_range``."""
         whole = self.key_range
-        if self._remaining != 0 or not self._has_begun:
+        if self._remaining != 0 or self._last_key is None:
             return whole
-        assert self._last_key is not None
         last = included(self._last_key)
         return KeyRange(last, whole.end) if self.reverse else KeyRange(whole.start, last)
 
@@ -153,6 +154,7 @@ class ScanChunkReader:
     def take_back(self, last_key: bytes, count: int) -> None:
         """Take back the last ``count`` objects, which follow the row of ``last_key``."""
         self._has_ended = False
+        self._restart()
         self._range, self._last_key = self.key_range, last_key
         self.return_rows(count)
 
@@ -223,6 +225,7 @@ class ScanChunkReader:
     def _count_objects(self, view: "SuperVersion", rows: list[Any]) -> list[Any] | None:
         """Go on after these rows; ``None`` if there are none, and this is not the end."""
         if rows:
+            self._restart()  # the source of chunks stands before these rows
             self._last_key = rows[-1][0]
             self._has_begun = True
             if self._remaining is not None:
@@ -238,11 +241,14 @@ class ScanChunkReader:
         answer = append_cached(rows, view, wanted)
         if rows or answer == layout.END or wanted.rows_max > _FEW_ROWS or not self._plan.cache_blocks:
             return answer == layout.END
+        if not view.pin.is_usable:
+            return False
         for _ in range(_PARTS_MAX):
             missing = missing_part(view, wanted, answer)
             if missing is None or not missing.tree.load_part_now(view.reader, *missing[1:], prefix=self._plan.prefix):
                 break
-            answer = append_cached(rows, view, wanted)
+            answer = append_cached(rows, view, wanted, _WALK_ROWS_AGAIN)
+            missing.tree.unmark_loaded()
             if rows:
                 break
         return answer == layout.END

@@ -6,6 +6,7 @@ from operator import length_hint
 from typing import Any, TypeVar
 
 import numpy as np
+from anyio.lowlevel import checkpoint
 
 from shale.engine.memtable.row_order import reversed_rows
 from shale.engine.read.read_point import ReadPoint
@@ -20,6 +21,9 @@ from shale.types import KeyRange, Row
 T = TypeVar("T")
 _ROWS_AT_ONCE = 1024
 """Rows that become objects in one step; more would not fit into the CPU's caches."""
+_ROWS_WITHOUT_BREAK = 4096
+"""Rows from memory after which other tasks run, where a call counts as some rows: about a millisecond."""
+_ROWS_PER_CALL = 256
 _ROWS_FIRST = 16
 """Rows that become objects at first: a caller who iterates may soon stop."""
 
@@ -42,6 +46,7 @@ class Scan:
         "_rows",
         "_rows_ahead",
         "_start",
+        "_without_break",
     )
 
     def __init__(self, point: ReadPoint, plan: ScanPlan) -> None:
@@ -60,6 +65,8 @@ class Scan:
         self._direct: list[Any] = []
         """The objects that came from memory last, without columns; those left in ``_rows`` are not given yet."""
         self._rows_ahead = _ROWS_FIRST
+        self._without_break = 0
+        """Rows from memory since other tasks could run."""
         self._from = 0
         """The row of the chunk where reading began, after the fetch or after a seek."""
         self._last_key: bytes | None = None
@@ -111,10 +118,12 @@ class Scan:
         if bytes_max is None:
             while len(batch) < size and (rows := await self._next_rows(size - len(batch))):
                 batch += rows
+                self._give_direct()
             return batch
         left = bytes_max - _size_bytes(batch)
         while len(batch) < size and left > 0 and (rows := await self._next_rows(size - len(batch), left)):
             batch += rows
+            self._give_direct()
             left -= _size_bytes(rows)
         return batch
 
@@ -129,6 +138,7 @@ class Scan:
         self._return_row_objects()
         items: list[tuple[bytes, bytes]] = []
         while rows := await self._next_items(size - len(items)):
+            self._give_direct()
             if items:
                 items += rows
             else:
@@ -207,6 +217,7 @@ class Scan:
         """Return some rows as objects; none at the end."""
         rows = None
         if self._start == self._end:
+            await self._let_others_run()
             rows_max = min(rows_max, _ROWS_AT_ONCE)
             rows = self._chunks.take_objects(rows_max, bytes_max)
             if rows is None:
@@ -220,6 +231,7 @@ class Scan:
         """Return keys and values of some rows; none at the end."""
         items = None
         if self._start == self._end:
+            await self._let_others_run()
             rows_max = min(rows_max, _ROWS_AT_ONCE)
             items = self._chunks.take_objects(rows_max, as_pairs=True)
             if items is None:
@@ -234,6 +246,19 @@ class Scan:
         if rows:
             self._last_key = self._last_given()
             self._direct = rows
+            self._without_break += len(rows) + _ROWS_PER_CALL
+
+    def _give_direct(self) -> None:
+        """Forget objects of which all are given: the caller may change their list."""
+        if self._direct:
+            self._last_key, self._direct = self._last_given(), []
+            self._from = self._start
+
+    async def _let_others_run(self) -> None:
+        """Suspend from time to time, which rows from memory do not.  It comes before rows are taken: no row is lost."""
+        if self._without_break >= _ROWS_WITHOUT_BREAK:
+            self._without_break = 0
+            await checkpoint()
 
     async def _next_slice(self, rows_max: int, bytes_max: int | None = None) -> Rows:
         """Return some rows, ascending; none at the end."""

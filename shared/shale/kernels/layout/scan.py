@@ -36,7 +36,9 @@ SCRATCH = 11
 """Address of ``SCRATCH_BYTES``."""
 COUNTS = 12
 """Address of the counts of ``layout.point_lookup``, ``OUT_WORDS`` int64."""
-REQUEST_WORDS = 13
+WALK_MAX = 13
+"""The kernel passes about so many versions of keys, hidden ones included."""
+REQUEST_WORDS = 14
 
 TREE_WORDS = 2
 TREE_TABLE = 0
@@ -62,6 +64,8 @@ TOO_LARGE = 5
 """More sources, or a larger key or block, than the memory allows for."""
 INVALID = 6
 """A block is malformed, or rows are out of order."""
+WALKED = 7
+"""There were too many versions to pass."""
 
 # What a level answers besides the results of a cursor (``layout.cursor``).
 LEVEL_NEEDS_META = 32

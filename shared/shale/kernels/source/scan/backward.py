@@ -15,6 +15,7 @@ from shale.kernels.layout.cursor import (
     KEY,
     KEY_LEN,
     LOW,
+    OUT_OF_ORDER,
     ROW,
     ROW_AT,
     SEQ,
@@ -64,6 +65,8 @@ from shale.kernels.layout.scan import (
     TOO_LARGE,
     VIEW,
     VIEWS,
+    WALK_MAX,
+    WALKED,
 )
 from shale.kernels.layout.scan import END as END_OF_RANGE
 from shale.kernels.source.block.cursor import next_row
@@ -93,7 +96,7 @@ def _keep_block(cursor: int, source: int, block: int, limits: int) -> int:
     set_word(cursor, START_LEN, word(source, LOWER_LEN))
     set_word(cursor, IS_PAST_END, 0)
     status = open_block(cursor, source, block, limits)
-    rows, keys_len = 0, 0
+    rows, keys_len, before, before_len = 0, 0, 0, 0
     while status == ROW:
         status = next_row(cursor, False)
         if status == ROW:
@@ -103,6 +106,9 @@ def _keep_block(cursor: int, source: int, block: int, limits: int) -> int:
             kept = word(source, KEPT_ROWS) + 8 * KEPT_WORDS * rows
             key = word(source, KEPT_KEYS) + keys_len
             copy_loose(key, word(cursor, KEY), key_len)
+            if rows > 0 and compare_bytes(key, key_len, before, before_len) < 0:
+                return OUT_OF_ORDER
+            before, before_len = key, key_len
             set_word(kept, KEPT_KEY, key)
             set_word(kept, KEPT_KEY_LEN, key_len)
             copy(kept + 8 * KEPT_SEQ, cursor + 8 * SEQ, _VERSION_BYTES)
@@ -250,7 +256,11 @@ def scan_backward(request: int, sources: int, rows: int, row_type: int, none: in
     rows_left, bytes_left = word(request, ROWS_MAX), word(request, BYTES_MAX)
     has_limit = bytes_left >= 0
     met_len, is_visible = -1, False
+    walk_left = word(request, WALK_MAX)
     while live > 0 or is_visible:
+        walk_left -= 1
+        if walk_left < 0:
+            return WALKED
         number = word(order, 0)
         cursor = cursors + CURSOR_BYTES * number
         key, key_len = word(cursor, KEY), word(cursor, KEY_LEN)

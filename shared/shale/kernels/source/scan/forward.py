@@ -20,6 +20,8 @@ from shale.kernels.layout.scan import (
     SOURCE_WORDS,
     SOURCES_AT,
     TOO_LARGE,
+    WALK_MAX,
+    WALKED,
 )
 from shale.kernels.source.compare import compare_bytes
 from shale.kernels.source.jit import helper
@@ -59,7 +61,11 @@ def scan_forward(request: int, sources: int, rows: int, row_type: int, none: int
     has_limit = bytes_left >= 0
     has_now, now = word(request, HAS_NOW) != 0, word(request, NOW)
     met, met_len = scratch + MET_AT, -1
+    walk_left = word(request, WALK_MAX)
     while live > 0:
+        walk_left -= 1
+        if walk_left < 0:
+            return WALKED
         number = word(order, 0)
         cursor = cursors + CURSOR_BYTES * number
         key, key_len = word(cursor, KEY), word(cursor, KEY_LEN)
