@@ -47,21 +47,36 @@ class OpenFile:
         _close(self._fd)
 
 
-def open_file(path: str) -> OpenFile | None:
-    """Open a file.
+class LocalFiles:
+    """Opens files of one file system, until it turns out that their reads may wait.
 
-    Returns:
-        ``None``: it cannot be opened, or its reads may wait for a disk.
+    On a remote file system an open waits, too, so it is tried once.
     """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    flags = nowait_flags(fd)
-    if flags is None:
-        os.close(fd)
-        return None
-    return OpenFile(fd, flags)
+
+    __slots__ = ("_may_wait",)
+
+    def __init__(self) -> None:
+        """Open nothing."""
+        self._may_wait = False
+
+    def open(self, path: str) -> OpenFile | None:
+        """Open a file.
+
+        Returns:
+            ``None``: it cannot be opened, or its reads may wait for a disk.
+        """
+        if self._may_wait:
+            return None
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        flags = nowait_flags(fd)
+        if flags is None:
+            os.close(fd)
+            self._may_wait = True
+            return None
+        return OpenFile(fd, flags)
 
 
 def has_too_many_files() -> bool:

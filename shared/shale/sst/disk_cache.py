@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
-from shale.core.open_file import OpenFile, open_file
+from shale.core.open_file import LocalFiles, OpenFile
 from shale.env import Clock
 from shale.errors import InvalidRequestError
 from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, is_head_of, read_part
@@ -85,6 +85,7 @@ class DiskCache:
         self._paused_until_s = -math.inf
         self._silent_until_s = -math.inf
         self._numbers = count()
+        self._local_files = LocalFiles()
         try:
             self._root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -126,7 +127,7 @@ class DiskCache:
 
     def open_part(self, wanted: PartRange) -> OpenFile | None:
         """Open a part for reads that do not wait; ``None`` if it is missing or damaged, or reading its head waits."""
-        file = open_file(str(self._root / _file_name(wanted.name, wanted.part)))
+        file = self._local_files.open(str(self._root / _file_name(wanted.name, wanted.part)))
         if file is None:
             return None
         head = memoryview(bytearray(head_size(wanted.length)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shale.core import open_file as module
-from shale.core.open_file import nowait_flags, open_file, open_files
+from shale.core.open_file import LocalFiles, nowait_flags, open_files
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def _forget_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_read_returns_what_the_page_cache_holds(data_file: Path) -> None:
-    file = open_file(str(data_file))
+    file = LocalFiles().open(str(data_file))
     if file is None:
         pytest.skip("this file system has no reads that do not wait")
     buffer = bytearray(10)
@@ -33,12 +33,12 @@ def test_a_read_returns_what_the_page_cache_holds(data_file: Path) -> None:
 
 
 def test_a_file_that_is_missing_is_no_error(tmp_path: Path) -> None:
-    assert open_file(str(tmp_path / "none")) is None
+    assert LocalFiles().open(str(tmp_path / "none")) is None
 
 
 def test_a_dropped_file_is_closed(data_file: Path) -> None:
     before = open_files()
-    files = [open_file(str(data_file)) for _ in range(20)]
+    files = [LocalFiles().open(str(data_file)) for _ in range(20)]
     assert open_files() == before + len([file for file in files if file is not None])
     del files
     assert open_files() == before
@@ -62,4 +62,21 @@ def test_a_file_system_on_which_reads_may_wait_has_no_such_reads(
 ) -> None:
     monkeypatch.setattr(module, "NOWAIT", flag)
     monkeypatch.setattr(module, "MOUNTS", data_file.parent / "none")
-    assert open_file(str(data_file)) is None
+    assert LocalFiles().open(str(data_file)) is None
+
+
+def test_a_file_system_on_which_reads_may_wait_is_asked_once(data_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing file says nothing of the file system."""
+    monkeypatch.setattr(module, "nowait_flags", lambda _: None)
+    files, opened = LocalFiles(), []
+    system_open = os.open
+
+    def counted(path: str, flags: int) -> int:
+        opened.append(path)
+        return system_open(path, flags)
+
+    monkeypatch.setattr(module.os, "open", counted)
+    assert files.open(str(data_file.parent / "none")) is None
+    assert files.open(str(data_file)) is None
+    assert files.open(str(data_file)) is None
+    assert len(opened) == 2

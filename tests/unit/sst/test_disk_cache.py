@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from shale.concurrency.background_tasks import BackgroundTasks
-from shale.core.open_file import open_file
+from shale.core.open_file import LocalFiles
 from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache, part_reader
@@ -455,7 +455,7 @@ def test_parts_on_disk_are_read_without_waiting(tmp_path: Path) -> None:
     async def run() -> None:
         disk = SstOnDisk(tmp_path)
         await disk.fill()
-        if open_file(str(files_of(tmp_path)[0])) is None:
+        if LocalFiles().open(str(files_of(tmp_path)[0])) is None:
             pytest.skip("this file system has no reads that do not wait")
         assert disk.reader.meta_now(disk.slot) is not None
         blocks = range(len(disk.images))

@@ -10,6 +10,8 @@ from shale.kernels.rows import Rows
 
 INLINE_ROWS_MAX = 4096
 """More rows are sorted in a thread."""
+_ROUNDS_MAX = 4
+"""A writer that is faster than the sorting must not keep a scan waiting."""
 
 
 class SortedLog:
@@ -28,8 +30,11 @@ class SortedLog:
 
     @property
     def has_long_tail(self) -> bool:
-        """Whether a scan should wait for ``prepare`` because many rows are unsorted."""
-        return len(self._log) - self._sorted_count > INLINE_ROWS_MAX
+        """Whether a scan should wait for ``prepare`` because ``parts`` would sort or merge many rows."""
+        count = len(self._log)
+        if count <= INLINE_ROWS_MAX or count == self._sorted_count:
+            return False
+        return count - self._merge_from(count) > INLINE_ROWS_MAX
 
     def parts(self) -> list[SortedPart]:
         """Return all rows of the log in sorted parts."""
@@ -40,14 +45,18 @@ class SortedLog:
         return self._parts
 
     async def prepare(self, cpu: Cpu) -> None:
-        """Sort most of what is unsorted without blocking the loop; ``parts`` does the rest."""
-        count = len(self._log)
-        start = self._merge_from(count)
-        if count - start <= INLINE_ROWS_MAX:
-            return
-        rows = await cpu.run(partial(self._log.sorted_rows, start, count))
-        if self._sorted_count < count and start in self._part_ends():
-            self._replace_from(start, count, rows)
+        """Sort most of what is unsorted without blocking the loop; ``parts`` does the rest.
+
+        Rows that come meanwhile may be many, too.
+        """
+        for _ in range(_ROUNDS_MAX):
+            if not self.has_long_tail:
+                break
+            count = len(self._log)
+            start = self._merge_from(count)
+            rows = await cpu.run(partial(self._log.sorted_rows, start, count))
+            if self._sorted_count < count and start in self._part_ends():
+                self._replace_from(start, count, rows)
 
     def _merge_from(self, count: int) -> int:
         """Return the place where the last part begins once rows up to ``count`` are sorted."""

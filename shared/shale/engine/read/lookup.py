@@ -93,9 +93,12 @@ def finish_value(view: SuperVersion, key: bytes, status: int) -> FoundValue:
     trees = view.trees
     tree, kernel = trees.lookups[0], trees.value_kernel
     assert kernel is not None, "the kernel has just returned the status"
+    last: list[int] = []
     for _ in range(PARTS_MAX):
-        if not tree.load_missing_now(status, view.reader, view.pin):
+        part = tree.load_missing_now(status, view.reader, view.pin, last)
+        if part is None:
             break
+        last = part
         found = kernel(key, trees.value_record)
         tree.unmark_loaded()
         if type(found) is not int:
@@ -118,7 +121,7 @@ async def resume(
         CorruptionError: an SST is malformed.
     """
     ref = view.pin.acquire()
-    if len(pending) == 1 and pending[0].tree is not None and view.reader.is_local:
+    if len(pending) == 1 and pending[0].tree is not None and view.reader.is_local and view.reader.cache.capacity_bytes:
         found = await _read_in_turn(view, pending[0], max_seq, now_ms)
         if type(found) is not PendingLookup:
             return [found]  # type: ignore[list-item]
@@ -150,12 +153,18 @@ async def _read_in_turn(view: SuperVersion, pending: PendingLookup, max_seq: int
 
     For a local disk: the kernel asks for few parts, because it applies filters and stops at the newest version.
     """
-    found = lookup_in_ssts(view, pending.key, max_seq, now_ms)
+    found = lookup_in_ssts(view, pending.key, max_seq, now_ms, reads_now=False)
+    last = dict[TreeLookup, list[int]]()
     for _ in range(PARTS_MAX):
-        # Nothing is awaited between the kernel's answer and ``load_missing``, which reads it.
-        if type(found) is not PendingLookup or found.tree is None or not await found.tree.load_missing(view.reader):
+        if type(found) is not PendingLookup or found.tree is None:
             break
-        tree, found = found.tree, lookup_in_ssts(view, pending.key, max_seq, now_ms)
+        # Nothing is awaited between the kernel's answer and ``load_missing``, which reads it.
+        tree = found.tree
+        part = await tree.load_missing(view.reader, last.get(tree, []))
+        if part is None:
+            break
+        last[tree] = part
+        found = lookup_in_ssts(view, pending.key, max_seq, now_ms, reads_now=False)
         tree.unmark_loaded()
     return found
 
@@ -185,14 +194,19 @@ def from_memtable(
     return _from_cached_blocks(view, PendingLookup(key, found, view.trees.candidates(key)), max_seq, now_ms)
 
 
-def lookup_in_ssts(view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None) -> Found:
-    """Decide a lookup of a key that no memtable holds."""
+def lookup_in_ssts(
+    view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None, *, reads_now: bool = True
+) -> Found:
+    """Decide a lookup of a key that no memtable holds.
+
+    ``reads_now``: read what the kernel misses, if that does not wait.
+    """
     if not use_kernels():
         return _from_cached_blocks(view, PendingLookup(key, (), view.trees.candidates(key)), max_seq, now_ms)
     trees, bound = view.trees.route(key), view.trees.bound(max_seq)
     for place, tree in enumerate(trees):
         found = tree.find(key, bound)
-        if type(found) is int and found != layout.ABSENT:
+        if reads_now and type(found) is int and found != layout.ABSENT:
             found = tree.find_with_reads(key, bound, found, view.reader, view.pin)
         if type(found) is not Entry:
             if found != layout.ABSENT:

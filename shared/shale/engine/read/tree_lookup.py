@@ -18,7 +18,7 @@ from shale.kernels.layout import point_lookup as layout
 from shale.kernels.rows import I64
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
-from shale.sst.slot import SstSlot
+from shale.sst.slot import META, SstSlot
 from shale.types import U64_MAX, Entry, KeyRange, Manifest, Tree
 
 _LANES = np.zeros((layout.LANES, layout.OUT_WORDS), np.int64)
@@ -74,14 +74,19 @@ class TreeLookup:
     def find_with_reads(self, key: bytes, max_seq: int, status: int, reader: SstReader, pin: Pin) -> Entry | int:
         """Go on where ``find`` stopped with this status: read what is missing, as long as that does not wait."""
         found: Entry | int = status
+        last: list[int] = []
         for _ in range(PARTS_MAX):
-            if type(found) is Entry or not self.load_missing_now(found, reader, pin):  # type: ignore[arg-type]
+            if type(found) is Entry:
                 break
+            part = self.load_missing_now(found, reader, pin, last)  # type: ignore[arg-type]
+            if part is None:
+                break
+            last = part
             found = self.find(key, max_seq)
             self.unmark_loaded()
         return found
 
-    def load_missing_now(self, status: int, reader: SstReader, pin: Pin) -> bool:
+    def load_missing_now(self, status: int, reader: SstReader, pin: Pin, last: list[int]) -> list[int] | None:
         """Read the part that the kernel has just missed into the cache, if that does not wait.
 
         What it counts as misses is not counted again as hits, when the kernel finds it there.
@@ -90,13 +95,27 @@ class TreeLookup:
             status: what the kernel returned; nothing is missing unless it is ``NEED_META`` or ``NEED_BLOCK``.
             reader: reads SSTs.
             pin: protects the SSTs; unless it is usable, lookups wait.
+            last: the part that was read before for this lookup, or an empty list.
 
         Returns:
-            Whether the kernel will find it.
+            The part, if the kernel will find it.
         """
         if status not in _MISSING or not pin.is_usable:
-            return False
-        return self.load_part_now(reader, *self._missing.tolist())
+            return None
+        part = self._missing_part()
+        return part if part > last and self.load_part_now(reader, *part) else None
+
+    def _missing_part(self) -> list[int]:
+        """Return level, SST and block that the kernel has just missed.
+
+        The kernel asks for parts in ascending order.  If it goes back, the cache has evicted one of this lookup for
+        another one, and to go on would read them in turns.
+        """
+        part: list[int] = self._missing.tolist()
+        level, sst, _ = part
+        if self._slots[level][sst].meta is None:
+            part[2] = META
+        return part
 
     def load_part_now(
         self, reader: SstReader, level: int, sst: int, block: int, *, prefix: bytes | None = None
@@ -105,11 +124,13 @@ class TreeLookup:
 
         ``prefix``: no block of an SST whose filters exclude it.
         """
+        if not reader.cache.capacity_bytes:
+            return False
         slot, counts = self._slots[level][sst], reader.counts
         meta = slot.meta
         if meta is None:
             meta = reader.meta_now(slot)
-            if meta is not None:
+            if meta is not None and slot.meta is not None:
                 counts.index_hits -= 1
                 counts.filter_hits -= int(meta.filters.answers_keys)
         elif prefix is not None and not meta.filters.may_contain_prefix(prefix):
@@ -129,28 +150,32 @@ class TreeLookup:
             touched[block] = 0
             self._loaded = None
 
-    async def load_missing(self, reader: SstReader) -> bool:
-        """Read the part for which the kernel has just returned ``NEED_META`` or ``NEED_BLOCK`` into the cache.
+    async def load_missing(self, reader: SstReader, last: list[int]) -> list[int] | None:
+        """Do the same as ``load_missing_now`` with a read that may wait.
 
-        What it counts as misses is not counted again as hits, when the kernel finds it there.
-
-        Returns:
-            ``False``: nothing was missing.
+        The kernel must have just returned ``NEED_META`` or ``NEED_BLOCK``.
         """
-        level, sst, block = self._missing.tolist()
+        part = self._missing_part()
+        level, sst, block = part
         slot, counts = self._slots[level][sst], reader.counts
-        if slot.meta is None:
-            meta = await reader.load(slot)
+        if part <= last:
+            return None
+        meta = slot.meta
+        if meta is None:
+            loaded = await reader.load(slot)
+            if slot.meta is None:
+                return None
             counts.index_hits -= 1
-            counts.filter_hits -= int(meta.filters.answers_keys)
-            return True
-        if block in slot.images or block >= len(slot.meta.index):
-            return False
-        await reader.images(slot, slot.meta, block, block + 1)
+            counts.filter_hits -= int(loaded.filters.answers_keys)
+            return part
+        if block in slot.images or block >= len(meta.index):
+            return None
+        await reader.images(slot, meta, block, block + 1)
+        if block not in slot.images:
+            return None
         counts.block_hits -= 1
-        if block in slot.images:
-            self._loaded = (slot.touched, block)
-        return True
+        self._loaded = (slot.touched, block)
+        return part
 
     def value_record(self, max_seq: int) -> I64:
         """Return the arguments of the ``lookup_value`` kernel for values at or below ``max_seq``."""

@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 
 from shale.core.bytes_like import BytesLike
-from shale.core.open_file import open_file
+from shale.core.open_file import LocalFiles
 from shale.errors import AlreadyExists, CorruptionError, InvalidRequestError, NotFoundError, Precondition, ShaleError
 from shale.store.local_store import files
 from shale.store.local_store.upload import IS_POSSIBLE, BufferedUpload, DirectUpload
@@ -73,6 +73,7 @@ class LocalStore:
         self._writes_directly = fsync and IS_POSSIBLE
         self._threads = threads
         self._limiter: anyio.CapacityLimiter | None = None
+        self._local_files = LocalFiles()
 
     @property
     def url(self) -> str:
@@ -87,7 +88,7 @@ class LocalStore:
     @property
     def open_local(self) -> OpenLocal | None:
         """See ``LocalReads``."""
-        return lambda key: open_file(self._path(key))
+        return lambda key: self._local_files.open(self._path(key))
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shale.engine.memtable.memtable import Memtable
+from shale.engine.memtable.sorted_log import INLINE_ROWS_MAX
 from shale.engine.memtable.sorted_part import merge_parts, needs_merge
 from shale.kernels.rows import entries_from_rows, rows_from_entries
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, excluded, included
@@ -203,3 +204,69 @@ def test_many_small_commits_of_columns_are_merged_few_times() -> None:
 
     anyio.run(scenario)
     assert merged < 60_000
+
+
+def test_a_scan_merges_few_rows_on_the_loop_however_the_sorted_parts_grow() -> None:
+    """A short tail may complete a part of half the table; merging it takes long, too."""
+
+    class ThreadCpu:
+        async def run(self, work: Callable[[], T]) -> T:
+            nonlocal is_in_thread
+            is_in_thread = True
+            try:
+                return work()
+            finally:
+                is_in_thread = False
+
+    is_in_thread = False
+    inline: list[int] = []
+
+    async def scenario() -> None:
+        table = Memtable()
+        sort = table.log.sorted_rows
+
+        def recorded(start: int, end: int) -> Any:
+            if not is_in_thread:
+                inline.append(end - start)
+            return sort(start, end)
+
+        monkeypatch.setattr(type(table.log), "sorted_rows", lambda _, start, end: recorded(start, end))
+        for seq in range(1, 40_001):
+            table.append(Entry(b"%d" % (seq * 7919 % 100_003), b"v", seq, FLAG_CREATE_TS, seq))
+            if seq % 1000 == 0:
+                if table.sorted_log.has_long_tail:
+                    await table.sorted_log.prepare(ThreadCpu())
+                assert sum(map(len, table.sorted_parts())) == seq
+        assert len(table.sorted_parts()) < 10
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        anyio.run(scenario)
+    assert max(inline) <= INLINE_ROWS_MAX
+
+
+def test_rows_that_come_while_a_long_tail_is_sorted_are_sorted_elsewhere_too() -> None:
+    class BusyCpu:
+        runs = 0
+
+        async def run(self, work: Callable[[], T]) -> T:
+            result = work()
+            self.runs += 1
+            for _ in range(5000 if self.runs == 1 else 10):
+                append_next()
+            return result
+
+    table = Memtable()
+
+    def append_next() -> None:
+        seq = len(table) + 1
+        table.append(Entry(b"%d" % (seq * 7919 % 100_003), b"v", seq, FLAG_CREATE_TS, seq))
+
+    async def scenario() -> None:
+        for _ in range(5000):
+            append_next()
+        cpu = BusyCpu()
+        await table.sorted_log.prepare(cpu)
+        assert cpu.runs == 2
+        assert not table.sorted_log.has_long_tail
+
+    anyio.run(scenario)

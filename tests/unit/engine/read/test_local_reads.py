@@ -14,7 +14,7 @@ from shale.core import open_file
 from shale.errors import CorruptionError
 from shale.kernels import dispatch
 from shale.store.local_store.adapter import LocalStore
-from shale.store.port import OpenLocal
+from shale.store.port import LocalObject, OpenLocal
 from shale.telemetry.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ def without_nowait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def require_nowait(directory: Path) -> None:
     (directory / "probe").write_bytes(b"x")
-    if open_file.open_file(str(directory / "probe")) is None:
+    if open_file.LocalFiles().open(str(directory / "probe")) is None:
         pytest.skip("this file system has no reads that do not wait")
 
 
@@ -241,3 +241,99 @@ async def test_an_sst_that_was_deleted_is_read_on_while_it_is_open(tmp_path: Pat
             path.unlink()
         for key in KEYS:
             assert await reader.get(key) == expected.get(key)
+
+
+class CountedObject:
+    """An open object that counts its reads."""
+
+    def __init__(self, inner: LocalObject, reads: list[int]) -> None:
+        self._inner = inner
+        self._reads = reads
+
+    def read_into(self, buffer: memoryview, start: int) -> int:
+        self._reads.append(start)
+        return self._inner.read_into(buffer, start)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The first bytes of all reads of SSTs from the store, those included that do not wait."""
+    starts: list[int] = []
+    get_range, open_local = LocalStore.get_range, LocalStore.open_local
+
+    async def counted(store: LocalStore, key: str, start: int, end: int) -> memoryview | None:
+        starts.append(start)
+        return await get_range(store, key, start, end)
+
+    def open_counted(store: LocalStore) -> OpenLocal:
+        def opened(key: str) -> LocalObject | None:
+            inner = open_local.__get__(store)(key)
+            return None if inner is None else CountedObject(inner, starts)
+
+        return opened
+
+    monkeypatch.setattr(LocalStore, "get_range", counted)
+    monkeypatch.setattr(LocalStore, "open_local", property(open_counted))
+    return starts
+
+
+SST_KEYS = [b"%016x" % Random(number).getrandbits(64) for number in range(24_000)]
+SSTS = 4
+
+
+async def fill_large(url: str) -> None:
+    """Write four L0s with overlapping keys, each with some kilobytes of metadata."""
+    async with shale.Db.open(url, flush_interval=None) as db:
+        for number in range(SSTS):
+            batch = shale.WriteBatch()
+            for key in SST_KEYS[number::SSTS]:
+                batch.put(key, b"v" * 100)
+            await db.write(batch)
+            await db.flush("memtable")
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "waiting"])
+@pytest.mark.parametrize("cache_bytes", [0, 2_000, 20_000, 40_000])
+async def test_a_cache_without_room_for_the_metadata_of_one_key_costs_few_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], cache_bytes: int, at_once: bool
+) -> None:
+    """Each part that is read evicts another one that the kernel asks for next."""
+    await fill_large(f"file://{tmp_path}/db")
+    if not at_once:
+        monkeypatch.setattr(CountedObject, "read_into", lambda *_: 0)
+    async with shale.DbReader.open(f"file://{tmp_path}/db", block_cache_bytes=cache_bytes) as reader:
+        for key in SST_KEYS[:5]:
+            reads.clear()
+            assert await reader.get(key) == b"v" * 100
+            assert len(reads) <= 4 * SSTS
+        reads.clear()
+        wanted = SST_KEYS[:: len(SST_KEYS) // 20]
+        assert await reader.get_many(wanted) == [b"v" * 100] * len(wanted)
+        assert len(reads) <= 4 * SSTS * len(wanted)
+
+
+async def test_a_cache_that_keeps_nothing_is_not_filled(tmp_path: Path, reads: list[int]) -> None:
+    """A read for it would be lost."""
+    await fill_large(f"file://{tmp_path}/db")
+    async with shale.DbReader.open(f"file://{tmp_path}/db", block_cache_bytes=0) as reader:
+        reads.clear()
+        assert await reader.get(SST_KEYS[0]) == b"v" * 100
+        assert len(reads) <= SSTS + 2
+
+
+async def test_a_file_system_on_which_reads_may_wait_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open waits for a remote file system, and the event loop with it."""
+    expected = await fill(f"file://{tmp_path}/db")
+    asked: list[int] = []
+
+    def refused(fd: int) -> None:
+        asked.append(fd)
+
+    monkeypatch.setattr(open_file, "nowait_flags", refused)
+    async with shale.DbReader.open(f"file://{tmp_path}/db", merge_operator=concatenate) as reader:
+        for key in KEYS[:100]:
+            assert await reader.get(key) == expected.get(key)
+        assert await reader.get_many(KEYS) == [expected.get(key) for key in KEYS]
+    assert len(asked) == 1
