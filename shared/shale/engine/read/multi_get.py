@@ -5,6 +5,7 @@ order, with reads that do not wait, and other tasks run in between.  What is lef
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import anyio.lowlevel
 
@@ -107,11 +108,11 @@ def lookup_many(
                 below = [key for key in keys if key not in decided]
     if not below:
         return [decided[key] for key in keys], False
-    trees, found, is_complete = view.trees, list[FoundValue | int](), False
+    trees, is_complete = view.trees, False
+    found: list[FoundValue | int] = [NEED_BLOCK] * len(below)
     if now_ms is None and len(trees.lookups) == 1 and len(below) >= _KERNEL_KEYS_MIN and use_kernels():
-        found, is_complete = trees.lookups[0].find_values([*below], trees.bound(max_seq))  # type: ignore[assignment]
-    else:
-        found = [NEED_BLOCK] * len(below)
+        answered, is_complete = trees.lookups[0].find_values([*below], trees.bound(max_seq))
+        found = cast("list[FoundValue | int]", answered)
     if not decided:
         return found, is_complete
     answers = iter(found)
