@@ -52,7 +52,7 @@ class WantedRows(NamedTuple):
 
 
 class MissingPart(NamedTuple):
-    """The metadata of an SST, or a block, that is not cached; see ``TreeLookup.load_part``."""
+    """The metadata of an SST, or a block, that is not cached; see ``TreeLookup.load_part_now``."""
 
     tree: TreeLookup
     level: int

@@ -1,4 +1,4 @@
-"""Reads a scan chunk by chunk from one state, while flushes, compactions and GC passes go on."""
+"""Reads a scan from one state, while flushes, compactions and GC passes go on: objects from memory, else chunks."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one aft
 
 
 class ScanChunkReader:
-    """The visible rows of a plan in columns, up to its limit.
+    """The visible rows of a plan, up to its limit: as objects where memory has them, else chunk by chunk in columns.
 
     The scan of a writer holds its sequence number.  It goes on in the newest super version when an SST of its own is
     gone, or when its memtables were flushed and take too much memory.
@@ -123,8 +123,9 @@ class ScanChunkReader:
         rows: list[Any] = []
         try:
             view = self._newest_view()
-            if not has_unsorted_rows(view):
-                self._has_ended = self._append_objects(rows, view, self._wanted(rows_max, bytes_max, as_pairs))
+            if has_unsorted_rows(view):
+                return None
+            self._has_ended = self._append_objects(rows, view, self._wanted(rows_max, bytes_max, as_pairs))
         except BaseException as error:
             self._fail(error)
             raise
@@ -147,9 +148,7 @@ class ScanChunkReader:
         except BaseException as error:
             self._fail(error)
             raise
-        found = self._count_objects(view, rows)
-        self._tries_cache = found is not None
-        return found
+        return self._count_objects(view, rows)
 
     def take_back(self, last_key: bytes, count: int) -> None:
         """Take back the last ``count`` objects, which follow the row of ``last_key``."""
@@ -223,7 +222,7 @@ class ScanChunkReader:
         return WantedRows(start, end, self._max_seq, wanted, bytes_max, self._plan.now_ms, self.reverse, as_pairs)
 
     def _count_objects(self, view: "SuperVersion", rows: list[Any]) -> list[Any] | None:
-        """Go on after these rows; ``None`` if there are none, and this is not the end."""
+        """Go on after these rows; ``None`` if there are none, and this is not the end: chunks follow, until a seek."""
         if rows:
             self._restart()  # the source of chunks stands before these rows
             self._last_key = rows[-1][0]
@@ -231,6 +230,7 @@ class ScanChunkReader:
             if self._remaining is not None:
                 self._remaining -= len(rows)
         elif not self._has_ended:
+            self._tries_cache = False
             return None
         if self._held is None and self._ref is None:
             self._ref = view.pin.acquire()
