@@ -1,6 +1,7 @@
 """The extension module of the kernels: how it is built, what it refuses, and life without it."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -9,8 +10,9 @@ import pytest
 
 from shale.kernels.columns import address_of
 from shale.kernels.compiler import stub
+from shale.kernels.compiler.glue import module_source
 from shale.kernels.compiler.module import BuildError, build, is_current
-from shale.kernels.compiler.objects import Symbol
+from shale.kernels.compiler.objects import X86_V2, Symbol
 from shale.kernels.dispatch import compiled, use_kernels
 
 pytestmark = pytest.mark.skipif(not use_kernels(), reason="there are no compiled kernels")
@@ -42,6 +44,13 @@ def test_wrong_arguments_are_refused() -> None:
         compiled.lookup(b"k", -1, 0, 0, 0)
     with pytest.raises(TypeError):
         compiled.lookup_value(bytearray(b"k"), 0)  # type: ignore[arg-type]
+
+
+def test_the_module_needs_no_header_of_python() -> None:
+    """Not every installation of Python has them, and images have none."""
+    kernel = Symbol("is_ascending", "shale_v2_is_ascending", "bool", ("i64", "i64"), holds_lock=False)
+    source = module_source([(X86_V2, [kernel])], digest="0")
+    assert set(re.findall(r"#include <(.*)>", source)) == {"stddef.h", "stdint.h", "cpuid.h"}
 
 
 def test_an_unknown_machine_is_named() -> None:

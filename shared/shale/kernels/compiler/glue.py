@@ -1,6 +1,7 @@
 """Writes the C source of the extension module: arguments to C numbers, a call, a result to a Python object.
 
-It uses Python's stable interface of 3.11 only, so that one module serves all later versions.
+It uses Python's stable interface of 3.11 only, so that one module serves all later versions.  It declares what it
+uses of it: Python's headers are not part of every installation of Python, and the interface does not change.
 """
 
 from collections.abc import Sequence
@@ -10,10 +11,55 @@ from shale.kernels.compiler.objects import Symbol, TargetCpu
 MODULE = "_compiled"
 _C_TYPES = {"i64": "int64_t", "u64": "uint64_t", "object": "int64_t", "key": "int64_t, int64_t"}
 _PRELUDE = r"""
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
+#include <stddef.h>
 #include <stdint.h>
+
+typedef intptr_t Py_ssize_t;
+typedef struct _object PyObject;
+typedef PyObject *(*PyCFunction)(PyObject *, PyObject *);
+
+typedef struct {
+    const char *name;
+    PyCFunction function;
+    int flags;
+    const char *doc;
+} PyMethodDef;
+
+typedef struct {
+    struct { Py_ssize_t references; void *type; PyObject *(*init)(void); Py_ssize_t index; PyObject *copy; } base;
+    const char *name;
+    const char *doc;
+    Py_ssize_t size;
+    PyMethodDef *methods;
+    void *slots, *traverse, *clear, *free;
+} PyModuleDef;
+
+enum { ABI_VERSION = 3, METH_FASTCALL = 0x80 };
+
+extern PyObject _Py_NoneStruct;
+extern PyObject *PyExc_TypeError;
+void Py_IncRef(PyObject *);
+void Py_DecRef(PyObject *);
+void Py_FatalError(const char *);
+PyObject *PyBool_FromLong(long);
+int PyBytes_AsStringAndSize(PyObject *, char **, Py_ssize_t *);
+PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t);
+PyObject *PyErr_Format(PyObject *, const char *, ...);
+PyObject *PyErr_Occurred(void);
+void *PyEval_SaveThread(void);
+void PyEval_RestoreThread(void *);
+long long PyLong_AsLongLong(PyObject *);
+unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
+PyObject *PyLong_FromLongLong(long long);
+PyObject *PyModule_Create2(PyModuleDef *, int);
+int PyModule_AddFunctions(PyObject *, PyMethodDef *);
+int PyModule_AddStringConstant(PyObject *, const char *, const char *);
+PyObject *PyNumber_Index(PyObject *);
+
+static PyObject *none(void) {
+    Py_IncRef(&_Py_NoneStruct);
+    return &_Py_NoneStruct;
+}
 
 /* Numba's code refers to these where a kernel would raise.  Kernels do not raise. */
 #define NEVER(name) \
@@ -49,7 +95,7 @@ static int to_key(PyObject *item, int64_t *address, int64_t *size) {
 
 static PyObject *of_answer(const int64_t *answer) {
     if (answer[0] == -1) return PyBytes_FromStringAndSize((const char *)answer[1], answer[2]);
-    if (answer[0] == 0) Py_RETURN_NONE;
+    if (answer[0] == 0) return none();
     return PyLong_FromLongLong(answer[0]);
 }
 
@@ -76,7 +122,7 @@ static PyObject *wrong_count(const char *name, int wanted, Py_ssize_t got) {
 """
 
 _RESULTS = {
-    "void": "Py_RETURN_NONE;",
+    "void": "return none();",
     "i64": "return PyLong_FromLongLong(result);",
     "bool": "return PyBool_FromLong(result & 1);",
     "count": "return result < 0 ? NULL : PyLong_FromLongLong(result);",
@@ -127,7 +173,7 @@ def _function(variant: str, symbol: Symbol) -> str:
     if symbol.holds_lock:
         lines.append(f"    {statement}")
     else:
-        lines += ["    Py_BEGIN_ALLOW_THREADS", f"    {statement}", "    Py_END_ALLOW_THREADS"]
+        lines += ["    void *thread = PyEval_SaveThread();", f"    {statement}", "    PyEval_RestoreThread(thread);"]
     return "\n".join([*lines, f"    {_RESULTS[symbol.result]}", "}"])
 
 
@@ -156,13 +202,13 @@ def _init(cpus: Sequence[TargetCpu], digest: str) -> str:
     ]
     last = cpus[-1].variant
     return f"""
-static PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{MODULE}", NULL, -1, NULL, NULL, NULL, NULL, NULL}};
+static PyModuleDef definition = {{.base = {{.references = 1}}, .name = "{MODULE}", .size = -1}};
 
-PyMODINIT_FUNC PyInit_{MODULE}(void) {{
+__attribute__((visibility("default"))) PyObject *PyInit_{MODULE}(void) {{
     PyMethodDef *methods = {last}_methods;
     const char *variant = "{last}";
 {chr(10).join(chosen)}
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = PyModule_Create2(&definition, ABI_VERSION);
     if (module == NULL) return NULL;
     if (PyModule_AddFunctions(module, methods) < 0 ||
         PyModule_AddStringConstant(module, "VARIANT", variant) < 0 ||

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +58,7 @@ def build(
         use_zig: link with zig, against an old libc, even if there is another compiler.
 
     Raises:
-        BuildError: there is no C compiler, no numba or no header of Python, or the machine is unknown.
+        BuildError: there is no C compiler or no numba, or the machine is unknown.
     """
     machine = machine or platform.machine()
     if machine not in VARIANTS:
@@ -67,8 +66,6 @@ def build(
     if find_spec("numba") is None:
         raise BuildError("compiling the kernels needs numba: pip install numba")
     cpus = VARIANTS[machine] if portable or machine != platform.machine() else (_cpu_at_hand(machine),)
-    if not Path(sysconfig.get_path("include"), "Python.h").is_file():
-        raise BuildError("compiling the kernels needs the headers of Python: install python3-dev or its like")
     compiler = _zig(machine) if use_zig else _compiler(machine)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -111,8 +108,7 @@ def _zig(machine: str) -> list[str]:
 def _link(compiler: Sequence[str], inputs: Sequence[Path], path: Path) -> None:
     """Compile and link into a file next to the target, then rename it: another process may load the old one."""
     unfinished = path.with_suffix(f".{os.getpid()}")
-    include = sysconfig.get_path("include")
-    flags = ["-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-s", f"-I{include}"]
+    flags = ["-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-s"]
     done = subprocess.run(
         [*compiler, *flags, *map(str, inputs), "-o", str(unfinished)], stderr=subprocess.PIPE, text=True, check=False
     )
