@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES, MemoryBudget
 from shale.sst.meta import SstMeta
@@ -76,21 +76,26 @@ class BlockCache:
 
     def put_block(self, slot: SstSlot, block: int, image: bytes) -> None:
         """Keep a decoded block, if the slot has its metadata."""
-        if slot.meta is None or block in slot.images:
+        self.put_blocks(slot, (block,), (image,))
+
+    def put_blocks(self, slot: SstSlot, blocks: Sequence[int], images: Sequence[bytes]) -> None:
+        """Keep decoded blocks, if the slot has its metadata; together they are small."""
+        if slot.meta is None:
             return
-        if slot.images:
+        before = slot.tables_bytes if not slot.images else None
+        for block, image in zip(blocks, images, strict=True):
+            if block in slot.images:
+                continue
             slot.put_image(block, image)
-        else:  # the first block makes the tables
-            before = slot.tables_bytes
-            slot.put_image(block, image)
+            if self._ghost and (name := _name(slot, block)) in self._ghost:
+                del self._ghost[name]
+                self._enter(self._main, (slot, block), len(image))
+            else:
+                self._enter(self._small, (slot, block), len(image))
+        if before is not None:  # the first block makes the tables
             tables_bytes = slot.tables_bytes - before
             self._main[slot, META] += tables_bytes
             self._held_bytes += tables_bytes
-        if self._ghost and (name := _name(slot, block)) in self._ghost:
-            del self._ghost[name]
-            self._enter(self._main, (slot, block), len(image))
-        else:
-            self._enter(self._small, (slot, block), len(image))
         self.make_room()
 
     def forget(self, slot: SstSlot) -> None:

@@ -16,11 +16,11 @@ from shale.format.blocks.decoder import StoredBlocks, decode_blocks, decode_imag
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BloomPolicy
-from shale.kernels.dispatch import compiled, use_kernels
 from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
 from shale.sst.disk_cache import DiskCache
+from shale.sst.local_blocks import LocalBlocks
 from shale.sst.local_reader import LocalReader, local_reader_of
 from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.part_reader import PartReader
@@ -90,7 +90,10 @@ class SstReader:
         self._parts = None if disk is None else PartReader(disk, store.url, env, options.get("background"))
         self._local = local_reader_of(store, self._parts)
         self.reads_now = self._local is not None
-        """Whether some reads do not wait: ``meta_now`` and ``image_now``."""
+        """Whether some reads do not wait: ``meta_now`` and ``local_blocks``."""
+        self.local_blocks = LocalBlocks(
+            self._local, cache, self.counts, transformer=self._transformer, on_read=self._on_read
+        )
         self._slots: weakref.WeakValueDictionary[Ulid, SstSlot] = weakref.WeakValueDictionary()
         self._corrupt = None
         if metrics is not None:
@@ -205,22 +208,6 @@ class SstReader:
         self.cache.put_meta(slot, meta)
         return meta
 
-    def image_now(self, slot: SstSlot, meta: SstMeta, block: int) -> bytes | None:
-        """Read one block into the cache without waiting, and return it; ``None`` if that is impossible."""
-        if self._local is None:
-            return None
-        start, end = meta.index.offsets[block : block + 2].tolist()
-        if end - start > _INLINE_BYTES_MAX or (stored := self._local.read(slot, start, end)) is None:
-            return None
-        image = self._open_image(slot, stored, self._local.buffer_address)
-        if image is None:
-            slot.files.clear()
-            return None
-        self.counts.block_misses += 1
-        self._note_read(end - start)
-        self.cache.put_block(slot, block, image)
-        return image
-
     async def blocks(self, sst: Sst, first: int, last: int) -> Rows:
         """Return all rows of the blocks ``[first, last)``, with one range read unless the cache has every block.
 
@@ -334,16 +321,6 @@ class SstReader:
 
     def _open_section(self, slot: SstSlot, stored: BytesLike, offset: int) -> BytesLike:
         return open_section(stored, slot.sst.info.compression, slot.path, offset, transformer=self._transformer)
-
-    def _open_image(self, slot: SstSlot, stored: memoryview, address: int) -> bytes | None:
-        """Return the image of a block; ``None`` if it is damaged."""
-        if slot.sst.info.compression is Compression.NONE and self._transformer is None and use_kernels():
-            image = compiled.open_image(address, len(stored))
-            return image if type(image) is bytes else None
-        try:
-            return bytes(self._open_section(slot, stored, 0))
-        except CorruptionError:
-            return None
 
     async def _read_meta(self, slot: SstSlot) -> SstMeta:
         start, end = self._meta_span(slot)

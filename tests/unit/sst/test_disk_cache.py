@@ -459,9 +459,9 @@ def test_parts_on_disk_are_read_without_waiting(tmp_path: Path) -> None:
             pytest.skip("this file system has no reads that do not wait")
         assert disk.reader.meta_now(disk.slot) is not None
         blocks = range(len(disk.images))
-        assert [disk.reader.image_now(disk.slot, disk.meta, block) for block in blocks] == disk.images
+        assert [disk.reader.local_blocks.read_now(disk.slot, disk.meta, block) for block in blocks] == disk.images
         assert (disk.cpu.calls, disk.shelf.store.reads) == (0, [])
-        assert disk.shelf.reader.image_now(disk.slot, disk.meta, 0) is None
+        assert disk.shelf.reader.local_blocks.read_now(disk.slot, disk.meta, 0) is None
 
     anyio.run(run)
 
@@ -475,10 +475,10 @@ def test_a_damaged_part_is_left_to_the_reads_that_wait(tmp_path: Path, place: in
             data = bytearray(path.read_bytes())
             data[head_size(PART) + 10 if place < 0 else place] ^= 1
             path.write_bytes(data)
-        assert disk.reader.image_now(disk.slot, disk.meta, 0) is None
+        assert disk.reader.local_blocks.read_now(disk.slot, disk.meta, 0) is None
         assert await disk.reader.images(disk.slot, disk.meta, 0, 1) == disk.images[:1]
         assert disk.shelf.store.reads
-        assert disk.reader.image_now(disk.slot, disk.meta, 0) in (None, disk.images[0])
+        assert disk.reader.local_blocks.read_now(disk.slot, disk.meta, 0) in (None, disk.images[0])
 
     anyio.run(run)
 
@@ -488,6 +488,6 @@ def test_a_part_that_is_not_on_disk_is_left_to_the_reads_that_wait(tmp_path: Pat
         disk = SstOnDisk(tmp_path)
         await disk.fill()
         disk.reader.evict(disk.slot, disk=True)
-        assert disk.reader.image_now(disk.slot, disk.meta, 0) is None
+        assert disk.reader.local_blocks.read_now(disk.slot, disk.meta, 0) is None
 
     anyio.run(run)

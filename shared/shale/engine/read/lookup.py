@@ -257,7 +257,7 @@ def _from_cached_blocks(view: SuperVersion, pending: PendingLookup, max_seq: int
             if image is not None:
                 slot.touched[block] = 1
             elif parts_left > 0:
-                image = reader.image_now(slot, meta, block)
+                image = reader.local_blocks.read_now(slot, meta, block)
                 parts_left -= 1
             if image is None:  # the whole SST is searched again, so its versions found so far must not count twice
                 return PendingLookup(key, found[:above], pending.ssts[place:])

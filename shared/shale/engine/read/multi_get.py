@@ -1,7 +1,8 @@
 """Lookups of many keys at once.
 
-One call of the lookup kernel answers every key whose blocks are in memory.  The others are searched one by one in key
-order, with reads that do not wait, and other tasks run in between.  What is left waits for the store together.
+One call of the lookup kernel answers every key whose blocks are in memory.  Where reads do not wait, the others take
+turns of reads and of the kernel (``BatchLookup``).  Those that it cannot decide are searched one by one, in key order.
+Other tasks run in between.  What is left waits for the store together.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import cast
 import anyio.lowlevel
 
 from shale.engine.memtable.memtable import Memtable
+from shale.engine.read.batch_lookup import BatchLookup
 from shale.engine.read.lookup import (
     NOT_A_VALUE,
     FoundValue,
@@ -75,6 +77,8 @@ async def _complete(
     if view.reader.reads_now:  # neighbours are then in one block, which the cache holds for the next key
         undecided.sort(key=keys.__getitem__)
     ref = view.pin.acquire()
+    if now_ms is None and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
+        undecided = await _read_together(view, keys, values, undecided, max_seq)
     for number, place in enumerate(undecided, start=1):
         if now_ms is None:
             values[place] = lookup_value(view, keys[place], max_seq, ())
@@ -88,6 +92,33 @@ async def _complete(
         for place, entry in zip(pending, entries, strict=True):
             values[place] = None if entry is None else entry.value
     del ref
+
+
+def _reads_together(view: SuperVersion) -> bool:
+    """Whether the kernel can look for many keys, and what it misses can be read without waiting."""
+    return view.reader.reads_now and len(view.trees.lookups) == 1 and use_kernels()
+
+
+async def _read_together(
+    view: SuperVersion,
+    keys: Sequence[bytes],
+    values: list[FoundValue | int],
+    undecided: list[int],
+    max_seq: int | None,
+) -> list[int]:
+    """Decide what reads that do not wait can decide; return the places of the others."""
+    trees = view.trees
+    batch = BatchLookup(trees.lookups[0], view.reader, [keys[place] for place in undecided], trees.bound(max_seq))
+    while not batch.is_over and view.pin.is_usable:
+        batch.read_on()
+        await anyio.lowlevel.checkpoint()
+    left: list[int] = []
+    for place, value in zip(undecided, batch.values, strict=True):
+        if type(value) is int:
+            left.append(place)
+        else:
+            values[place] = value
+    return left
 
 
 def lookup_many(

@@ -135,13 +135,50 @@ class TreeLookup:
                 counts.filter_hits -= int(meta.filters.answers_keys)
         elif prefix is not None and not meta.filters.may_contain_prefix(prefix):
             return False
-        elif block < len(meta.index) and block not in slot.images and reader.image_now(slot, meta, block) is not None:
+        elif (
+            block < len(meta.index)
+            and block not in slot.images
+            and reader.local_blocks.read_now(slot, meta, block) is not None
+        ):
             counts.block_hits -= 1
             self._loaded = (slot.touched, block) if block in slot.images else None
             return self._loaded is not None
         else:
             return False
         return slot.meta is not None
+
+    def load_meta_now(self, reader: SstReader, level: int, sst: int) -> bool:
+        """Read the metadata of an SST into the cache, if that does not wait; return whether it is there."""
+        return self._slots[level][sst].meta is not None or self.load_part_now(reader, level, sst, META)
+
+    def load_blocks_now(
+        self, reader: SstReader, level: int, sst: int, blocks: I64, bytes_max: int
+    ) -> tuple[int, int, bool]:
+        """Read ascending blocks of an SST into the cache, if that does not wait.
+
+        Returns:
+            How many of them are there, at least one unless it is refused; the stored bytes of these; and whether the
+            next one would wait or is damaged.
+        """
+        slot = self._slots[level][sst]
+        meta = slot.meta
+        if meta is None or not reader.cache.capacity_bytes:
+            return 0, 0, True
+        offsets = meta.index.offsets
+        sizes = (offsets[1:][blocks] - offsets[blocks]).cumsum()
+        wanted = max(1, int(sizes.searchsorted(bytes_max, "right")))
+        missing = np.array([block not in slot.images for block in blocks[:wanted].tolist()], bool)
+        places = np.flatnonzero(missing)
+        read = reader.local_blocks.read_many_now(slot, meta, blocks[places].tolist()) if len(places) else 0
+        reader.counts.block_hits -= read
+        count = wanted if read == len(places) else int(places[read])
+        return count, int(sizes[count - 1]) if count else 0, count < wanted
+
+    def unmark(self, level: int, sst: int, blocks: I64) -> None:
+        """Take back that blocks were used: being read once is no reason to stay."""
+        touched = self._slots[level][sst].touched
+        if touched:
+            np.frombuffer(touched, np.uint8)[blocks] = 0
 
     def unmark_loaded(self) -> None:
         """Take back that the kernel has used the block that was loaded for it: being read once is no reason to stay."""
@@ -186,8 +223,15 @@ class TreeLookup:
         words.view(np.uint64)[layout.RECORD_MAX_SEQ] = max_seq
         return words
 
-    def find_values(self, keys: list[bytes], max_seq: int) -> tuple[list[bytes | int | None], bool]:
+    def find_values(
+        self, keys: list[bytes], max_seq: int, missing: I64 | None = None
+    ) -> tuple[list[bytes | int | None], bool]:
         """Look up many keys in one call of the kernel.
+
+        Args:
+            keys: what to look up.
+            max_seq: rows at or below it.
+            missing: gets the place where each undecided key stopped (``layout.point_lookup``).
 
         Returns:
             Per key its value, ``None`` if it has none, or the status that keeps it undecided: ``NEED_META``,
@@ -195,7 +239,15 @@ class TreeLookup:
         """
         answers: list[bytes | int | None] = [None] * len(keys)
         undecided = compiled.lookup_many(
-            keys, answers, len(keys), max_seq, self._table, len(self.levels), _LANES_ADDRESS, self.counts_address
+            keys,
+            answers,
+            len(keys),
+            max_seq,
+            self._table,
+            len(self.levels),
+            _LANES_ADDRESS,
+            self.counts_address,
+            0 if missing is None else address_of(missing),
         )
         return answers, undecided == 0
 

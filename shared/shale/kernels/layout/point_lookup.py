@@ -21,13 +21,16 @@ Kernel signatures (``status`` is one of the constants below; what is a ``list`` 
     lookup_value(key: bytes, record: address of RECORD_WORDS int64) -> the value, None, or status
     open_image(stored: address, size) -> the decoded block, or ``CORRUPT``
     put_image(image: bytes, block table: address, block)
+    open_images(images: list, n, stored: address, bounds: address of i64 (n, 2)) -> how many blocks are intact
     lookup_many(keys: list of bytes, answers: list, n, max_seq, level_table, n_levels,
-                lanes: address of i64 (LANES, OUT_WORDS), counts: address of OUT_WORDS int64) -> how many are undecided
+                lanes: address of i64 (LANES, OUT_WORDS), counts: address of OUT_WORDS int64,
+                missing: address of i64 (n,) or 0) -> how many are undecided
 
 All find the first row of a key with ``seq <= max_seq`` in level order.  If a slot or a block on the way is not in
 memory they stop and say which one, since a lower level must not answer for a higher one.  ``lookup_value`` answers
 ``None`` for a key without a row and for a deleted one, and ``FOUND`` for an operand: ask ``lookup``.
-``lookup_many`` replaces answers by the same; what it replaces by a status is undecided.
+``lookup_many`` replaces answers by the same; what it replaces by a status is undecided.  If a part is
+missing, ``missing`` gets the place where the search stopped, as one number that ascends along the search.
 """
 
 LEVEL_WORDS = 2
@@ -108,6 +111,10 @@ RECORD_TABLE = 0
 RECORD_LEVELS = 1
 RECORD_MAX_SEQ = 2
 RECORD_OUT = 3
+
+PLACE_BLOCK_BITS = 26
+PLACE_VIEW_BITS = 22
+"""Of the number of a place: block + 1 (0: the metadata), view and level, from the lowest bits on."""
 
 ABSENT = 0
 FOUND = 1

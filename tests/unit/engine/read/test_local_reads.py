@@ -312,6 +312,33 @@ async def test_a_cache_without_room_for_the_metadata_of_one_key_costs_few_reads(
         assert len(reads) <= 4 * SSTS * len(wanted)
 
 
+async def test_many_keys_share_reads(tmp_path: Path, reads: list[int]) -> None:
+    require_nowait(tmp_path)
+    await fill_large(f"file://{tmp_path}/db")
+    metrics = Metrics()
+    async with shale.DbReader.open(f"file://{tmp_path}/db", metrics=metrics) as reader:
+        reads.clear()
+        assert await reader.get_many([*SST_KEYS[:3000], b"absent"]) == [*[b"v" * 100] * 3000, None]
+        cold = accesses(metrics)
+        assert SSTS < len(reads) < cold["data_block", "miss"] / 4
+        assert all(count >= 0 for count in cold.values())
+        reads.clear()
+        assert await reader.get_many(SST_KEYS[:3000]) == [b"v" * 100] * 3000
+        assert not reads
+    assert accesses(metrics)["data_block", "miss"] == cold["data_block", "miss"]
+
+
+async def test_a_damaged_block_is_named_among_many_keys(tmp_path: Path) -> None:
+    await fill_large(f"file://{tmp_path}/db")
+    path = min((tmp_path / "db" / "compacted").glob("*.sst"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(data)
+    async with shale.DbReader.open(f"file://{tmp_path}/db") as reader:
+        with pytest.raises(CorruptionError, match=f"compacted/{path.name}"):
+            await reader.get_many(SST_KEYS[:4000])
+
+
 async def test_a_cache_that_keeps_nothing_is_not_filled(tmp_path: Path, reads: list[int]) -> None:
     """A read for it would be lost."""
     await fill_large(f"file://{tmp_path}/db")

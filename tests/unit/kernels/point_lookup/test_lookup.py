@@ -187,6 +187,29 @@ def test_an_operand_and_what_is_malformed_are_for_others_to_decide() -> None:
     assert assert_many_as_one_by_one(tree, [b"a", b"b", b"c", b"d", b"e" * 100], 9) == expected
 
 
+def test_the_place_of_a_missing_part_ascends_along_the_search() -> None:
+    slots = Slots()
+    rows = [Entry(b"%03d" % number, b"v" * 50, 1, 0) for number in range(20)]
+    below = [Entry(b"000", b"v", 0, 0), Entry(b"zzz", b"v", 0, 0)]
+    views = [slots.add(rows, block_size_bytes=128, with_filter=False), slots.add(below)]
+    tree = TreeLookup(Tree(l0=tuple(views)), slots)
+    first = slots.slot(views[0].sst)
+    images = dict(first.images)
+    for block in images:
+        first.drop_image(block)
+    slots.slot(views[1].sst).unload()
+    missing = np.full(4, -1, np.int64)
+    answers, _ = tree.find_values([b"0185", b"010", b"000", b"000"], 9, missing)
+    assert answers == [layout.NEED_BLOCK] * 4
+    blocks = [int(place) - 1 for place in missing]
+    assert blocks == [18, 10, 0, 0]
+    for block in range(len(first.touched)):
+        first.put_image(block, images[block])
+    answers, _ = tree.find_values([b"0185", b"010"], 9, missing)
+    assert answers == [layout.NEED_META, b"v" * 50]
+    assert int(missing[0]) == 1 << layout.PLACE_VIEW_BITS + layout.PLACE_BLOCK_BITS
+
+
 def test_what_is_no_key_is_refused() -> None:
     slots = Slots()
     tree = TreeLookup(Tree(l0=(slots.add([Entry(b"k", b"v", 1, 0)]),)), slots)

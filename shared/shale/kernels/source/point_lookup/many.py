@@ -10,6 +10,8 @@ from shale.kernels.layout.point_lookup import (
     ABSENT,
     FOUND,
     LANES,
+    NEED_BLOCK,
+    NEED_META,
     OUT_AT,
     OUT_BLOCK,
     OUT_BLOCKS,
@@ -19,9 +21,13 @@ from shale.kernels.layout.point_lookup import (
     OUT_KEY,
     OUT_KEY_LEN,
     OUT_LAST,
+    OUT_LEVEL,
     OUT_SLOT,
     OUT_STATUS,
+    OUT_VIEW,
     OUT_WORDS,
+    PLACE_BLOCK_BITS,
+    PLACE_VIEW_BITS,
     SLOT_VERSION,
 )
 from shale.kernels.source.jit import helper, kernel
@@ -112,9 +118,24 @@ def _finish(max_seq: Any, level_table: int, n_levels: int, out: int) -> int:
     return find_on(key, key_len, load_u64(out + 8 * OUT_HASH), max_seq, level_table, n_levels, out)
 
 
-@kernel("count(object, object, i64, u64, i64, i64, i64, i64)", holds_lock=True)
+@helper
+def _place_of(status: int, out: int) -> int:
+    """Return where the search of a lane stopped."""
+    sst = word(out, OUT_LEVEL) << PLACE_VIEW_BITS | word(out, OUT_VIEW)
+    return sst << PLACE_BLOCK_BITS | (word(out, OUT_BLOCK) + 1 if status == NEED_BLOCK else 0)
+
+
+@kernel("count(object, object, i64, u64, i64, i64, i64, i64, i64)", holds_lock=True)
 def lookup_many(
-    keys: int, answers: int, count: int, max_seq: Any, level_table: int, n_levels: int, lanes: int, counts: int
+    keys: int,
+    answers: int,
+    count: int,
+    max_seq: Any,
+    level_table: int,
+    n_levels: int,
+    lanes: int,
+    counts: int,
+    missing: int,
 ) -> int:
     """Find the newest values of many keys; see ``layout.point_lookup``."""
     undecided = 0
@@ -135,5 +156,8 @@ def lookup_many(
             kind, address, size = answer_of(status, out)
             if kind != IS_NONE and not put_answer(answers, first + lane, kind, address, size):
                 return -1
-            undecided += kind > IS_NONE
+            if kind > IS_NONE:
+                undecided += 1
+                if missing != 0 and status in (NEED_META, NEED_BLOCK):
+                    set_word(missing, first + lane, _place_of(status, out))
     return undecided
