@@ -38,6 +38,10 @@ class BlocksSource(Protocol):
         """Return the next blocks; ``None`` at the end."""
         ...
 
+    def read_now(self) -> bool:
+        """Read in the calling thread, if that does not wait, what ``take`` then returns."""
+        ...
+
     def take(self) -> StoredBlocks | None:
         """Return what ``next`` would; any thread may call this."""
         ...
@@ -148,7 +152,7 @@ class VisibleBlocksSource:
         kernel = self._kernel
         while (step := kernel.run()) is MergeStatus.NEED_INPUT:
             while (source := self._exhausted_input()) is not None and not source.is_over:
-                if not source.is_ready:
+                if not source.is_ready and not source.read_now():
                     return step
                 if kernel.feed(source.take(), self._max_seq_of_blocks):
                     break

@@ -66,6 +66,10 @@ class LocalReader:
             part, at = part + 1, 0
         return self._view[:size]
 
+    def open(self, slot: SstSlot) -> LocalObject | None:
+        """Return the open file of an SST that is in one file; ``None``: reads of it may wait, or too many are open."""
+        return slot.files.get(0) or (None if has_too_many_files() else self._open(slot, 0))
+
     def close_files(self) -> None:
         """Close every file; the next read opens what it needs."""
         while self._opened:

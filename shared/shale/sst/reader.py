@@ -26,7 +26,7 @@ from shale.sst.meta import SstMeta, decode_meta, meta_span
 from shale.sst.part_reader import PartReader
 from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
-from shale.store.port import ObjectStore
+from shale.store.port import LocalObject, ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
 
@@ -173,7 +173,7 @@ class SstReader:
 
     async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
         """Return the decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
-        if _has_blocks(slot, meta, first, last):
+        if has_blocks(slot, meta, first, last):
             self.counts.block_hits += last - first
             slot.touched[first:last] = b"\x01" * (last - first)
             return [slot.images[block] for block in range(first, last)]
@@ -228,7 +228,7 @@ class SstReader:
         """
         offsets = meta.index.offsets[first : last + 1]
         version, path = slot.sst.format_version, slot.path
-        if keep or _has_blocks(slot, meta, first, last):
+        if keep or has_blocks(slot, meta, first, last):
             images = await self.images(slot, meta, first, last)
             size_bytes = int(offsets[-1] - offsets[0])
             decode = partial(decode_images, images, offsets, version=version, path=path)
@@ -280,11 +280,18 @@ class SstReader:
         Raises:
             CorruptionError: the object is missing, or a block cannot be decompressed.
         """
-        if not keep and not _has_blocks(slot, meta, first, last):
+        if not keep and not has_blocks(slot, meta, first, last):
             return await self.stored(slot, meta, first, last, visible)
         images = await self.images(slot, meta, first, last)
         places = meta.index.offsets[first : last + 1]
         return images_as_blocks(images, places, version=slot.sst.format_version, path=slot.path, visible=visible)
+
+    def open_direct(self, slot: SstSlot) -> LocalObject | None:
+        """Open the file of an SST whose bytes are its blocks; ``None``: there is none, or reads of it may wait."""
+        is_image = slot.sst.info.compression is Compression.NONE and self._transformer is None
+        if self._local is None or self._parts is not None or self._on_read is not None or not is_image:
+            return None
+        return self._local.open(slot)
 
     def may_contain_prefix(self, meta: SstMeta, prefix: bytes) -> bool:
         """Return whether the filters of an SST admit a prefix, and count the answer; without a filter they do."""
@@ -371,5 +378,6 @@ class SstReader:
             self._on_read(size)
 
 
-def _has_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
+def has_blocks(slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
+    """Return whether the cache has the blocks ``[first, last)``."""
     return slot.meta is meta and all(block in slot.images for block in range(first, last))

@@ -11,8 +11,9 @@ from typing import Generic, TypedDict, TypeVar, Unpack
 from shale.concurrency.read_ahead import Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import I64, Rows
+from shale.sst.direct_reader import DIRECT_READ_BYTES, DirectReader
 from shale.sst.meta import SstMeta
-from shale.sst.reader import SstReader
+from shale.sst.reader import SstReader, has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
 from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, SstView
@@ -162,11 +163,15 @@ class _SpanReader(ABC, Generic[T]):
                         self._read_bytes, self._expected_rows = min(expected, self._read_bytes_max), None
                 continue
             cursor = self._cursor
-            first, last = cursor.advance(self._low_memory_read_bytes(cursor) if self._low_memory else self._read_bytes)
+            first, last = cursor.advance(self._span_bytes(cursor))
             chunk = await self._load(cursor, first, last)
             self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
             if chunk is not None:
                 return chunk
+
+    def _span_bytes(self, cursor: "_BlockCursor") -> int:
+        """Return the size of the next read."""
+        return self._low_memory_read_bytes(cursor) if self._low_memory else self._read_bytes
 
     def _low_memory_read_bytes(self, cursor: "_BlockCursor") -> int:
         size_bytes = self._read_bytes // _unpacked_ratio(cursor.slot, cursor.meta)
@@ -210,7 +215,10 @@ class BlockSource(_SpanReader[StoredBlocks]):
 
 
 class CachedBlockSource(_SpanReader[StoredBlocks]):
-    """The stored blocks of views, using the cache as ``SstViewsSource`` does."""
+    """The stored blocks of views, using the cache as ``SstViewsSource`` does.
+
+    What the page cache holds is read where it is needed; a chunk is valid until the next one then.
+    """
 
     def __init__(
         self,
@@ -224,9 +232,51 @@ class CachedBlockSource(_SpanReader[StoredBlocks]):
     ) -> None:
         super().__init__(reader, views, key_range, read_ahead_bytes, **options)
         self._cache_blocks = cache_blocks
+        self._direct = DirectReader()
+        self._direct_cursor: _BlockCursor | None = None
+        self._chunk_now: StoredBlocks | None = None
+
+    def read_now(self) -> bool:
+        """Read the next blocks in the calling thread, if that does not wait; ``take`` returns them then."""
+        cursor = self._cursor
+        if self._next_fetch is not None or cursor is None or cursor.is_done or not self._direct.can_read:
+            return False
+        first, last = cursor.advance(DIRECT_READ_BYTES)
+        self._chunk_now = self._read_directly(cursor, first, last)
+        if self._chunk_now is None:
+            cursor.go_back(first)
+            return False
+        return True
+
+    def take(self) -> StoredBlocks | None:
+        """See ``_SpanReader``."""
+        chunk, self._chunk_now = self._chunk_now, None
+        return chunk if chunk is not None else super().take()
+
+    @property
+    def _reads_on(self) -> bool:
+        return not self._direct.can_read and super()._reads_on
+
+    @property
+    def _keeps_blocks(self) -> bool:
+        return self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
+
+    def _span_bytes(self, cursor: "_BlockCursor") -> int:
+        if self._direct_cursor is not cursor:
+            self._direct_cursor = cursor
+            self._direct.open(None if self._keeps_blocks else self._reader.open_direct(cursor.slot), cursor.slot)
+        return DIRECT_READ_BYTES if self._direct.can_read else super()._span_bytes(cursor)
+
+    def _read_directly(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
+        if cursor.slot.images and has_blocks(cursor.slot, cursor.meta, first, last):
+            return None
+        return self._direct.read(cursor.meta, first, last, _edges(cursor))
 
     async def _load(self, cursor: "_BlockCursor", first: int, last: int) -> StoredBlocks | None:
-        keep = self._cache_blocks and self._read_bytes <= _CACHED_READ_BYTES_MAX
+        blocks = self._read_directly(cursor, first, last) if self._direct.can_read else None
+        if blocks is not None:
+            return blocks
+        keep = self._keeps_blocks
         return await self._reader.stored_or_cached(cursor.slot, cursor.meta, first, last, _edges(cursor), keep=keep)
 
 
@@ -279,6 +329,10 @@ class _BlockCursor:
     @property
     def is_done(self) -> bool:
         return self._next >= self._last
+
+    def go_back(self, first: int) -> None:
+        """Undo the last step, which began at this block."""
+        self._next = first
 
     def advance(self, size_bytes: int) -> tuple[int, int]:
         """Return the next span ``[first, last)``."""

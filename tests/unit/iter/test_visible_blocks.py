@@ -64,6 +64,9 @@ class Spans:
     def is_ready(self) -> bool:
         return self._is_at_hand
 
+    def read_now(self) -> bool:
+        return False
+
     @property
     def is_over(self) -> bool:
         return self._knows_end and not self._spans and not self._error
