@@ -22,7 +22,8 @@ from shale.sst.meta import decode_meta, meta_span
 from shale.sst.options import SstOptions
 from shale.types import Compression, Entry
 from tests.bench.line import BenchLine, cpu_seconds, seconds
-from tests.bench.rows import bench_rows
+from tests.bench.peers import key_of
+from tests.bench.rows import bench_rows, random_numbers
 from tests.unit.engine.reading import Shelf
 
 BLOCKS = 5_000
@@ -47,7 +48,8 @@ def trace(skew: float, *, scans: bool) -> list[int]:
 
 
 def _misses() -> list[BenchLine]:
-    rows = [Entry(b"k%06d" % key, b"v" * 950, key + 1, 0) for key in range(BLOCKS)]
+    keys = sorted(key_of(number) for number in range(BLOCKS))
+    rows = [Entry(key, b"v" * 950, seq, 0) for seq, key in enumerate(keys, 1)]
     lines = []
     for scans in (False, True):
         for share in (0.02, 0.1):
@@ -107,7 +109,7 @@ def _disk() -> list[BenchLine]:
 
 
 def _encryption() -> list[BenchLine]:
-    rows = bench_rows(np.arange(200_000))
+    rows = bench_rows(random_numbers(200_000))
     megabytes = rows.size_bytes / 1e6
     lines = []
     for name, transformer in (("plain", None), ("AES-GCM", AesGcm({"k": bytes(32)}))):

@@ -18,6 +18,7 @@ from shale.store.connect import open_store
 from shale.store.memory import MemoryStore
 from shale.store.port import CREATE
 from tests.bench.line import BenchLine
+from tests.bench.peers import key_of
 
 PUTS = 300
 CLIENTS = 100
@@ -69,7 +70,7 @@ async def one_client() -> tuple[float, float]:
                 await store.put(f"raw/{number}", VALUE * 3, mode=CREATE)
                 raw.append(perf_counter() - start)
                 start = perf_counter()
-                await (await db.put(b"%08d" % number, VALUE)).durable()
+                await (await db.put(key_of(number), VALUE)).durable()
                 ours.append(perf_counter() - start)
         await store.aclose()
     return median(raw), median(ours)
@@ -80,7 +81,7 @@ async def rate(put: Any) -> float:
 
     async def client(name: int) -> None:
         for number in range(PUTS_EACH):
-            await put(b"%04d/%08d" % (name, number))
+            await put(key_of(name * PUTS_EACH + number))
 
     start = perf_counter()
     await asyncio.gather(*map(client, range(CLIENTS)))

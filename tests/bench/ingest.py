@@ -8,37 +8,33 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from slatedb import uniffi as slate
 
 import shale
 from tests.bench.line import BenchLine
 from tests.bench.peers import VALUE, Rocks, Shale, Wheel, key_of
+from tests.bench.place import Place
 
 ROUNDS = 5
 ROWS = 200_000
 PEER_ROWS = {"slatedb": 2_000, "rocksdict": 50_000}
 WAL_ROWS = 300_000
-MEMORY_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""With it, no operation waits for a disk."""
 BATCH = 1_000
 VALUE_BYTES = len(VALUE)
 
 Times = dict[str, list[float]]
 
 
-def arrow_table(numbers: Any) -> Any:
-    """Rows of 16-byte keys and 100-byte values, as ``pyarrow.Table``."""
-    keys = pa.array([key_of(number) for number in numbers.tolist()], pa.binary())
-    values = pa.array([VALUE] * len(numbers), pa.binary())
-    return pa.table({"key": keys, "value": values})
+def arrow_table(keys: Sequence[bytes]) -> Any:
+    """Rows of keys and 100-byte values, as ``pyarrow.Table``."""
+    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array([VALUE] * len(keys), pa.binary())})
 
 
 async def measure_ingest(directory: Path) -> dict[str, float]:
@@ -53,20 +49,21 @@ async def measure_ingest(directory: Path) -> dict[str, float]:
     ours = Shale()
     # No compactor runs here, and no flush should wait for one.
     ours.db = await shale.Db.open(f"file://{directory}/shale", l0_max_ssts=1000, l0_max_ssts_per_key=1000)
-    await ours.db.write_arrow(arrow_table(np.arange(20_000)))
+    await ours.db.write_arrow(arrow_table([key_of(number) for number in range(20_000)]))
     for number in range(ROUNDS):
-        numbers = np.arange(ROWS) + (number + 1) * 1_000_000
-        shuffled = np.random.default_rng(number).permutation(numbers + 500_000)
-        for order, chosen in (("sorted", numbers), ("shuffled", shuffled)):
-            table = arrow_table(chosen)
+        first = (number + 1) * 1_000_000
+        shuffled = [key_of(each) for each in range(first, first + ROWS)]
+        ordered = sorted(key_of(each) for each in range(first + ROWS, first + 2 * ROWS))
+        for order, keys in (("sorted", ordered), ("shuffled", shuffled)):
+            table = arrow_table(keys)
             start = perf_counter()
             handle = await ours.db.write_arrow(table)
             times[order]["shale"].append((perf_counter() - start) / ROWS)
             await handle.durable()
             await ours.flush()
         for peer in peers:
-            keys = [key_of(each) for each in numbers[: PEER_ROWS[peer.name]].tolist()]
-            seconds = [await peer.batch(keys[first : first + BATCH]) for first in range(0, len(keys), BATCH)]
+            keys = ordered[: PEER_ROWS[peer.name]]
+            seconds = [await peer.batch(keys[start : start + BATCH]) for start in range(0, len(keys), BATCH)]
             times["sorted"][peer.name].append(sum(seconds) / len(keys))
             await peer.flush()
     for engine in (*peers, ours):
@@ -91,12 +88,11 @@ async def open_theirs(folder: Path) -> Any:
 
 
 async def fill_wal(folder: Path) -> None:
-    """A database that has its rows, in no order, in ten WAL files and nowhere else."""
-    numbers = np.random.default_rng(5).permutation(WAL_ROWS).tolist()
+    """A database that has its rows in ten WAL files and nowhere else."""
     db = await open_ours(folder)
     for first in range(0, WAL_ROWS, BATCH):
         async with db.batch() as batch:
-            for number in numbers[first : first + BATCH]:
+            for number in range(first, first + BATCH):
                 batch.put(key_of(number), VALUE)
         if (first + BATCH) % (WAL_ROWS // 10) == 0:
             await db.flush("wal")
@@ -134,7 +130,7 @@ async def measure_flush_and_open(directory: Path) -> dict[str, Times]:
 
 async def measure() -> tuple[dict[str, float], dict[str, Times]]:
     """Everything."""
-    with tempfile.TemporaryDirectory(dir=MEMORY_DISK) as directory:
+    with tempfile.TemporaryDirectory(dir=Place.memory().folder) as directory:
         return await measure_ingest(Path(directory)), await measure_flush_and_open(Path(directory))
 
 

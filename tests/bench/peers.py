@@ -13,10 +13,19 @@ from typing import Any, Protocol
 
 KEYS = 40_000
 L0_COUNT = 4
+_WORD = (1 << 64) - 1
 
 
 def key_of(number: int) -> bytes:
-    """16 bytes."""
+    """Return the 16 bytes of a key; consecutive numbers have uniformly random, different keys."""
+    mixed = (number + 1) * 0x9E3779B97F4A7C15 & _WORD
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _WORD
+    return b"%016x" % (mixed ^ mixed >> 31)
+
+
+def key_in_order(number: int) -> bytes:
+    """Return a key of 16 bytes; consecutive numbers are neighbours, as in tables of rows by their numbers."""
     return b"%016d" % number
 
 
@@ -109,6 +118,13 @@ class Shale:
         start = perf_counter()
         table = await self.db.scan().to_arrow()
         return perf_counter() - start, table.num_rows
+
+    async def scan_to_arrow_batches(self) -> tuple[float, int]:
+        """All five columns, of which no more than a batch is held."""
+        start, count = perf_counter(), 0
+        async for batch in self.db.scan().arrow_batches():
+            count += batch.num_rows
+        return perf_counter() - start, count
 
     async def scan_some(self, starts: Sequence[bytes], count: int) -> float:
         start = perf_counter()
@@ -328,4 +344,4 @@ class Lmdb:
         self.db.close()
 
 
-PEERS: tuple[type[Peer], ...] = (Shale, Wheel, Rocks)
+PEERS: tuple[type[Peer], ...] = (Shale, Wheel, Rocks, Lmdb)

@@ -1,4 +1,6 @@
-"""Rows for benchmarks: 16-byte keys, values of random bytes."""
+"""Rows for benchmarks: keys of 16 hexadecimal digits, values of random bytes."""
+
+from functools import cache
 
 import numpy as np
 
@@ -9,14 +11,17 @@ KEY_BYTES = 16
 VALUE_BYTES = 100
 
 
+@cache
+def random_numbers(count: int) -> np.ndarray:
+    """Return the numbers of uniformly random keys, ascending."""
+    return np.sort(np.random.default_rng(15).integers(0, 1 << 64, count, dtype=np.uint64))
+
+
 def bench_rows(numbers: np.ndarray, first_seq: int = 1, seed: int = 1, value_bytes: int = VALUE_BYTES) -> Rows:
-    """One row per number, in the order given; the key is ``key-`` and twelve digits."""
+    """One row per number, in the order given; the key is the number in hexadecimal."""
     count = len(numbers)
-    digits = numbers[:, None] // 10 ** np.arange(11, -1, -1) % 10 + ord("0")
-    prefix = np.broadcast_to(np.frombuffer(b"key-", np.uint8), (count, 4))
-    keys = np.concatenate([prefix, digits.astype(np.uint8)], axis=1).reshape(-1)
     return Rows(
-        key_bytes=keys,
+        key_bytes=np.frombuffer(numbers.astype(">u8").tobytes().hex().encode(), np.uint8),
         key_offsets=np.arange(count + 1, dtype=np.int64) * KEY_BYTES,
         val_bytes=np.random.default_rng(seed).integers(0, 256, count * value_bytes, dtype=np.uint8),
         val_offsets=np.arange(count + 1, dtype=np.int64) * value_bytes,

@@ -10,11 +10,12 @@ from time import perf_counter
 import shale
 from shale import sync
 from tests.bench.line import BenchLine
+from tests.bench.peers import key_of
 
 ROUNDS = 5
 ROWS = 100_000
 CALLS = 3_000
-KEYS = [b"%016d" % number for number in range(ROWS)]
+KEYS = [key_of(number) for number in range(ROWS)]
 
 Times = dict[str, list[float]]
 

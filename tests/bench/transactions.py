@@ -12,6 +12,7 @@ from slatedb import uniffi as slate
 
 import shale
 from tests.bench.line import BenchLine
+from tests.bench.peers import key_of
 
 ROUNDS = 5
 COUNTS = {"shale": 3_000, "slatedb": 300}
@@ -26,10 +27,6 @@ class Sum(slate.MergeOperator):
     def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
         total = int.from_bytes(existing_value or b"", "little") + int.from_bytes(operand, "little")
         return total.to_bytes(8, "little")
-
-
-def key_of(number: int) -> bytes:
-    return b"%016d" % number
 
 
 async def our_transaction(db: Any, number: int) -> None:

@@ -1,4 +1,4 @@
-"""The input of compactions: four L0s whose keys interleave at random, as SSTs and as rows for other engines."""
+"""The input of compactions: four L0s of uniformly random keys, as SSTs and as rows for other engines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import plan_job
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
-from tests.bench.rows import KEY_BYTES, bench_rows
+from tests.bench.rows import KEY_BYTES, bench_rows, random_numbers
 
 SOURCES = 4
 ROOT = "db"
@@ -56,7 +56,7 @@ class Load:
     def source(self, number: int) -> Iterator[Rows]:
         """The rows of one L0 in key order, chunk by chunk."""
         owner = np.random.default_rng(7).integers(0, SOURCES, self.rows, dtype=np.uint8)
-        numbers = np.flatnonzero(owner == number)
+        numbers = random_numbers(self.rows)[owner == number]
         for start in range(0, len(numbers), _CHUNK_ROWS):
             part = numbers[start : start + _CHUNK_ROWS]
             yield bench_rows(part, 1 + number * self.rows + start, number + start, self.value_bytes)

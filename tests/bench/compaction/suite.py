@@ -41,9 +41,9 @@ class Cost:
 
 
 @contextmanager
-def prepared(load: Load) -> Iterator[Path]:
-    """A directory with the database, which goes afterwards."""
-    with tempfile.TemporaryDirectory(prefix="shale-bench-") as name:
+def prepared(load: Load, place: str | None = None) -> Iterator[Path]:
+    """A directory with the database, in the place for temporary files or another one, which goes afterwards."""
+    with tempfile.TemporaryDirectory(prefix="shale-bench-", dir=place) as name:
         directory = Path(name)
         asyncio.run(write_load(directory, load))
         yield directory
@@ -68,15 +68,15 @@ def ours(directory: Path, load: Load) -> Cost:
 
 
 def wheel(directory: Path) -> Cost:
-    """One compaction by SlateDB, in a copy of the database."""
-    with tempfile.TemporaryDirectory(prefix="shale-bench-wheel-") as name:
+    """One compaction by SlateDB, in a copy next to the database."""
+    with tempfile.TemporaryDirectory(prefix="shale-bench-wheel-", dir=directory.parent) as name:
         shutil.copytree(directory / ROOT, Path(name) / ROOT)
         return Cost(*child("wheel", name, ROOT))
 
 
 def rocks(template: Path, load: Load) -> Cost:
-    """One compaction by RocksDB, in a copy of the database; files that never change are linked."""
-    with tempfile.TemporaryDirectory(prefix="shale-bench-rocks-") as name:
+    """One compaction by RocksDB, in a copy next to the database; files that never change are linked."""
+    with tempfile.TemporaryDirectory(prefix="shale-bench-rocks-", dir=template.parent) as name:
         directory = Path(name) / "db"
         shutil.copytree(template, directory, copy_function=_link_tables)
         return Cost(*child("rocks", "compact", directory, load.rows, load.value_bytes))

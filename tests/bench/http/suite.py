@@ -22,6 +22,7 @@ from statistics import median
 import msgpack
 
 from tests.bench.line import BenchLine
+from tests.bench.peers import key_of
 from tests.paths import PYTHONPATH
 
 ROUNDS = 5
@@ -41,7 +42,7 @@ wrk.headers["X-Shale-Durability"] = "%s"
 local n = 0
 request = function()
   n = n + 1
-  return wrk.format(nil, string.format("/v1/kv/key-%%012d", n * 7919))
+  return wrk.format(nil, string.format("/v1/kv/%%08x%%08x", math.random(0, 2147483647), n))
 end
 """
 
@@ -106,7 +107,7 @@ async def _own_load(port: int, durability: str, seconds: int) -> float:
         turn = 0
         while time.monotonic() < end_s:
             turn += 1
-            writer.write(f"PUT /v1/kv/key-{number:03}-{turn:09} {head}".encode() + VALUE)
+            writer.write(b"PUT /v1/kv/%s %s" % (key_of(number << 32 | turn), head.encode()) + VALUE)
             answer = await reader.readuntil(b"\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 204"), answer
             done += 1
@@ -121,7 +122,7 @@ async def _own_load(port: int, durability: str, seconds: int) -> float:
 def batch_rows_per_s(port: int) -> float:
     """Rows a second in batches, one after the other, on one connection."""
     bodies = [
-        msgpack.packb({"ops": [["put", b"b%08d" % (turn * BATCH_ROWS + row), VALUE] for row in range(BATCH_ROWS)]})
+        msgpack.packb({"ops": [["put", key_of(turn * BATCH_ROWS + row), VALUE] for row in range(BATCH_ROWS)]})
         for turn in range(BATCHES)
     ]
     headers = {"Content-Type": "application/msgpack", "X-Shale-Durability": "memory"}
@@ -183,7 +184,7 @@ def arrow_bytes_per_s(port: int) -> float:
 def load_rows(port: int, count: int) -> None:
     """Something to scan."""
     for first in range(0, count, 20_000):
-        ops = [["put", b"s%09d" % row, VALUE] for row in range(first, min(count, first + 20_000))]
+        ops = [["put", key_of(1 << 32 | row), VALUE] for row in range(first, min(count, first + 20_000))]
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/v1/batch",
             data=msgpack.packb({"ops": ops}),
