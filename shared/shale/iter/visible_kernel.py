@@ -23,6 +23,9 @@ _CAPACITY_MAX: Final = OutputCapacity(32 << 10, 4 << 20, 8 << 20)
 heap only from 16 MiB on.  Fresh pages would cost a fifth of the merge."""
 _CAPACITY_FULL_READ: Final = OutputCapacity(64 << 10, 4 << 20, 8 << 20)
 """For a caller that takes all rows and does not wait for the first."""
+_CAPACITY_FULL_READ_FIRST: Final = OutputCapacity(64 << 10, 2 << 20, 8 << 20)
+"""numpy asks for huge pages from 4 MiB on: of keys that take less most of them would be wasted."""
+_SPARE_BYTES = 4096
 
 
 class VisibleKernel:
@@ -49,7 +52,8 @@ class VisibleKernel:
         self._inputs: list[BlockInput | _ColumnInput | None] = [None] * source_count
         self._met: U8 = np.zeros(0, np.uint8)
         self._source_needing_input: int | None = None
-        self._capacity = self._capacity_next = _CAPACITY_FULL_READ if reads_all else CAPACITY_FIRST
+        self._reads_all = reads_all
+        self._capacity = self._capacity_next = _CAPACITY_FULL_READ_FIRST if reads_all else CAPACITY_FIRST
         self._capacity_max = _CAPACITY_FULL_READ if reads_all else _CAPACITY_MAX
         self._out: ColumnBuffers | None = None
 
@@ -137,6 +141,8 @@ class VisibleKernel:
         rows = self._out.rows(0, self.rows)
         if not len(rows):
             self._capacity_next = self._capacity.times(2)
+        elif self._reads_all:
+            self._capacity_next = _fitting(rows)
         elif self._capacity.exceeds(self._capacity_max):
             self._capacity_next = self._capacity_max
         else:
@@ -175,6 +181,18 @@ class VisibleKernel:
         fed = self._inputs[source]
         assert isinstance(fed, BlockInput), "only blocks can be malformed"
         return fed.corrupt(status)
+
+
+def _fitting(rows: Rows) -> OutputCapacity:
+    """Return a capacity of which the next rows use most bytes: a caller may keep the buffers."""
+    most, count = _CAPACITY_FULL_READ, len(rows)
+    key_bytes = int(rows.key_offsets[count] - rows.key_offsets[0]) * most.rows // count
+    value_bytes = int(rows.val_offsets[count] - rows.val_offsets[0]) * most.rows // count
+    return OutputCapacity(
+        most.rows,
+        min(most.key_bytes, key_bytes + key_bytes // 32 + _SPARE_BYTES),
+        min(most.value_bytes, value_bytes + value_bytes // 32 + _SPARE_BYTES),
+    )
 
 
 class _ColumnInput:

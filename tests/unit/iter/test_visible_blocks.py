@@ -5,6 +5,7 @@ import random
 from collections import deque
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -225,3 +226,14 @@ def test_damage_is_told_with_its_place(at: int) -> None:
     assert told == ["x.sst"]
     assert error.value.offset is not None
     assert error.value.offset <= 1000 + at
+
+
+def test_a_full_read_fits_its_buffers_to_the_rows() -> None:
+    """A caller keeps them; rows that get larger only make the chunks shorter."""
+    sizes = [10] * 140_000 + [5_000] * 3_000
+    rows = [Entry(b"%08d" % number, b"v" * size, 1, 0) for number, size in enumerate(sizes)]
+    chunks = seen([rows], [], reads_all=True)
+    assert [int(size) for chunk in chunks for size in np.diff(chunk.val_offsets)] == sizes
+    assert [len(chunk) for chunk in chunks[:2]] == [65_536, 65_536]
+    first_bytes, later_bytes = (chunk.key_bytes.nbytes + chunk.val_bytes.nbytes for chunk in chunks[:2])
+    assert chunks[1].size_bytes < later_bytes < 1.05 * chunks[1].size_bytes + 10_000 < first_bytes

@@ -5,6 +5,7 @@ Arrow counts them with 32 bits from the beginning of a batch.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ SCHEMA = pa.schema(
 )
 """The schema of scans."""
 
+_NULLS = 64 << 10
 BYTES_MAX = 2**31 - 1
 """Limit of the key bytes, and of the value bytes, of one batch."""
 
@@ -82,9 +84,17 @@ def binary_column(data: U8, offsets: I64) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
+@cache
+def _nulls() -> Any:
+    """Return a column of nulls, which all batches of rows that do not expire share."""
+    return pa.nulls(_NULLS, TIMESTAMP)
+
+
 def _times(rows: Rows, stamps_ms: I64, flag: int) -> Any:
     present = rows.flags & np.uint8(flag) != 0
     if present.all():
         return pa.Array.from_buffers(TIMESTAMP, len(rows), [None, pa.py_buffer(stamps_ms)])
+    if len(rows) <= _NULLS and not present.any():
+        return _nulls().slice(0, len(rows))
     validity = np.packbits(present, bitorder="little")
     return pa.Array.from_buffers(TIMESTAMP, len(rows), [pa.py_buffer(validity), pa.py_buffer(stamps_ms)])
