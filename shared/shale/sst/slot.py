@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 META = -1
 """The metadata, in place of a block number."""
+_MAPPED_TABLE_BYTES = 64 << 10
+"""Larger tables are mapped: what belongs to blocks that are not in memory takes none."""
 _NO_TABLE: "I64" = np.zeros((0, 2), np.int64)
 
 
@@ -117,10 +119,20 @@ class SstSlot:
         assert self.meta is not None
         n_blocks = len(self.meta.index)
         self.touched = bytearray(n_blocks)
-        self._block_table = np.zeros((n_blocks, 2), np.int64)
+        self._block_table = _new_table(n_blocks)
         self._table_address = address_of(self._block_table)
         self.words[layout.SLOT_BLOCK_TABLE] = self._table_address
         self.words[layout.SLOT_TOUCHED] = address_of(np.frombuffer(self.touched, np.uint8))
+
+
+def _new_table(n_blocks: int) -> "I64":
+    """Return a table of zeros with two words for each block."""
+    size = 2 * 8 * n_blocks
+    if size < _MAPPED_TABLE_BYTES:
+        return np.zeros((n_blocks, 2), np.int64)
+    from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
+    return np.frombuffer(mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS), np.int64).reshape(n_blocks, 2)
 
 
 def _nothing() -> None:

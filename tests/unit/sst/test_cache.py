@@ -5,9 +5,12 @@ import tracemalloc
 import anyio
 import pytest
 
+from shale.format.sst.filter import NO_FILTERS
+from shale.format.sst.index import BlockIndex
 from shale.sst.cache import ENTRY_OVERHEAD_BYTES, BlockCache
+from shale.sst.meta import SstMeta
 from shale.sst.slot import SstSlot
-from shale.types import Compression, Entry
+from shale.types import Compression, Entry, Sst, SstInfo, Ulid
 from tests.unit.engine.reading import Shelf
 
 ROWS = [Entry(b"k%04d" % key, b"v" * 100, key + 1, 0) for key in range(500)]
@@ -185,3 +188,19 @@ def test_callers_at_the_same_time_share_one_request() -> None:
         assert len(shelf.store.reads) == 1
 
     anyio.run(run)
+
+
+@pytest.mark.parametrize("block_count", [3, 20_000])
+def test_blocks_of_an_sst_of_any_size_are_kept_and_dropped(block_count: int) -> None:
+    """The tables of a large SST are mapped; they live as long as its metadata."""
+    index = BlockIndex.of(range(block_count), [b"%08d" % block for block in range(block_count)], data_len=block_count)
+    slot = SstSlot(Sst(id=Ulid(1), info=SstInfo()), "x")
+    for _ in range(2):
+        slot.load(SstMeta(index, NO_FILTERS, None))
+        for block in (0, block_count - 1):
+            slot.put_image(block, b"%d" % block)
+        assert slot.tables_bytes == 17 * block_count
+        assert slot.drop_image(block_count - 1) == b"%d" % (block_count - 1)
+        assert slot.images == {0: b"0"}
+        slot.unload()
+        assert slot.tables_bytes == 0
