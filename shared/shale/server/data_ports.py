@@ -11,7 +11,6 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.errors import FencedError
 from shale.resp.options import RespOptions
-from shale.resp.server import serve_resp
 from shale.server.settings import ServerSettings
 from shale.service.health import ServiceState
 from shale.service.http.server import open_socket, serve_app
@@ -77,6 +76,8 @@ async def serve_database(
             serve_app(api, ports.http, request_timeout_s=drain_s, connections_max=settings.http.max_connections)
         )
         if ports.resp is not None:
+            from shale.resp.server import serve_resp
+
             options = settings.resp.options(max_key_bytes=max_key_bytes)
             token = settings.resp.token(settings.http.bearer_token)
             await stack.enter_async_context(
