@@ -16,7 +16,8 @@ from shale.env import SystemClock
 from shale.format.blocks.decoder import decode_blocks
 from shale.sst.builder import build_sst
 from shale.sst.cache import ENTRY_OVERHEAD_BYTES
-from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
+from shale.sst.disk_cache import DiskCache, object_name
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.disk_part import PartRange
 from shale.sst.meta import decode_meta, meta_span
 from shale.sst.options import SstOptions

@@ -10,7 +10,7 @@ from anyio.from_thread import start_blocking_portal
 
 from shale.concurrency.first_error import first_error
 from shale.concurrency.gather import gather
-from shale.concurrency.read_ahead import ReadAhead
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES, ReadAhead
 from shale.engine.arrow.batches import in_batches
 from shale.engine.location import DatabaseStores
 from shale.engine.memtable.memtable import Memtable
@@ -29,7 +29,6 @@ from shale.merge_operators import resolve_operator
 from shale.sst.cache import BlockCache
 from shale.sst.paths import SstPaths
 from shale.sst.reader import SstReader
-from shale.sst.source import READ_AHEAD_BYTES
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 from shale_spark.source.columns import ReadColumns

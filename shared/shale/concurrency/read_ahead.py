@@ -10,6 +10,9 @@ from shale.errors import ClosedError, ShaleError
 
 T = TypeVar("T")
 
+READ_AHEAD_BYTES = 4 << 20
+"""Default size of one read."""
+
 
 class Fetch(Generic[T]):
     """One prefetch: holds its result or error."""

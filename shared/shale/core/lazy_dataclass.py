@@ -1,14 +1,15 @@
 """``dataclass`` whose methods are compiled when they are first used.
 
 The standard decorator compiles up to ten functions for each class, 0.3 ms, and a process uses few of its classes.  This
-one compiles ``__init__`` at the first instance, and makes the other methods from closures.  Classes, instances and
+one compiles ``__init__`` at the fourth instance, and makes the other methods from closures.  Classes, instances and
 their fields are those of ``dataclasses``: ``replace``, ``fields``, ``asdict``, pickling and matching work as usual.
 For a type checker this is the standard decorator.
 """
 
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +24,13 @@ else:
 
         def decorate(cls):
             has_hash = _defines_hash(cls)
-            made = dataclasses.dataclass(
+            standard = dataclasses.dataclass(
                 init=False, repr=False, eq=False, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot
-            )(cls)
+            )
+            with _thawed(cls.__mro__[1:]):
+                made = standard(cls)
+            # The standard decorator refuses a frozen subclass of a class that is not.
+            made.__dataclass_params__.frozen = frozen
             _add_methods(made, eq=eq, order=order, frozen=frozen, has_hash=has_hash)
             if frozen and slots:
                 _add_state(made)
@@ -34,8 +39,26 @@ else:
         return decorate if cls is None else decorate(cls)
 
 
+_UNCOMPILED_INSTANCES: Final = 3
+"""Setting the fields of one instance in a loop takes a tenth of the time to compile; most classes have few instances
+in a process that opens a database."""
+
 _FROM_FACTORY: Final = object()
 """The default of a parameter whose field has a factory."""
+
+
+@contextmanager
+def _thawed(bases: Iterable[type]) -> Iterator[None]:
+    """Let frozen bases pass for changeable ones: frozen methods of the standard decorator would be compiled at once."""
+    frozen = [base.__dict__["__dataclass_params__"] for base in bases if "__dataclass_params__" in base.__dict__]
+    frozen = [parameters for parameters in frozen if parameters.frozen]
+    for parameters in frozen:
+        parameters.frozen = False
+    try:
+        yield
+    finally:
+        for parameters in frozen:
+            parameters.frozen = True
 
 
 def _defines_hash(cls: type) -> bool:
@@ -73,9 +96,16 @@ def _add(cls: type, name: str, function: object) -> None:
 
 
 def _first_init(cls: Any, *, frozen: bool) -> Callable[..., None]:
-    """Return the ``__init__`` of the first instance, which replaces itself by the compiled one."""
+    """Return the ``__init__`` of the first instances, which replaces itself by the compiled one."""
+    instances = 0
 
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:  # noqa: N807 - it becomes this method
+        nonlocal instances
+        instances += 1
+        if instances <= _UNCOMPILED_INSTANCES and _assign(self, cls, args, keywords, frozen=frozen):
+            if hasattr(cls, "__post_init__"):
+                self.__post_init__()
+            return
         # Two threads may both compile: either result is right.
         compiled = _compile_init(cls, frozen=frozen)
         if vars(cls)["__init__"] is __init__:
@@ -85,6 +115,27 @@ def _first_init(cls: Any, *, frozen: bool) -> Callable[..., None]:
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__signature__ = _Signature(cls, frozen=frozen)
     return __init__
+
+
+def _assign(self: Any, cls: Any, args: tuple[Any, ...], keywords: dict[str, Any], *, frozen: bool) -> bool:
+    """Set the fields of an instance; return whether the arguments fit, as the compiled ``__init__`` checks them."""
+    fields = dataclasses.fields(cls)
+    positional = [field.name for field in fields if field.init and not field.kw_only]
+    given = dict(zip(positional, args, strict=False))
+    if len(args) > len(positional) or not given.keys().isdisjoint(keywords):
+        return False
+    given.update(keywords)
+    assign = object.__setattr__ if frozen else setattr
+    for field in fields:
+        if field.init and field.name in given:
+            assign(self, field.name, given.pop(field.name))
+        elif field.default is not dataclasses.MISSING:
+            assign(self, field.name, field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            assign(self, field.name, field.default_factory())
+        elif field.init:
+            return False
+    return not given
 
 
 class _Signature:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from shale.core.settings_values import parse_size
 from shale.errors import InvalidRequestError
-from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
+from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 
 DiskCacheSetting: TypeAlias = DiskCacheOptions | Mapping[str, Any] | str | os.PathLike[str] | None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from uuid import UUID
 
 import anyio
@@ -10,21 +10,18 @@ import anyio
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_names import import_at_call
 from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
 from shale.core.ttl import Timestamp, Ttl, resolve_lifetime
-from shale.engine.db_cache import DbCache
 from shale.engine.flush.checkpointing import CheckpointRequest, CheckpointScope
 from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
-from shale.engine.mapping import KeySpace, WriteMapping
 from shale.engine.open import open_writer
 from shale.engine.open_context import OpenContext
 from shale.engine.open_options import DbOpenOptions, OpenArguments, choose_options
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
-from shale.engine.read.snapshot import Snapshot
 from shale.engine.status import DbStatus
-from shale.engine.txn.transaction import TransactionContext
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
 from shale.engine.write.writer import Writer
@@ -34,6 +31,21 @@ from shale.protocol.checkpoints import require_checkpoint_reference, require_nam
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint
+
+if TYPE_CHECKING:
+    from shale.engine.db_cache import DbCache
+    from shale.engine.mapping import KeySpace, WriteMapping
+    from shale.engine.read.snapshot import Snapshot
+    from shale.engine.txn.transaction import TransactionContext
+else:
+    DbCache, KeySpace, WriteMapping, Snapshot, TransactionContext = import_at_call(
+        globals(),
+        DbCache="shale.engine.db_cache",
+        KeySpace="shale.engine.mapping",
+        WriteMapping="shale.engine.mapping",
+        Snapshot="shale.engine.read.snapshot",
+        TransactionContext="shale.engine.txn.transaction",
+    )
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -115,7 +127,7 @@ class Db(Reads):
         return cls(writer, stores)
 
     @property
-    def cache(self) -> DbCache:
+    def cache(self) -> "DbCache":
         """The cache of this database's SSTs, to warm or evict key ranges."""
         return DbCache(self._resolve_point)
 
@@ -229,10 +241,10 @@ class Db(Reads):
             await self._pipeline.write(batch)
 
     @overload
-    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> WriteMapping[bytes, V]: ...
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> "WriteMapping[bytes, V]": ...
 
     @overload
-    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> WriteMapping[K, V]: ...
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> "WriteMapping[K, V]": ...
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows with a key prefix as a mapping from objects to objects.
@@ -244,7 +256,7 @@ class Db(Reads):
         """
         return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
 
-    def snapshot(self, *, durable: bool = False) -> OpenContext[Snapshot]:
+    def snapshot(self, *, durable: bool = False) -> "OpenContext[Snapshot]":
         """Take a snapshot: await the result, or enter it with ``async with``.
 
         Args:
@@ -252,12 +264,12 @@ class Db(Reads):
         """
         return OpenContext(self._snapshot, durable)
 
-    async def _snapshot(self, durable: bool) -> Snapshot:
+    async def _snapshot(self, durable: bool) -> "Snapshot":
         writer = self._writer
         writer.check_readable()
         return Snapshot(writer, writer.durability.durable_seq if durable else self._pipeline.committed_seq)
 
-    def transaction(self, isolation: str = "snapshot") -> TransactionContext:
+    def transaction(self, isolation: str = "snapshot") -> "TransactionContext":
         """Begin a transaction: await the result, or use ``async with``, which commits, or rolls back after an error.
 
         Args:

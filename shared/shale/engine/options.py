@@ -10,7 +10,7 @@ from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
-from shale.sst.disk_cache import DiskCacheOptions
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.types import Compression, KeyRange
 
 MIB = 1 << 20
@@ -105,6 +105,14 @@ class DbOptions:
             InvalidRequestError: an impossible value; the message names the option.
         """
         return cls(**option_values(cls, DB_NAMES, keywords))
+
+    def resolve_merge_operator(self) -> MergeOperator | None:
+        """Return the merge operator, wrapped so that its errors name it and the key."""
+        if self.merge_operator is None:
+            return None
+        from shale.merge_operators import resolve_operator
+
+        return resolve_operator(self.merge_operator)
 
 
 def _problems(options: DbOptions) -> Sequence[str]:

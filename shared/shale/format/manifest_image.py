@@ -5,13 +5,13 @@ next version of the manifest reuses them, so that an update costs little more th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from struct import Struct
 
 import numpy as np
 from flatbuffers import Builder
 
+from shale.core.lazy_dataclass import dataclass
 from shale.format.flat.builder import append_image
 from shale.kernels.columns import address_of
 from shale.kernels.dispatch import compiled, use_kernels

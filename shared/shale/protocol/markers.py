@@ -5,7 +5,6 @@ complete that.  ``.destroyed`` is Shale's: no process may use the database, and 
 period.
 """
 
-import json
 from uuid import UUID
 
 from shale.core.bytes_like import BytesLike
@@ -74,6 +73,8 @@ async def put_destroyed_mark(store: ObjectStore, root: str, mark: DestroyedMark)
 
 def encode_destroyed_mark(mark: DestroyedMark) -> bytes:
     """Return the stored form of the marker: one JSON object."""
+    import json
+
     return json.dumps({"destroyed_at_s": mark.destroyed_at_s, "by": str(mark.by), "format": _FORMAT}).encode()
 
 
@@ -83,6 +84,8 @@ def decode_destroyed_mark(data: BytesLike, *, path: str) -> DestroyedMark:
     Raises:
         CorruptionError: not this JSON, or a format that this release does not know.
     """
+    import json
+
     try:
         fields = json.loads(bytes(data))
         if fields["format"] != _FORMAT:

@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shale.core.bytes_like import BytesLike
-from shale.core.lazy_dataclass import dataclass
 from shale.core.open_file import LocalFiles, OpenFile
 from shale.env import Clock
 from shale.errors import InvalidRequestError
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.disk_part import NAME_BYTES, PartRange, encode_head, head_size, is_head_of, read_part
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
-DEFAULT_MAX_BYTES = 16 << 30
-DEFAULT_PART_BYTES = 1 << 20
-_PART_BYTES_MIN, _PART_BYTES_MAX = 1 << 10, 64 << 20
 _RELIST_PART = 32
 _PAUSE_S = 10.0
 """No writes for this time after a write has failed, as on a full disk."""
@@ -37,29 +34,6 @@ _STALE_S = 3600.0
 _UNFINISHED = ".new"
 _FORMAT = "parts-1"
 log = get_logger("disk_cache")
-
-
-@dataclass(frozen=True, slots=True)
-class DiskCacheOptions:
-    """The options of a disk cache.
-
-    Args:
-        directory: created if it does not exist; processes may share it.
-        max_bytes: limit of all files in it.
-        part_bytes: size of the parts that are read from the store and cached.
-    """
-
-    directory: str
-    max_bytes: int = DEFAULT_MAX_BYTES
-    part_bytes: int = DEFAULT_PART_BYTES
-
-    def __post_init__(self) -> None:
-        if not self.directory:
-            raise InvalidRequestError("disk_cache: a directory is missing")
-        if not _PART_BYTES_MIN <= self.part_bytes <= _PART_BYTES_MAX:
-            raise InvalidRequestError(f"disk_cache: parts take between {_PART_BYTES_MIN} and {_PART_BYTES_MAX} bytes")
-        if self.max_bytes < self.part_bytes:
-            raise InvalidRequestError("disk_cache: max_bytes must hold at least one part")
 
 
 class DiskCache:

@@ -14,12 +14,15 @@ import numpy as np
 
 from shale.core.open_file import has_too_many_files
 from shale.kernels.columns import address_of
-from shale.sst.part_reader import PartReader
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject, ObjectStore, open_local_of
 
 if TYPE_CHECKING:
+    from shale.concurrency.background_tasks import BackgroundTasks
+    from shale.env import Env
     from shale.kernels.rows import U8
+    from shale.sst.disk_cache import DiskCache
+    from shale.sst.part_reader import PartReader
 
 OpenPart = Callable[[SstSlot, int], LocalObject | None]
 """Opens the file with one part of an SST; ``None``: there is none, or reading it may wait."""
@@ -97,7 +100,18 @@ class LocalReader:
             slot.files.pop(part, None)
 
 
-def local_reader_of(store: ObjectStore, parts: PartReader | None) -> LocalReader | None:
+def part_reader_of(
+    disk: "DiskCache | None", store: ObjectStore, env: "Env", background: "BackgroundTasks | None"
+) -> "PartReader | None":
+    """Return the reads through a disk cache; its modules are imported by processes that have one."""
+    if disk is None:
+        return None
+    from shale.sst.part_reader import PartReader
+
+    return PartReader(disk, store.url, env, background)
+
+
+def local_reader_of(store: ObjectStore, parts: "PartReader | None") -> LocalReader | None:
     """Return the reader for the disk cache, else for the store; ``None``: neither has files on this machine."""
     if parts is not None:
         return LocalReader(parts.open_part, parts.part_bytes)

@@ -1,11 +1,15 @@
 """The caches that all databases of a process share by default (``shale.configure``)."""
 
 import threading
+from typing import TYPE_CHECKING
 
 from shale.env import Clock
 from shale.sst.budget import MemoryBudget
 from shale.sst.cache import BlockCache, thread_cache
-from shale.sst.disk_cache import DiskCache, DiskCacheOptions
+from shale.sst.disk_cache_options import DiskCacheOptions
+
+if TYPE_CHECKING:
+    from shale.sst.disk_cache import DiskCache
 
 
 class ProcessCache:
@@ -23,7 +27,7 @@ class ProcessCache:
             return thread_cache(budget)
         return thread_cache(self.budget) if own_bytes is None else BlockCache(own_bytes)
 
-    def disk(self, options: DiskCacheOptions | None, clock: Clock) -> DiskCache | None:
+    def disk(self, options: DiskCacheOptions | None, clock: Clock) -> "DiskCache | None":
         """Return the disk cache of a database opened with these options; ``None``: it has none.
 
         Raises:
@@ -32,6 +36,8 @@ class ProcessCache:
         chosen = options if options is not None else self.disk_default
         if chosen is None:
             return None
+        from shale.sst.disk_cache import DiskCache
+
         with self._lock:
             if chosen not in self._disks:
                 self._disks[chosen] = DiskCache(chosen, clock)

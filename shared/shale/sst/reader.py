@@ -4,7 +4,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import anyio
 
@@ -19,16 +19,17 @@ from shale.format.sst.filter_policy import BloomPolicy
 from shale.kernels.rows import Rows
 from shale.sst.access_counts import AccessCounts
 from shale.sst.cache import BlockCache
-from shale.sst.disk_cache import DiskCache
 from shale.sst.local_blocks import LocalBlocks
-from shale.sst.local_reader import LocalReader, local_reader_of
+from shale.sst.local_reader import LocalReader, local_reader_of, part_reader_of
 from shale.sst.meta import SstMeta, decode_meta, meta_span
-from shale.sst.part_reader import PartReader
 from shale.sst.paths import SstPaths
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject, ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange, Manifest, Sst, Ulid
+
+if TYPE_CHECKING:
+    from shale.sst.disk_cache import DiskCache
 
 _INLINE_BYTES_MAX = 256 << 10
 """Decoding up to this size takes about as long as handing it to a thread."""
@@ -48,7 +49,7 @@ class SstReaderOptions(TypedDict, total=False):
     filter_policies: Sequence[BloomPolicy]
     with_filters: bool
     on_read: Callable[[int], None] | None
-    disk: DiskCache | None
+    disk: "DiskCache | None"
     background: BackgroundTasks
     transformer: BlockTransformer | None
 
@@ -87,7 +88,7 @@ class SstReader:
         self._with_filters = options.get("with_filters", True)
         self._on_read = options.get("on_read")
         self._transformer = options.get("transformer")
-        self._parts = None if disk is None else PartReader(disk, store.url, env, options.get("background"))
+        self._parts = part_reader_of(disk, store, env, options.get("background"))
         self._local = local_reader_of(store, self._parts)
         self.reads_now = self._local is not None
         """Whether some reads do not wait: ``meta_now`` and ``local_blocks``."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypedDict, TypeVar, Unpack
 
-from shale.concurrency.read_ahead import Fetch, ReadAhead
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES, Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
 from shale.kernels.rows import I64, Rows
 from shale.sst.direct_reader import DIRECT_READ_BYTES, DirectReader
@@ -18,7 +18,6 @@ from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
 from shale.types import EVERYTHING, U64_MAX, Compression, KeyRange, SortedRun, SstView
 
-READ_AHEAD_BYTES = 4 * 1024 * 1024
 _SHORT_READ_BYTES = 8 * 1024
 _CACHED_READ_BYTES_MAX = 512 * 1024
 _LOW_MEMORY_READ_BYTES_MIN = 32 * 1024

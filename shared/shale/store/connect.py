@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 from shale.env import Env
 from shale.store.location import directory_of, parse_store_url
-from shale.store.memory import MemoryStore
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.retry import RetryingStore
 
 if TYPE_CHECKING:
+    from shale.store.memory import MemoryStore
     from shale.telemetry.metrics import Metrics
 
-memory_stores: dict[str, MemoryStore] = {}
+memory_stores: "dict[str, MemoryStore]" = {}
 """``memory:///`` names one store per process, as a directory would."""
 
 
@@ -26,6 +26,8 @@ def open_store(url: str, options: StoreOptions | None = None) -> ObjectStore:
     url = parse_store_url(url)
     scheme = url.partition("://")[0]
     if scheme == "memory":
+        from shale.store.memory import MemoryStore
+
         return memory_stores.setdefault(url, MemoryStore(url=url))
     if scheme == "file":
         from shale.store.local_store.adapter import LocalStore

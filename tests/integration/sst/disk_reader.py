@@ -10,7 +10,8 @@ from random import Random
 import anyio
 
 from shale.env import Env, InlineCpu, SystemClock
-from shale.sst.disk_cache import DiskCache, DiskCacheOptions
+from shale.sst.disk_cache import DiskCache
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.part_reader import PartReader
 
 PART = 64 << 10

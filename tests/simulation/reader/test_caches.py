@@ -15,7 +15,7 @@ import anyio
 import shale
 from shale.errors import InvalidClockTick, ShaleError
 from shale.sst.budget import MemoryBudget
-from shale.sst.disk_cache import DiskCacheOptions
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.simulation import SimProcess, Simulation
 from tests.simulation.compactor.lsm import compactor

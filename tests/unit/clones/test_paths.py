@@ -16,7 +16,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.rebase import prune_external_ssts
 from shale.protocol.versioned import Versioned
 from shale.sst.budget import MemoryBudget
-from shale.sst.disk_cache import DiskCacheOptions
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.store.connect import open_store
 from shale.types import Manifest
 from tests.clocks import FixedClock

@@ -28,7 +28,7 @@ def decorator(request: pytest.FixtureRequest) -> Any:
 
 
 def test_arguments_are_checked_as_those_of_a_function(decorator: Any) -> None:
-    """Positional, keyword-only, missing, unknown and repeated arguments; the same at the first and second call."""
+    """Positional, keyword-only, missing, unknown and repeated arguments; the same at every call."""
 
     @decorator(frozen=True, slots=True)
     class Value:
@@ -40,7 +40,7 @@ def test_arguments_are_checked_as_those_of_a_function(decorator: Any) -> None:
         c: str = "c"
         d: str
 
-    for _ in range(2):
+    for _ in range(5):
         assert repr(Value(1, [2], d="x")).endswith("Value(a=1, b=[2], c='c', d='x')")
         assert Value(1, d="x").b == []
         assert Value(1, d="x").b is not Value(1, d="x").b
@@ -50,7 +50,7 @@ def test_arguments_are_checked_as_those_of_a_function(decorator: Any) -> None:
 
 
 def test_a_class_that_fails_at_its_first_instance_can_be_made_afterwards(decorator: Any) -> None:
-    """The first call compiles, whether or not its arguments fit."""
+    """Whether or not the arguments fit, the class is complete."""
 
     @decorator(slots=True)
     class Value:
@@ -279,3 +279,58 @@ def test_the_signature_names_the_fields(decorator: Any) -> None:
         assert str(signature(Value)) == str(signature(Same)) == "(a: int, *, c: str = 'c') -> None"
         assert str(signature(Other)) == "(text: str) -> None"
         assert (Value(1).a, Same(1).a, Other("text").a) == (1, 1, 4)
+
+
+@pytest.mark.parametrize("call", range(5))
+def test_every_instance_is_initialized_alike(decorator: Any, call: int) -> None:
+    """The first ones are made without compiled code."""
+    made = []
+
+    @decorator(frozen=True)
+    class Value:
+        """A value."""
+
+        a: int
+        b: int = 2
+        c: list[int] = field(default_factory=list)
+        d: int = field(init=False, default=7)
+        e: int = field(init=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "e", self.a + self.b)
+            made.append(self)
+
+    for _ in range(call):
+        Value(0)
+    value = Value(1, c=[3])
+    assert (value.a, value.b, value.c, value.d, value.e) == (1, 2, [3], 7, 3)
+    assert made[call:] == [value]
+
+
+@pytest.mark.parametrize("child", [dataclass, lazily])
+def test_a_frozen_class_has_frozen_subclasses_only(decorator: Any, child: Any) -> None:
+    """Of any decorator: users derive their own options."""
+
+    @decorator(frozen=True, kw_only=True)
+    class Value:
+        """A value."""
+
+        a: int = 1
+
+    @child(frozen=True)
+    class Longer(Value):
+        """With one field more."""
+
+        b: int = 2
+
+    longer = Longer(3, a=4)
+    assert (longer.a, longer.b) == (4, 3)
+    assert replace(longer, a=5) == Longer(3, a=5)
+    for name in ("a", "b"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(longer, name, 0)
+    with pytest.raises(TypeError, match="cannot inherit"):
+
+        @dataclass
+        class Changeable(Value):
+            """Not frozen."""

@@ -17,7 +17,8 @@ from shale.core.open_file import LocalFiles
 from shale.env import Clock, Env, InlineCpu, SystemClock
 from shale.errors import CorruptionError, InvalidRequestError
 from shale.sst import disk_cache, part_reader
-from shale.sst.disk_cache import DiskCache, DiskCacheOptions, object_name
+from shale.sst.disk_cache import DiskCache, object_name
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.disk_part import PartRange, head_size
 from shale.sst.part_reader import PartReader
 from shale.sst.reader import SstReader

@@ -19,12 +19,14 @@ async def work():
 asyncio.run(work())
 """
 UNUSED = {
-    "attr", "cramjam", "cryptography", "httpx", "llvmlite", "msgpack", "numba", "obstore",
-    "orjson", "pandas", "prometheus_client", "pyarrow", "pydantic", "pygments", "pyspark", "rich", "shale_cli",
-    "starlette", "structlog", "tomllib", "typer", "uvicorn", "uvloop", "yaml",
-    "shale.admin", "shale.api", "shale.client", "shale.clones", "shale.engine.arrow", "shale.engine.db_reader",
-    "shale.engine.load", "shale.gc", "shale.kernels.compiler", "shale.kernels.source",
-    "shale.resp", "shale.server", "shale.service", "shale.store.cloud_store", "shale.sync", "shale.testing",
+    "attr", "backports.zstd", "cramjam", "cryptography", "email", "httpx", "importlib.metadata", "json", "llvmlite",
+    "msgpack", "numba", "obstore", "orjson", "pandas", "prometheus_client", "pyarrow", "pydantic", "pygments",
+    "pyspark", "rich", "shale_cli", "starlette", "structlog", "tempfile", "tomllib", "typer", "ulid", "uvicorn",
+    "uvloop", "yaml",
+    "shale.admin", "shale.api", "shale.client", "shale.clones", "shale.engine.arrow", "shale.engine.db_cache",
+    "shale.engine.db_reader", "shale.engine.load", "shale.engine.mapping", "shale.engine.scan", "shale.engine.txn",
+    "shale.gc", "shale.kernels.compiler", "shale.kernels.source", "shale.resp", "shale.server", "shale.service",
+    "shale.sst.disk_cache", "shale.store.cloud_store", "shale.store.memory", "shale.sync", "shale.testing",
 }  # fmt: skip
 
 

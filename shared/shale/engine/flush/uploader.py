@@ -6,31 +6,45 @@ Source: docs/reference/protocol.md 4.8.3.
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
 from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_names import import_at_call
 from shale.engine.memtable.frozen_table import FrozenTable
 from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES
 from shale.engine.options import DbOptions
 from shale.env import Env
 from shale.errors import MergeOperatorFailed, UnavailableError
 from shale.format.blocks.transform import BlockTransformer
-from shale.iter.compaction import compaction_source
-from shale.iter.merge_filter import INLINE_ROWS_MAX
 from shale.iter.merge_operator import MergeOperator
-from shale.iter.retention import RetentionPolicy, keeps_as_is
 from shale.iter.source import ChunksSource, RowSource, RowsSource
 from shale.kernels.rows import Rows
-from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import KeyRange, Sst, SstInfo, Ulid
 
+if TYPE_CHECKING:
+    from shale.iter.compaction import compaction_source
+    from shale.iter.retention import RetentionPolicy, keeps_as_is
+    from shale.sst.builder import SstBuilder
+else:  # with the first flush
+    compaction_source, RetentionPolicy, keeps_as_is, SstBuilder = import_at_call(
+        globals(),
+        compaction_source="shale.iter.compaction",
+        RetentionPolicy="shale.iter.retention",
+        keeps_as_is="shale.iter.retention",
+        SstBuilder="shale.sst.builder",
+    )
+
 log = get_logger("memtable")
+
+_INLINE_ROWS_MAX = 2048
+"""Checking this many takes about as long as handing them to a thread."""
 
 _STREAM_FROM_BYTES = 16 << 20
 """Smaller SSTs go up in one request, which the retry layer can repeat."""
@@ -189,10 +203,10 @@ class L0Uploader:
         assert build.info is not None
         return Sst(id=sst_id, info=build.info)
 
-    async def _are_kept(self, rows: Rows, retention: RetentionPolicy) -> bool:
+    async def _are_kept(self, rows: Rows, retention: "RetentionPolicy") -> bool:
         """Whether retention keeps every row unchanged."""
         check = partial(keeps_as_is, rows, retention)
-        return check() if len(rows) <= INLINE_ROWS_MAX else await self._env.cpu.run(check)
+        return check() if len(rows) <= _INLINE_ROWS_MAX else await self._env.cpu.run(check)
 
     async def _put_stream(self, key: str, parts: AsyncIterator[BytesLike]) -> None:
         """Upload parts while the next ones are built."""

@@ -7,12 +7,12 @@ searched yet, so no memtable is searched twice.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from shale.core.lazy_names import import_at_call
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.level import VisibleSst
 from shale.engine.read.read_options import ReadTable
-from shale.engine.read.sst_versions import read_versions
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.read.tree_lookup import PARTS_MAX, TreeLookup, append_versions, block_span
 from shale.errors import MergeOperatorMissing
@@ -20,6 +20,14 @@ from shale.iter.merge_operator import fold_visible
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import point_lookup as layout
 from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
+
+if TYPE_CHECKING:
+    from shale.engine.read.sst_versions import read_versions
+else:  # with the first lookup that waits for the store
+    (read_versions,) = import_at_call(
+        globals(),
+        read_versions="shale.engine.read.sst_versions",
+    )
 
 NOT_A_VALUE = FLAG_MERGE | FLAG_TOMBSTONE
 

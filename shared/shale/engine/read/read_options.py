@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from shale.concurrency.read_ahead import ReadAhead
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES, ReadAhead
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.sorted_part import SortedPart
 from shale.iter.merge_operator import MergeOperator
 from shale.kernels.rows import Rows
-from shale.sst.source import READ_AHEAD_BYTES
 from shale.types import Entry, KeyRange
 
 

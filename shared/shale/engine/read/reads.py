@@ -2,24 +2,37 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
+from shale.core.lazy_names import import_at_call
 from shale.core.suggestions import require_known
-from shale.engine.mapping import KeySpace, ReadMapping
 from shale.engine.read.lookup import PendingLookup, finish_value, lookup, lookup_value, resume
 from shale.engine.read.lookup import get as get_entry
-from shale.engine.read.multi_get import get_many
 from shale.engine.read.read_point import NULL_SOURCE, Durability, PointSource, ReadPoint
 from shale.engine.read.super_version import SuperVersion
-from shale.engine.scan.plan import ScanPlan, scan_range
-from shale.engine.scan.scan import Scan
 from shale.engine.write.batch import checked_key
 from shale.engine.write.key_limits import require_overlap, require_some_inside
 from shale.errors import InvalidRequestError, SstMissing
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Row
+
+if TYPE_CHECKING:
+    from shale.engine.mapping import KeySpace, ReadMapping
+    from shale.engine.read.multi_get import get_many
+    from shale.engine.scan.plan import ScanPlan, scan_range
+    from shale.engine.scan.scan import Scan
+else:
+    KeySpace, ReadMapping, get_many, ScanPlan, scan_range, Scan = import_at_call(
+        globals(),
+        KeySpace="shale.engine.mapping",
+        ReadMapping="shale.engine.mapping",
+        get_many="shale.engine.read.multi_get",
+        ScanPlan="shale.engine.scan.plan",
+        scan_range="shale.engine.scan.plan",
+        Scan="shale.engine.scan.scan",
+    )
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -198,7 +211,7 @@ class Reads(ABC):
         reverse: bool = False,
         limit: int | None = None,
         **options: Unpack[ScanOptions],
-    ) -> Scan:
+    ) -> "Scan":
         """Return the current rows by key: an async iterator with ``batches``, ``columns`` and ``to_arrow``.
 
         Args:
@@ -239,10 +252,10 @@ class Reads(ABC):
         return Scan(point, plan)
 
     @overload
-    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> ReadMapping[bytes, V]: ...
+    def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> "ReadMapping[bytes, V]": ...
 
     @overload
-    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> ReadMapping[K, V]: ...
+    def mapping(self, *, codec: Codec[V], key_codec: Codec[K], prefix: BytesLike = b"") -> "ReadMapping[K, V]": ...
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows below a prefix as a mapping from objects to objects.

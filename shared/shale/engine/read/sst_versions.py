@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from shale.concurrency.gather import gather
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES
 from shale.engine.read.level import VisibleSst
 from shale.engine.read.tree_lookup import append_versions, block_span
 from shale.kernels.layout.point_lookup import ABSENT
@@ -15,7 +16,6 @@ from shale.sst.access_counts import AccessCounts
 from shale.sst.meta import SstMeta
 from shale.sst.reader import SstReader
 from shale.sst.slot import SstSlot
-from shale.sst.source import READ_AHEAD_BYTES
 from shale.types import Entry
 
 _COALESCE_GAP_BYTES = 64 * 1024

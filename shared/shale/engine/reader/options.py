@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.open_options import READER_NAMES, option_values
 from shale.errors import (
@@ -17,8 +18,7 @@ from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.sst.budget import MemoryBudget
-from shale.sst.disk_cache import DiskCacheOptions
-from shale.sst.source import READ_AHEAD_BYTES
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.types import KeyRange
 
 _LIFETIME_MIN_S = 1.0

@@ -11,14 +11,25 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import count
+from typing import TYPE_CHECKING
 
+from shale.core.lazy_names import import_at_call
 from shale.engine.memtable.memtable import Memtable
-from shale.engine.write.written_keys import WrittenKeys, first_affordable_seq, newest_writes, without
 from shale.env import Env
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import KeyRange
+
+if TYPE_CHECKING:
+    from shale.engine.write.written_keys import WrittenKeys, first_affordable_seq, newest_writes, without
+else:  # with the first flush while a transaction is open
+    first_affordable_seq, newest_writes, without = import_at_call(
+        globals(),
+        first_affordable_seq="shale.engine.write.written_keys",
+        newest_writes="shale.engine.write.written_keys",
+        without="shale.engine.write.written_keys",
+    )
 
 log = get_logger("writer")
 
@@ -132,7 +143,7 @@ class CommitHistory:
         if self.size_bytes > self.limit_bytes:
             await self._shrink(env)
 
-    async def _merge(self, parts: Sequence[WrittenKeys], rows: Rows, env: Env) -> None:
+    async def _merge(self, parts: "Sequence[WrittenKeys]", rows: Rows, env: Env) -> None:
         """Merge ``parts`` and rows, as far as open transactions need them."""
         oldest_seq = min((seq for _, seq in list(self._begun.values())), default=0)
         merged = await newest_writes([*(part.rows for part in parts), rows], oldest_seq, env)

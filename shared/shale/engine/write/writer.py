@@ -30,7 +30,6 @@ from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, Wa
 from shale.format.names import sst_key
 from shale.format.sequence_tracker import SequenceTracker
 from shale.iter.merge_operator import MergeOperator
-from shale.merge_operators import resolve_operator
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
@@ -72,7 +71,7 @@ class Writer:
         env: Env,
         metrics: Metrics,
     ) -> None:
-        operator = resolve_operator(options.merge_operator)
+        operator = options.resolve_merge_operator()
         self.root = root
         self.options = options
         self.env = env

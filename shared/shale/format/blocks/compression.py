@@ -11,11 +11,6 @@ from functools import cache
 from struct import Struct
 from typing import Any, TypeVar
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
 from shale.types import Compression
@@ -32,6 +27,16 @@ _LZ4_LENGTH = Struct("<I")
 _VARINT_BYTES_MAX = 5
 _STEP = 1 << 20
 _ImageT = TypeVar("_ImageT", bound=BytesLike)
+
+
+@cache
+def _zstd() -> Any:
+    """Return the module of Zstandard, which takes 2 ms; most databases have no compression."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd
 
 
 @cache
@@ -77,7 +82,7 @@ def decompress(compression: Compression, stored: BytesLike) -> BytesLike:
                 return _unpack_lz4(stored, limit)
             case Compression.ZSTD:
                 return _unpack_zstd(stored, limit)
-    except (_cramjam().DecompressionError, zlib.error, zstd.ZstdError, ValueError) as error:
+    except (_cramjam().DecompressionError, zlib.error, _zstd().ZstdError, ValueError) as error:
         raise CorruptionError(f"cannot unpack {compression.name.lower()}: {error}") from error
 
 
@@ -117,18 +122,19 @@ def _unpack_lz4(stored: BytesLike, limit: int) -> BytesLike:
 def _pack_zstd(image: BytesLike) -> bytes:
     packer = _packers().zstd
     packer.set_pledged_input_size(len(image))  # the frame names the size of its image
-    return packer.compress(image, packer.FLUSH_FRAME)
+    packed: bytes = packer.compress(image, packer.FLUSH_FRAME)
+    return packed
 
 
 def _unpack_zstd(stored: BytesLike, limit: int) -> bytes:
     # ``None`` if the frame does not name it, which the types of the library do not say.
-    size: int | None = zstd.get_frame_info(stored).decompressed_size
+    size: int | None = _zstd().get_frame_info(stored).decompressed_size
     if size is not None:
         _check_size(size, limit)
         limit = size
-    unpacker = zstd.ZstdDecompressor()
+    unpacker = _zstd().ZstdDecompressor()
     # The buffer grows with what the frame holds, not with what it claims.
-    image = unpacker.decompress(stored, limit + 1)
+    image: bytes = unpacker.decompress(stored, limit + 1)
     _check_size(len(image), limit)
     if not unpacker.eof or unpacker.unused_data:
         raise CorruptionError("a zstd frame is truncated or followed by other bytes")
@@ -153,7 +159,7 @@ class _Packers(threading.local):
     """
 
     def __init__(self) -> None:
-        self.zstd = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
+        self.zstd = _zstd().ZstdCompressor(level=_ZSTD_LEVEL)
 
 
 @cache

@@ -10,7 +10,7 @@ from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
-from shale.sst.disk_cache import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
+from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location, parse_store_url
 from shale.types import KeyRange
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from shale.concurrency.read_ahead import READ_AHEAD_BYTES
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
@@ -20,7 +21,7 @@ from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.sst.stats import SstStats, decode_stats
 from shale.sst.meta import SstMeta
-from shale.sst.source import READ_AHEAD_BYTES, span_end
+from shale.sst.source import span_end
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_footer, check_layout

@@ -6,7 +6,7 @@ from typing import Any
 from shale.compat.slatedb.settings.durations import parse_duration_ms
 from shale.compat.slatedb.writes import MAX_KEY_BYTES
 from shale.engine.options import DbOptions
-from shale.sst.disk_cache import DiskCacheOptions
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
 
