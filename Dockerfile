@@ -31,7 +31,7 @@ COPY shared shared
 COPY services services
 RUN --mount=type=cache,target=/root/.cache \
     test -f README.md || echo Shale > README.md; \
-    VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps . \
+    SHALE_WHEEL_MACHINE=$(uname -m) VIRTUAL_ENV=/opt/venv /opt/installer/bin/uv pip install --quiet --no-deps . \
     # The packages' own tests.
     && find /opt/venv/lib -type d -name tests -path '*/site-packages/n*' -prune -exec rm -r {} +
 

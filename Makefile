@@ -121,13 +121,13 @@ wheels: install ## .shale/wheels: build and check a wheel per machine; WHEELS="-
 	$(BIN)/python -m tests.checks.wheels $(WHEELS)
 
 # Executors of a standalone cluster have Spark and Python, but not Shale. The archive is a plain venv, which finds its
-# packages relative to its interpreter.
+# packages relative to its interpreter. Its kernels run on every CPU of this kind of machine.
 ENVIRONMENT := .shale/environment
 archive: install ## .shale/environment.tgz: the Python for executors (docs/how-to/spark.md 7)
 	rm -rf $(ENVIRONMENT) $(ENVIRONMENT).tgz && $(PYTHON) -m venv --without-pip $(ENVIRONMENT)
 	awk '/^[a-z]/ {on = !/^(pyspark|py4j)==/} on' requirements-spark.lock > $(ENVIRONMENT).lock
 	VIRTUAL_ENV=$(ENVIRONMENT) $(BIN)/uv pip install --quiet --require-hashes --no-deps -r $(ENVIRONMENT).lock
-	VIRTUAL_ENV=$(ENVIRONMENT) $(BIN)/uv pip install --quiet --no-deps .
+	SHALE_WHEEL_MACHINE=$$(uname -m) VIRTUAL_ENV=$(ENVIRONMENT) $(BIN)/uv pip install --quiet --no-deps .
 	$(ENVIRONMENT)/bin/python -c "from shale.kernels.dispatch import use_kernels; assert use_kernels()"
 	tar -C $(ENVIRONMENT) -czf $(ENVIRONMENT).tgz .
 

@@ -12,7 +12,7 @@ from shale.kernels.columns import address_of
 from shale.kernels.compiler import stub
 from shale.kernels.compiler.glue import module_source
 from shale.kernels.compiler.module import BuildError, build, is_current
-from shale.kernels.compiler.objects import X86_V2, Symbol
+from shale.kernels.compiler.objects import PARTS, X86_V2, X86_V3, Symbol, part_of
 from shale.kernels.dispatch import compiled, use_kernels
 
 pytestmark = pytest.mark.skipif(not use_kernels(), reason="there are no compiled kernels")
@@ -51,6 +51,20 @@ def test_the_module_needs_no_header_of_python() -> None:
     kernel = Symbol("is_ascending", "shale_v2_is_ascending", "bool", ("i64", "i64"), holds_lock=False)
     source = module_source([(X86_V2, [kernel])], digest="0")
     assert set(re.findall(r"#include <(.*)>", source)) == {"stddef.h", "stdint.h", "cpuid.h"}
+
+
+def test_a_module_for_one_cpu_is_refused_by_another_one() -> None:
+    kernel = Symbol("is_ascending", "shale_v3_is_ascending", "bool", ("i64", "i64"), holds_lock=False)
+    alone = module_source([(X86_V3, [kernel])], digest="0")
+    assert "if (!may_run_v3()) return PyErr_Format(PyExc_ImportError" in alone
+    assert "ImportError," not in module_source([(X86_V3, [kernel]), (X86_V2, [kernel])], digest="0")
+
+
+def test_the_kernels_are_compiled_in_parts() -> None:
+    import shale.kernels.source.all_kernels  # noqa: F401 - fills KERNELS
+    from shale.kernels.source.jit import KERNELS
+
+    assert {part_of(kernel) for kernel in KERNELS} == set(PARTS)
 
 
 def test_an_unknown_machine_is_named() -> None:

@@ -75,3 +75,21 @@ def test_a_compiler_is_installed_where_there_is_none(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SHALE_WHEEL_MACHINE", "aarch64")
     monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/cc")
     assert hook.dependencies() == ["numba>=0.61", "ziglang>=0.13"]
+
+
+@pytest.mark.parametrize("chosen", [None, "x86_64"])
+def test_only_a_chosen_machine_is_compiled_for_all_its_cpus(
+    chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(module, "build", lambda path, machine, **options: asked.append(options))
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    if chosen is not None:
+        monkeypatch.setenv("SHALE_WHEEL_MACHINE", chosen)
+    hook, _ = hook_and_app()
+    data: dict[str, Any] = {"force_include": {}}
+    hook.initialize("standard", data)
+    hook.finalize("standard", data, "")
+    is_chosen = chosen is not None
+    assert asked == [{"portable": is_chosen, "use_zig": is_chosen}]
+    assert data["tag"].startswith("cp311-abi3-manylinux_2_17" if is_chosen else "cp311-abi3-linux")

@@ -37,6 +37,7 @@ typedef struct {
 enum { ABI_VERSION = 3, METH_FASTCALL = 0x80 };
 
 extern PyObject _Py_NoneStruct;
+extern PyObject *PyExc_ImportError;
 extern PyObject *PyExc_TypeError;
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);
@@ -134,7 +135,7 @@ def module_source(variants: Sequence[tuple[TargetCpu, Sequence[Symbol]]], digest
     """Return the C source.
 
     Args:
-        variants: the best one first; the last one always may run.
+        variants: the best one first.  Where not even the last one may run, importing the module fails.
         digest: of the kernel sources; the module has it as ``SOURCE_DIGEST``.
     """
     parts = [_PRELUDE]
@@ -201,6 +202,9 @@ def _init(cpus: Sequence[TargetCpu], digest: str) -> str:
         for cpu in reversed(cpus[:-1])
     ]
     last = cpus[-1].variant
+    if cpus[-1].requires:
+        refusal = 'PyErr_Format(PyExc_ImportError, "the kernels were compiled for another CPU")'
+        chosen.insert(0, f"    if (!may_run_{last}()) return {refusal};")
     return f"""
 static PyModuleDef definition = {{.base = {{.references = 1}}, .name = "{MODULE}", .size = -1}};
 

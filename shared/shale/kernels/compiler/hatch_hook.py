@@ -1,7 +1,8 @@
 """Hatch's hook: a wheel has the compiled kernels, so that installing one never compiles.
 
 An editable installation has none: ``make install`` and the tests compile them.  ``SHALE_WHEEL_MACHINE`` builds for
-another machine, which takes the compiler of the package ``ziglang``.
+every CPU of a machine, this or another one, which takes the compiler of the package ``ziglang``.  Without it the
+kernels are for the CPU at hand, in half the time: so ``pip install`` builds a source distribution.
 """
 
 import os
@@ -32,7 +33,7 @@ class KernelsHook(BuildHookInterface):
         return ["numba>=0.61", "ziglang>=0.13"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and tag the wheel for every Python from 3.11 on this kind of machine.
+        """Compile, and tag the wheel for every Python from 3.11 on.
 
         Where no kernels can be compiled, the wheel has none, and what is installed is plain Python.
         """
@@ -47,13 +48,13 @@ class KernelsHook(BuildHookInterface):
             return
         from shale.kernels.compiler.module import MODULE_PATH, BuildError, build
 
-        self.app.display_info(f"compiling the kernels for {machine}: about a minute")
+        self.app.display_info(f"compiling the kernels for {machine}: up to a minute")
         # Not in the source tree, whose own module is for the machine at hand.
         self._folder = folder = tempfile.TemporaryDirectory()
         module = Path(folder.name, MODULE_PATH.name)
         # With the machine chosen, zig links against an old libc, and the wheel runs on every current Linux.
         try:
-            build(module, machine, portable=True, use_zig=self._machine_is_chosen())
+            build(module, machine, portable=self._machine_is_chosen(), use_zig=self._machine_is_chosen())
         except BuildError as error:
             self.app.abort(f"{error}\nA wheel of Shale needs no compiler: it has the kernels.")
         system = _GLIBC_TAG if self._machine_is_chosen() else "linux"

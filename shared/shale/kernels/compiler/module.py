@@ -1,7 +1,7 @@
 """Builds the extension module of the kernels: ``python -m shale.kernels.compiler.module [--target aarch64]``.
 
-Compiling takes half a minute on a quiet machine.  It needs numba and a C compiler: the one that ``CC`` names, ``cc``,
-or that of the package ``ziglang``, which also compiles for other machines.
+Compiling takes half a minute at most on two quiet cores.  It needs numba and a C compiler: the one that ``CC`` names,
+``cc``, or that of the package ``ziglang``, which also compiles for other machines.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from shale.kernels.compiler.glue import MODULE, module_source
-from shale.kernels.compiler.objects import AARCH64, X86_V2, X86_V3, TargetCpu, compile_for
+from shale.kernels.compiler.objects import AARCH64, PARTS, X86_V2, X86_V3, Symbol, TargetCpu, compile_for
 
 KERNELS = Path(__file__).parents[1]
 MODULE_PATH = KERNELS / f"{MODULE}.abi3.so"
@@ -69,12 +69,21 @@ def build(
     compiler = _zig(machine) if use_zig else _compiler(machine)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        with ThreadPoolExecutor() as pool:  # each waits for a process of its own
-            symbols = list(pool.map(lambda cpu: compile_for(cpu, _object(work, cpu)), cpus))
-        variants = list(zip(cpus, symbols, strict=True))
+        variants, objects = _compile(cpus, work)
         source = work / "module.c"
         source.write_text(module_source(variants, source_digest(machine)))
-        _link(compiler, [source, *(_object(work, cpu) for cpu, _ in variants)], path)
+        _link(compiler, [source, *objects], path)
+
+
+def _compile(cpus: Sequence[TargetCpu], folder: Path) -> tuple[list[tuple[TargetCpu, list[Symbol]]], list[Path]]:
+    """Compile all kernels for each CPU; return the symbols of each and all object files."""
+    jobs = [(cpu, part, folder / f"{cpu.variant}-{part}.o") for cpu in cpus for part in PARTS]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # each waits for a process of its own
+        compiled = list(pool.map(lambda job: compile_for(*job), jobs))
+    symbols: dict[TargetCpu, list[Symbol]] = {cpu: [] for cpu in cpus}
+    for (cpu, _, _), found in zip(jobs, compiled, strict=True):
+        symbols[cpu] += found
+    return list(symbols.items()), [path for _, _, path in jobs]
 
 
 def _cpu_at_hand(machine: str) -> TargetCpu:
@@ -84,10 +93,6 @@ def _cpu_at_hand(machine: str) -> TargetCpu:
     features = get_host_cpu_features()
     *better, last = VARIANTS[machine]
     return next((cpu for cpu in better if all(features.get(name) for name in cpu.requires)), last)
-
-
-def _object(folder: Path, cpu: TargetCpu) -> Path:
-    return folder / f"{cpu.variant}.o"
 
 
 def _compiler(machine: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Compiles the sources of the kernels to one object file for one CPU: ``python -m shale.kernels.compiler.objects``.
+"""Compiles a part of the kernels to an object file for one CPU: ``python -m shale.kernels.compiler.objects``.
 
 Numba reads the CPU from its environment when it is imported, so each CPU is compiled in a process of its own
 (``compile_for``).  It also writes the IR of another machine with the same layout of data, which LLVM compiles there.
@@ -34,6 +34,10 @@ X86_V3 = TargetCpu("v3", "x86_64-unknown-linux-gnu", "x86-64-v3", "+pclmul", ("a
 X86_V2 = TargetCpu("v2", "x86_64-unknown-linux-gnu", "x86-64-v2")
 AARCH64 = TargetCpu("base", "aarch64-unknown-linux-gnu", "generic", "+neon")
 CPUS = {cpu.name: cpu for cpu in (X86_V3, X86_V2, AARCH64)}
+READS, REST = "reads", "rest"
+PARTS = (READS, REST)
+"""Of the kernels: each takes about half of the time, and they share few functions."""
+_PACKAGES_OF_READS = frozenset({"scan", "point_lookup"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,8 @@ class Symbol:
     holds_lock: bool
 
 
-def compile_for(cpu: TargetCpu, object_path: Path) -> list[Symbol]:
-    """Compile all kernels into an object file, in a process of its own.
+def compile_for(cpu: TargetCpu, part: str, object_path: Path) -> list[Symbol]:
+    """Compile the kernels of a part into an object file, in a process of its own.
 
     Raises:
         subprocess.CalledProcessError: a kernel does not compile; numba's error is on stderr.
@@ -60,7 +64,7 @@ def compile_for(cpu: TargetCpu, object_path: Path) -> list[Symbol]:
     # A build environment has no installed package, and pip's is a folder of this variable.
     folders = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
-    command = [sys.executable, "-m", "shale.kernels.compiler.objects", cpu.name, str(object_path)]
+    command = [sys.executable, "-m", "shale.kernels.compiler.objects", cpu.name, part, str(object_path)]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return [Symbol(**{**each, "parameters": tuple(each["parameters"])}) for each in json.loads(done.stdout)]
 
@@ -76,8 +80,14 @@ def _numba_signature(kernel: Any) -> Any:
     return result(*parameters)
 
 
-def _modules() -> list[tuple[Any, str, str]]:
-    """Compile every kernel; return it with its LLVM module as text and the name of its C function."""
+def part_of(kernel: Any) -> str:
+    """Return the part that a kernel belongs to."""
+    package = kernel.function.__module__.removeprefix("shale.kernels.source.").partition(".")[0]
+    return READS if package in _PACKAGES_OF_READS else REST
+
+
+def _modules(part: str) -> list[tuple[Any, str, str]]:
+    """Compile every kernel of a part; return it with its LLVM module as text and the name of its C function."""
     from numba import cfunc
 
     import shale.kernels.source.all_kernels  # noqa: F401 - fills KERNELS
@@ -85,6 +95,8 @@ def _modules() -> list[tuple[Any, str, str]]:
 
     compiled = []
     for kernel in sorted(KERNELS, key=lambda kernel: kernel.name):
+        if part_of(kernel) != part:
+            continue
         function = cfunc(_numba_signature(kernel), error_model="numpy", nogil=True)(kernel.function)
         compiled.append((kernel, str(function._library._final_module), function._wrapper_name))
     return compiled
@@ -115,11 +127,11 @@ def _link(modules: list[tuple[Any, str, str]], cpu: TargetCpu) -> tuple[Any, lis
 
 
 def main() -> None:
-    """Compile for the CPU named by the first argument into the file named by the second; print the symbols."""
+    """Compile for a CPU a part of the kernels into a file, which are the arguments; print the symbols."""
     from llvmlite import binding
 
-    cpu, path = CPUS[sys.argv[1]], Path(sys.argv[2])
-    modules = _modules()
+    cpu, part, path = CPUS[sys.argv[1]], sys.argv[2], Path(sys.argv[3])
+    modules = _modules(part)
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     linked, symbols = _link(modules, cpu)
