@@ -5,12 +5,16 @@ perhaps of two memtables, and of the commits in between that arrived as columns.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_log import RowLog
-from shale.kernels.rows import Rows, concat_rows
+from shale.kernels.rows import Rows
+
+_PIECE_ROWS = 2048
+"""Rows that are copied at a time: in memory that is used again, fresh pages for all of a file would cost more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,10 @@ class LogRange:
         """Commit time of the oldest row, in milliseconds."""
         return self.log.create_ts[self.start]
 
-    def rows(self) -> Rows:
-        """Copy the rows, by ascending seq."""
-        return self.log.rows(self.start, self.end)
+    def pieces(self) -> Iterator[Rows]:
+        """Copy the rows piece by piece, by ascending seq."""
+        for start in range(self.start, self.end, _PIECE_ROWS):
+            yield self.log.rows(start, min(start + _PIECE_ROWS, self.end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,9 @@ class ColumnCommit:
         """The commit time in milliseconds."""
         return int(self.columns.create_ts[0])
 
-    def rows(self) -> Rows:
-        """Return the rows without copying."""
-        return self.columns
+    def pieces(self) -> Iterator[Rows]:
+        """Yield the rows without copying."""
+        yield self.columns
 
 
 RowRange: TypeAlias = LogRange | ColumnCommit
@@ -104,9 +109,10 @@ class PendingWalFile:
         """The number of rows."""
         return sum(map(len, self.ranges))
 
-    def rows(self) -> Rows:
-        """Return the rows by ascending seq; may run in a thread."""
-        return concat_rows([log_range.rows() for log_range in self.ranges])
+    def pieces(self) -> Iterator[Rows]:
+        """Yield the rows piece by piece, by ascending seq; may run in a thread."""
+        for rows in self.ranges:
+            yield from rows.pieces()
 
 
 class WalBuffer:

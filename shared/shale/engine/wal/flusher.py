@@ -152,4 +152,4 @@ class WalFlusher:
 
 
 def _encode(file: PendingWalFile, compression: Compression, transformer: BlockTransformer | None) -> list[BytesLike]:
-    return wal_sst_parts(file.rows(), compression, transformer)
+    return wal_sst_parts(file.pieces(), compression, transformer)

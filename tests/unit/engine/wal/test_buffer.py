@@ -1,10 +1,15 @@
 """The WAL buffer: which rows go into which file."""
 
+from random import Random
+
+import pytest
+
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.wal.buffer import WalBuffer
 from shale.engine.write.batch import WriteBatch
-from shale.kernels.rows import entries_from_rows, rows_from_entries
-from shale.types import FLAG_CREATE_TS, Entry
+from shale.kernels.rows import concat_rows, entries_from_rows, rows_from_entries
+from shale.sst.wal_builder import build_wal_sst, wal_sst_parts
+from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Compression, Entry
 
 
 def put(table: Memtable, *seqs: int) -> None:
@@ -13,7 +18,9 @@ def put(table: Memtable, *seqs: int) -> None:
 
 
 def seqs_of(buffer: WalBuffer) -> list[tuple[int, list[int]]]:
-    return [(file.id, [entry.seq for entry in entries_from_rows(file.rows())]) for file in buffer.files]
+    return [
+        (file.id, [entry.seq for entry in entries_from_rows(concat_rows([*file.pieces()]))]) for file in buffer.files
+    ]
 
 
 def test_each_row_goes_into_exactly_one_file_in_order() -> None:
@@ -94,3 +101,21 @@ def test_a_batch_becomes_rows_of_one_commit_in_key_order() -> None:
     )
     rows = batch.commit_rows(500)
     assert (bytes(rows.flags), rows.lifetimes) == (b"\5\6\6", [(1, 500), (2, 500)])
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_a_file_has_the_same_bytes_in_pieces(compression: Compression) -> None:
+    """Blocks, index keys and shared prefixes go on from one piece to the next."""
+    rng = Random(3)
+    table = Memtable()
+    buffer = WalBuffer(1, table)
+    for seq in range(1, 9_000):
+        for key in sorted({b"%06d" % rng.randrange(10**6) for _ in range(rng.choice([1, 1, 3]))}):
+            flags = FLAG_CREATE_TS | rng.choice([0, FLAG_EXPIRE_TS, FLAG_TOMBSTONE, FLAG_MERGE])
+            value = b"" if flags & FLAG_TOMBSTONE else rng.randbytes(rng.randrange(120))
+            table.append(Entry(key, value, seq, flags, seq, seq + 9 if flags & FLAG_EXPIRE_TS else 0))
+    buffer.freeze()
+    (file,) = buffer.files
+    pieces = [*file.pieces()]
+    assert len(pieces) > 5
+    assert b"".join(wal_sst_parts(pieces, compression)) == build_wal_sst(concat_rows(pieces), compression)
