@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
 import anyio
@@ -11,8 +11,8 @@ from shale.concurrency.background_tasks import BackgroundTasks
 from shale.concurrency.first_error import first_error
 from shale.concurrency.read_ahead import ReadAhead
 from shale.concurrency.task_host import TaskHost
+from shale.core.lazy_names import import_at_call
 from shale.core.ttl import Timestamp
-from shale.engine.db_cache import DbCache
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.engine.open_context import OpenContext
 from shale.engine.open_options import OpenArguments, ReaderOpenOptions, choose_options
@@ -32,7 +32,6 @@ from shale.errors import (
     WalTruncated,
 )
 from shale.format.sequence_tracker import SequenceTracker
-from shale.merge_operators import resolve_operator
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.options import ProtocolOptions
@@ -45,6 +44,14 @@ from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
+
+if TYPE_CHECKING:
+    from shale.engine.db_cache import DbCache
+    from shale.merge_operators import resolve_operator
+else:
+    DbCache, resolve_operator = import_at_call(
+        globals(), DbCache="shale.engine.db_cache", resolve_operator="shale.merge_operators"
+    )
 
 _PICKLED_WAL_COLLECTED = (
     "the pickled reader showed rows of WAL files that have been flushed and collected since: "
@@ -199,7 +206,7 @@ class DbReader(Reads):
         return len(self._state.tables.replayed)
 
     @property
-    def cache(self) -> DbCache:
+    def cache(self) -> "DbCache":
         """The caches of its SSTs in memory and on disk, to warm and to evict."""
         return DbCache(self._resolve_point)
 
@@ -280,7 +287,7 @@ class DbReader(Reads):
         self._background.open(tasks)
         self._read_ahead = ReadAhead(tasks)
         read_options = ReadOptions(
-            merge_operator=resolve_operator(options.merge_operator),
+            merge_operator=None if options.merge_operator is None else resolve_operator(options.merge_operator),
             read_ahead_bytes=options.read_ahead_bytes,
             read_ahead=self._read_ahead,
         )
