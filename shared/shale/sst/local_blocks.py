@@ -81,6 +81,31 @@ class LocalBlocks:
                 return first + count
         return len(blocks)
 
+    def read_range_now(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
+        """Read the blocks ``[first, last)``, none of which is cached; see ``read_many_now``.
+
+        Returns:
+            Whether all were read.
+        """
+        bounds = meta.index.offsets[first : last + 1]
+        spans = np.empty((last - first, 2), np.int64)
+        spans[:, 0], spans[:, 1] = bounds[:-1], bounds[1:]
+        count = self._run_now(slot, range(first, last), spans)
+        self._counts.block_misses += count
+        return count == last - first
+
+    def are_images(self, slot: SstSlot) -> bool:
+        """Return whether kernels read the blocks of an SST as they are stored."""
+        return slot.sst.info.compression is Compression.NONE and self._transformer is None and use_kernels()
+
+    def fill(self, slot: SstSlot, meta: SstMeta, first: int, last: int, into: memoryview) -> bool:
+        """Fill a buffer with the stored blocks ``[first, last)``, unchecked; return false if that would wait."""
+        if self._local is None or not self._local.fill(slot, int(meta.index.offsets[first]), into):
+            return False
+        self._counts.block_misses += last - first
+        self._note_read(len(into))
+        return True
+
     def _run_now(self, slot: SstSlot, blocks: Sequence[int], spans: I64) -> int:
         """Read blocks that lie near each other; see ``read_many_now``."""
         start, end = int(spans[0, 0]), int(spans[-1, 1])
@@ -96,7 +121,7 @@ class LocalBlocks:
 
     def _open_image(self, slot: SstSlot, stored: memoryview, address: int) -> bytes | None:
         """Return the image of a block; ``None`` if it is damaged."""
-        if slot.sst.info.compression is Compression.NONE and self._transformer is None and use_kernels():
+        if self.are_images(slot):
             image = compiled.open_image(address, len(stored))
             return image if type(image) is bytes else None
         try:
@@ -106,7 +131,7 @@ class LocalBlocks:
 
     def _open_images(self, slot: SstSlot, stored: memoryview, address: int, spans: I64) -> list[bytes]:
         """Return the images of blocks up to the first one that is damaged; ``spans``: where they are in ``stored``."""
-        if slot.sst.info.compression is Compression.NONE and self._transformer is None and use_kernels():
+        if self.are_images(slot):
             opened: list[bytes] = [b""] * len(spans)
             return opened[: compiled.open_images(opened, len(spans), address, address_of(spans))]
         images: list[bytes] = []

@@ -56,18 +56,25 @@ class LocalReader:
         size = end - start
         if size > len(self._view):
             self._grow(size)
+        into = self._view[:size]
+        return into if self.fill(slot, start, into) else None
+
+    def fill(self, slot: SstSlot, start: int, into: memoryview) -> bool:
+        """Fill a buffer with the bytes from ``start`` on; return false if that would wait."""
+        size = len(into)
         part, at = divmod(start, self._part_bytes)
         filled = 0
         while filled < size:
             file = slot.files.get(part)
             if file is None and (file := self._open(slot, part)) is None:
-                return None
-            piece = self._view[filled : min(size, filled + self._part_bytes - at)]
+                return False
+            end = min(size, filled + self._part_bytes - at)
+            piece = into if end - filled == size else into[filled:end]
             if file.read_into(piece, at) != len(piece):
-                return None
-            filled += len(piece)
+                return False
+            filled = end
             part, at = part + 1, 0
-        return self._view[:size]
+        return True
 
     def open(self, slot: SstSlot) -> LocalObject | None:
         """Return the open file of an SST that is in one file; ``None``: reads of it may wait, or too many are open."""

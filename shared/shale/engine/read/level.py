@@ -36,7 +36,7 @@ class Level:
     with the same run takes it over: ``source``.
     """
 
-    __slots__ = ("_first_keys", "_keys", "records", "slots", "source", "ssts")
+    __slots__ = ("_data_bytes", "_first_keys", "_keys", "records", "slots", "source", "ssts")
 
     def __init__(self, source: LevelSource, reader: SstReader) -> None:
         self.source = source
@@ -51,6 +51,14 @@ class Level:
         self._first_keys = [sst.first_key for sst in self.ssts]
         self._keys = np.frombuffer(b"".join(_bound_keys(shown)) or b"\0", np.uint8)
         self.records: I64 = self._records([keys for _, keys in shown])
+        self._data_bytes = -1
+
+    @property
+    def data_bytes(self) -> int:
+        """The stored bytes of all blocks."""
+        if self._data_bytes < 0:
+            self._data_bytes = sum(slot.sst.info.data_len for slot in self.slots)
+        return self._data_bytes
 
     def candidates(self, key: bytes) -> Sequence[VisibleSst]:
         """Return the SSTs that show the key, newest versions first."""

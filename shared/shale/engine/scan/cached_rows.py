@@ -51,13 +51,17 @@ class WantedRows(NamedTuple):
     as_pairs: bool = False
 
 
-class MissingPart(NamedTuple):
-    """The metadata of an SST, or a block, that is not cached; see ``TreeLookup.load_part_now``."""
+class Misses(NamedTuple):
+    """What was missing, at the start for several sources.
 
-    tree: TreeLookup
-    level: int
-    sst: int
-    block: int
+    Args:
+        sources: of each the level, numbered over all trees of the request, the SST and the block.
+        walk_left, bytes_left: versions to pass and bytes to return that were left.
+    """
+
+    sources: list[tuple[int, int, int]]
+    walk_left: int
+    bytes_left: int
 
 
 def has_unsorted_rows(view: SuperVersion) -> bool:
@@ -65,16 +69,32 @@ def has_unsorted_rows(view: SuperVersion) -> bool:
     return any(type(table) is Memtable and table.sorted_log.has_long_tail for table in view.tables)
 
 
-def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows, walk_rows_max: int = WALK_ROWS_MAX) -> int:
+def append_cached(
+    rows: list[Any],
+    view: SuperVersion,
+    wanted: WantedRows,
+    walk_rows_max: int = WALK_ROWS_MAX,
+    *,
+    windows: int = 0,
+    counts: int = 0,
+    trees: list[TreeLookup] | None = None,
+) -> int:
     """Append rows from memory in the order of the scan; the process must have kernels.
 
+    Args:
+        rows: the list.
+        view, wanted: what to read.
+        walk_rows_max: versions to pass at most, hidden ones included.
+        windows: address of a window for each level of the trees in the range (``layout.scan``); 0: there are none.
+        counts: address of the counts of what was used; 0: those of the reader.
+        trees: those to read, of which the windows are; ``None``: those in the range.
+
     Returns:
-        ``END``: the range has no more rows.  Otherwise one of the answers of ``layout.scan``, see ``missing_part``:
+        ``END``: the range has no more rows.  Otherwise one of the answers of ``layout.scan``, see ``last_misses``:
         what was appended is complete up to there.
     """
     start, end, max_seq, rows_max, bytes_max, now_ms, is_reversed, as_pairs = wanted
-    trees = view.trees
-    lookups = trees.lookups_between(start, end)
+    lookups = view.trees.lookups_between(start, end) if trees is None else trees
     if len(lookups) > _TREES_MAX:
         return layout.TOO_LARGE
     tables = _tables(view, max_seq)
@@ -86,29 +106,38 @@ def append_cached(rows: list[Any], view: SuperVersion, wanted: WantedRows, walk_
         as_pairs,
         len(lookups),
         len(tables),
-        trees.bound(max_seq),
+        view.trees.bound(max_seq),
         -1 if start is None else len(start),
         -1 if end is None else len(end),
         is_reversed,
         _scratch_address(),
-        trees.lookups[0].counts_address,
+        counts or view.trees.lookups[0].counts_address,
         walk_rows_max,
+        windows,
     )
     request = b"".join([header, *[tree.level_words for tree in lookups], *tables, start or b"", end or b""])
     return compiled.scan_cached(request, rows, Row, None)
 
 
-def missing_part(view: SuperVersion, wanted: WantedRows, answer: int) -> MissingPart | None:
-    """Return what was missing for the next row; ``None``: the answer has another reason."""
-    if answer & layout.STATUS_MASK not in (layout.NEED_META, layout.NEED_BLOCK):
-        return None
-    level = (answer >> layout.SOURCE_AT & layout.SOURCE_MASK) - sum(len(table.sorted_parts()) for table in view.tables)
-    sst, block = answer >> layout.VIEW_AT & layout.VIEW_MASK, answer >> layout.BLOCK_AT
-    for tree in view.trees.lookups_between(wanted.start, wanted.end):
-        if level < len(tree.levels):
-            return MissingPart(tree, level, sst, block)
-        level -= len(tree.levels)
-    raise AssertionError("the kernel misses a part of a level that was not in the request")
+def last_misses(view: SuperVersion) -> Misses:
+    """Return what was missing in the last call, which answered that something is."""
+    words = _scratch_words()
+    first = layout.MISSES // 8
+    answers = words[first : first + words[layout.MISSES_AT // 8]].tolist()
+    tables = _count_parts(view)
+    sources = [_place(answer, tables) for answer in answers]
+    return Misses(sources, words[layout.WALK_LEFT_AT // 8], words[layout.BYTES_LEFT_AT // 8])
+
+
+def _count_parts(view: SuperVersion) -> int:
+    """Return how many sources of a request are tables."""
+    return sum([len(table.sorted_parts()) for table in view.tables])
+
+
+def _place(answer: int, tables: int) -> tuple[int, int, int]:
+    """Return level, SST and block of an answer; levels are numbered over all trees of the request."""
+    level = (answer >> layout.SOURCE_AT & layout.SOURCE_MASK) - tables
+    return level, answer >> layout.VIEW_AT & layout.VIEW_MASK, answer >> layout.BLOCK_AT
 
 
 def _tables(view: SuperVersion, max_seq: int | None) -> list[bytes]:
@@ -133,3 +162,9 @@ def _scratch() -> mmap.mmap:
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)  # a few bytes of every buffer are used
     return memory
+
+
+@cache
+def _scratch_words() -> memoryview:
+    """Return the words at the start of the scratch memory."""
+    return memoryview(_scratch())[: layout.ORDER_AT].cast("q")

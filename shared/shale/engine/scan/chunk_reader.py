@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.pins import PinRef
 from shale.engine.read.read_point import ReadPoint, SeqHold
-from shale.engine.scan.cached_rows import WantedRows, append_cached, has_unsorted_rows, missing_part
+from shale.engine.scan.cached_rows import WantedRows, append_cached, has_unsorted_rows
+from shale.engine.scan.missing_blocks import MissingBlocks
 from shale.engine.scan.plan import ScanPlan
 from shale.engine.scan.sources import visible_source
 from shale.engine.write.durability import reraise
@@ -18,11 +19,6 @@ from shale.types import UNBOUNDED, Bound, KeyRange, excluded, included
 if TYPE_CHECKING:
     from shale.engine.read.super_version import SuperVersion
 
-_FEW_ROWS = 64
-"""For so few rows missing blocks are read one by one, and kept, if that does not wait."""
-_PARTS_MAX = 32
-_WALK_ROWS_AGAIN = 1000
-"""Versions that a call passes after a missing part was read: it begins again at the start."""
 _ROWS_AFTER_SEEK = 64
 """A caller that seeks once probably takes a few rows and seeks again."""
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one after the last row"
@@ -43,6 +39,7 @@ class ScanChunkReader:
         "_is_over",
         "_last_key",
         "_max_seq",
+        "_missing",
         "_plan",
         "_range",
         "_ref",
@@ -83,6 +80,7 @@ class ScanChunkReader:
         """All rows were read, but may not be given yet."""
         self._tries_cache = use_kernels()
         """Whether rows may come from memory as objects, without chunks."""
+        self._missing: MissingBlocks | None = None
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -174,6 +172,10 @@ class ScanChunkReader:
         self._has_begun = True
         return rows
 
+    def take_bytes_read(self) -> int:
+        """Return the bytes that were read for objects since the last call: other tasks have waited for that."""
+        return 0 if self._missing is None else self._missing.take_bytes_read()
+
     def return_rows(self, count: int) -> None:
         """Take back rows that were read and skipped, so that the limit does not count them."""
         if self._remaining is not None:
@@ -186,13 +188,15 @@ class ScanChunkReader:
         self._range, self._last_key = self._beyond(included(key)), None
         self._restart()
         self._has_ended, self._tries_cache = False, use_kernels()
+        if self._missing is not None:
+            self._missing.begin_again()
         wanted = self._plan.expected_rows
         self._plan = self._plan._replace(expected_rows=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
 
     def close(self) -> None:
         """Release the state, so that its owner may release the checkpoint; there are no more rows."""
         self._is_over = True
-        self._view = self._view_provider = self._resolve = self._ref = None
+        self._view = self._view_provider = self._resolve = self._ref = self._missing = None
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -237,21 +241,20 @@ class ScanChunkReader:
         return rows
 
     def _append_objects(self, rows: list[Any], view: "SuperVersion", wanted: WantedRows) -> bool:
-        """Append rows, for few also after reading missing blocks without waiting; return whether this is the end."""
-        answer = append_cached(rows, view, wanted)
-        if rows or answer == layout.END or wanted.rows_max > _FEW_ROWS or not self._plan.cache_blocks:
-            return answer == layout.END
-        if not view.pin.is_usable:
-            return False
-        for _ in range(_PARTS_MAX):
-            missing = missing_part(view, wanted, answer)
-            if missing is None or not missing.tree.load_part_now(view.reader, *missing[1:], prefix=self._plan.prefix):
-                break
-            answer = append_cached(rows, view, wanted, _WALK_ROWS_AGAIN)
-            missing.tree.unmark_loaded()
-            if rows:
-                break
+        """Append rows, also from blocks that can be read without waiting; return whether this is the end."""
+        missing = self._missing
+        windows = 0 if missing is None else missing.windows(view, wanted)
+        answer = append_cached(rows, view, wanted, windows=windows)
+        if answer & layout.STATUS_MASK in layout.MISSED and view.pin.is_usable and view.reader.keeps_reads_now:
+            if missing is None:
+                missing = self._missing = MissingBlocks(self._plan)
+            answer = missing.append(rows, view, wanted, self._expected_rows())
         return answer == layout.END
+
+    def _expected_rows(self) -> int | None:
+        """Return how many more rows the caller probably takes; ``None``: many."""
+        expected, left = self._plan.expected_rows, self._remaining
+        return left if expected is None or (left is not None and left < expected) else expected
 
     async def _current_view(self) -> "SuperVersion":
         """Return the state to read next, with few unsorted rows."""

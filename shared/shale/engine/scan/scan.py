@@ -24,6 +24,8 @@ _ROWS_AT_ONCE = 1024
 _ROWS_WITHOUT_BREAK = 4096
 """Rows from memory after which other tasks run, where a call counts as some rows: about a millisecond."""
 _ROWS_PER_CALL = 256
+_BYTES_AS_A_ROW = 256
+"""Bytes read from a file, which take as long as a row from memory."""
 _ROWS_FIRST = 16
 """Rows that become objects at first: a caller who iterates may soon stop."""
 
@@ -246,7 +248,7 @@ class Scan:
         if rows:
             self._last_key = self._last_given()
             self._direct = rows
-            self._without_break += len(rows) + _ROWS_PER_CALL
+            self._without_break += len(rows) + _ROWS_PER_CALL + self._chunks.take_bytes_read() // _BYTES_AS_A_ROW
 
     def _give_direct(self) -> None:
         """Forget objects of which all are given: the caller may change their list."""

@@ -11,6 +11,7 @@ Kernel signature::
 It appends rows in the order of the scan: objects of ``row_type``, a tuple of key, value, seq, and both times, or pairs.
 The answer is a status, and for ``NEED_META`` and ``NEED_BLOCK`` what is missing: ``status | source << SOURCE_AT |
 view << VIEW_AT | block << BLOCK_AT``.  Rows before it are complete, so the caller may go on after the last one.
+Parts that other sources miss at the start are in the scratch memory, see ``MISSES_AT``.
 """
 
 from shale.kernels.columns import SLACK
@@ -38,7 +39,21 @@ COUNTS = 12
 """Address of the counts of ``layout.point_lookup``, ``OUT_WORDS`` int64."""
 WALK_MAX = 13
 """The kernel passes about so many versions of keys, hidden ones included."""
-REQUEST_WORDS = 14
+WINDOWS = 14
+"""Address of a window for each level of the trees; 0: there are none."""
+REQUEST_WORDS = 15
+
+# A window: stored blocks of one SST that are not cached, with their checksums.
+WINDOW_VIEW = 0
+"""The number of the SST in its level."""
+WINDOW_FIRST = 1
+WINDOW_END = 2
+"""The block after the last; 0: the window is empty."""
+WINDOW_DATA = 3
+"""Address of the first block."""
+WINDOW_OFFSETS = 4
+"""Address of the offsets of all blocks of the SST in its file, int64."""
+WINDOW_WORDS = 5
 
 TREE_WORDS = 2
 TREE_TABLE = 0
@@ -66,6 +81,9 @@ INVALID = 6
 """A block is malformed, or rows are out of order."""
 WALKED = 7
 """There were too many versions to pass."""
+
+MISSED = frozenset((NEED_META, NEED_BLOCK))
+"""Answers for what is not in memory."""
 
 # What a level answers besides the results of a cursor (``layout.cursor``).
 LEVEL_NEEDS_META = 32
@@ -110,7 +128,9 @@ KEPT_KEYS = 13
 LOWER = 14
 """Address of the first key of the range in the open view; 0: none."""
 LOWER_LEN = 15
-SOURCE_WORDS = 16
+WINDOW = 16
+"""Address of the window of the level; 0: there is none."""
+SOURCE_WORDS = 17
 
 # The range of the scan.
 RANGE_START = 0
@@ -127,8 +147,17 @@ KEPT_KEY_LEN = 1
 KEPT_SEQ = 2
 KEPT_WORDS = KEPT_SEQ + CREATED + 1 - SEQ
 
-# The scratch memory: the order of the sources, the key met last, and per source its cursor, its words, and buffers.
-ORDER_AT = 0
+# The scratch memory: what is left to do, the order of the sources, the key met last, and per source its cursor, its
+# words, and buffers.
+WALK_LEFT_AT = 0
+"""After ``NEED_META`` and ``NEED_BLOCK``: what is left of ``WALK_MAX``,"""
+BYTES_LEFT_AT = 8
+"""and of ``BYTES_MAX``."""
+MISSES_AT = 16
+"""How many sources miss a part: at the start all that do, later the first one;"""
+MISSES = 24
+"""and the answer for each."""
+ORDER_AT = MISSES + 8 * SOURCES_MAX
 MET_AT = ORDER_AT + 8 * SOURCES_MAX
 RANGE_AT = MET_AT + KEY_BYTES_MAX + SLACK
 NEWEST_AT = RANGE_AT + 8 * RANGE_WORDS

@@ -77,7 +77,7 @@ from shale.kernels.source.merge.mixed_cursor import read_columns, time_of
 from shale.kernels.source.point_lookup.sst import count_separators
 from shale.kernels.source.scan.live_order import drop_first, put_first
 from shale.kernels.source.scan.objects import append_object
-from shale.kernels.source.scan.request import answer_of, is_table
+from shale.kernels.source.scan.request import answer_of, is_miss, is_table, note_miss, note_rest
 from shale.kernels.source.scan.sources import begin_table, ends_before_range, last_view, open_block, open_view
 from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE
 
@@ -213,7 +213,7 @@ def _has_greater_key(left: int, right: int) -> bool:
 def _begin(request: int, sources: int) -> int:
     """Go to the last row of each source; return how many have one, or the answer with all bits flipped."""
     scratch = word(request, SCRATCH)
-    cursors, order, live = scratch + CURSORS_AT, scratch + ORDER_AT, 0
+    cursors, order, live, missing = scratch + CURSORS_AT, scratch + ORDER_AT, 0, 0
     for number in range(sources):
         source = scratch + SOURCES_AT + 8 * SOURCE_WORDS * number
         status = _last(cursors + CURSOR_BYTES * number, source, scratch + RANGE_AT)
@@ -221,8 +221,11 @@ def _begin(request: int, sources: int) -> int:
             live = put_first(order, live, number)
             _insert_last(cursors, order, live)
         elif status != USED_UP:
-            return ~answer_of(status, number, source)
-    return live
+            answer = answer_of(status, number, source)
+            if not is_miss(answer):
+                return ~answer
+            missing = note_miss(request, answer)
+    return live if missing == 0 else ~missing
 
 
 @helper
@@ -300,5 +303,9 @@ def scan_backward(request: int, sources: int, rows: int, row_type: int, none: in
         elif status == ROW:
             _insert_last(cursors, order, live)
         else:
-            return answer_of(status, number, source)
+            answer = answer_of(status, number, source)
+            if is_miss(answer):
+                note_rest(request, walk_left, bytes_left)
+                note_miss(request, answer)
+            return answer
     return END_OF_RANGE

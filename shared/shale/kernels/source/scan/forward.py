@@ -30,7 +30,7 @@ from shale.kernels.source.merge.blocks import insert_first
 from shale.kernels.source.merge.mixed_cursor import read_columns, time_of
 from shale.kernels.source.scan.live_order import drop_first, put_first
 from shale.kernels.source.scan.objects import append_object
-from shale.kernels.source.scan.request import answer_of, is_table
+from shale.kernels.source.scan.request import answer_of, is_miss, is_table, note_miss, note_rest
 from shale.kernels.source.scan.sources import begin_table, first_in_level, next_in_level
 from shale.types import FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE
 
@@ -48,7 +48,7 @@ def scan_forward(request: int, sources: int, rows: int, row_type: int, none: int
     """Append the first visible rows of the range; return the answer, -1 after an exception."""
     scratch = word(request, SCRATCH)
     cursors, order, limits = scratch + CURSORS_AT, scratch + ORDER_AT, scratch + RANGE_AT
-    live = 0
+    live, missing = 0, 0
     for number in range(sources):
         source = scratch + SOURCES_AT + 8 * SOURCE_WORDS * number
         status = _first(cursors + CURSOR_BYTES * number, source, limits)
@@ -56,7 +56,12 @@ def scan_forward(request: int, sources: int, rows: int, row_type: int, none: int
             live = put_first(order, live, number)
             insert_first(cursors, order, live)
         elif status != USED_UP:
-            return answer_of(status, number, source)
+            answer = answer_of(status, number, source)
+            if not is_miss(answer):
+                return answer
+            missing = note_miss(request, answer)
+    if missing != 0:
+        return missing
     rows_left, bytes_left = word(request, ROWS_MAX), word(request, BYTES_MAX)
     has_limit = bytes_left >= 0
     has_now, now = word(request, HAS_NOW) != 0, word(request, NOW)
@@ -101,5 +106,9 @@ def scan_forward(request: int, sources: int, rows: int, row_type: int, none: int
         elif status == ROW:
             insert_first(cursors, order, live)
         else:
-            return answer_of(status, number, source)
+            answer = answer_of(status, number, source)
+            if is_miss(answer):
+                note_rest(request, walk_left, bytes_left)
+                note_miss(request, answer)
+            return answer
     return END

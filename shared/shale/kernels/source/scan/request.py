@@ -8,6 +8,8 @@ from shale.kernels.layout.scan import (
     BLOCK_AT,
     BUFFER_BYTES,
     BUFFERS_AT,
+    BYTES_LEFT_AT,
+    BYTES_MAX,
     COLUMNS,
     COUNTS,
     CURSORS_AT,
@@ -21,6 +23,8 @@ from shale.kernels.layout.scan import (
     LEVEL_NEEDS_BLOCK,
     LEVEL_NEEDS_META,
     LEVEL_TOO_LARGE,
+    MISSES,
+    MISSES_AT,
     NEED_BLOCK,
     NEED_META,
     RANGE_AT,
@@ -38,6 +42,7 @@ from shale.kernels.layout.scan import (
     SOURCES_MAX,
     SST_MAX_SEQ,
     START_LEN,
+    STATUS_MASK,
     TABLE_COLUMNS,
     TABLE_MAX_SEQ,
     TABLE_ROWS,
@@ -52,6 +57,11 @@ from shale.kernels.layout.scan import (
     VIEW_AT,
     VIEW_COUNT,
     VIEWS,
+    WALK_LEFT_AT,
+    WALK_MAX,
+    WINDOW,
+    WINDOW_WORDS,
+    WINDOWS,
 )
 from shale.kernels.source.jit import helper, inlined
 from shale.kernels.source.memory import set_word, word
@@ -74,6 +84,7 @@ def take_request(request: int) -> int:
         set_word(source, ROW_END, word(table, TABLE_ROWS))
         set_word(scratch + CURSORS_AT + CURSOR_BYTES * number, MAX_SEQ_HERE, word(table, TABLE_MAX_SEQ))
     keys = tables + 8 * TABLE_WORDS * count
+    window, window_bytes = word(request, WINDOWS), 0 if word(request, WINDOWS) == 0 else 8 * WINDOW_WORDS
     for _ in range(word(request, TREES)):
         level, levels = word(at, TREE_TABLE), word(at, TREE_LEVELS)
         if count + levels > SOURCES_MAX:
@@ -83,6 +94,8 @@ def take_request(request: int) -> int:
             buffers = scratch + BUFFERS_AT + BUFFER_BYTES * number
             set_word(source, VIEWS, word(level, LEVEL_VIEWS))
             set_word(source, VIEW_COUNT, word(level, LEVEL_COUNT))
+            set_word(source, WINDOW, window)
+            window += window_bytes
             set_word(source, KEY_BUFFER, buffers)
             set_word(source, KEPT_ROWS, buffers + KEPT_ROWS_AT)
             set_word(source, KEPT_KEYS, buffers + KEPT_KEYS_AT)
@@ -90,6 +103,7 @@ def take_request(request: int) -> int:
             level += 8 * LEVEL_WORDS
         count += levels
         at += 8 * TREE_WORDS
+    note_rest(request, word(request, WALK_MAX), word(request, BYTES_MAX))
     limits = scratch + RANGE_AT
     start_len = word(request, START_LEN)
     set_word(limits, RANGE_START, keys)
@@ -98,6 +112,31 @@ def take_request(request: int) -> int:
     set_word(limits, RANGE_END_LEN, word(request, END_LEN))
     set_word(limits, RANGE_COUNTS, word(request, COUNTS))
     return count
+
+
+@inlined
+def note_rest(request: int, walk_left: int, bytes_left: int) -> None:
+    """Write what is left to do into the scratch memory, and that nothing is missing."""
+    scratch = word(request, SCRATCH)
+    set_word(scratch + WALK_LEFT_AT, 0, walk_left)
+    set_word(scratch + BYTES_LEFT_AT, 0, bytes_left)
+    set_word(scratch + MISSES_AT, 0, 0)
+
+
+@inlined
+def is_miss(answer: int) -> bool:
+    """Return whether an answer names a part that is not in memory."""
+    return answer & STATUS_MASK in (NEED_META, NEED_BLOCK)
+
+
+@helper
+def note_miss(request: int, answer: int) -> int:
+    """Add an answer to those of the sources that miss a part, and return the first of them."""
+    scratch = word(request, SCRATCH)
+    count = word(scratch + MISSES_AT, 0)
+    set_word(scratch + MISSES, count, answer)
+    set_word(scratch + MISSES_AT, 0, count + 1)
+    return word(scratch + MISSES, 0)
 
 
 @inlined

@@ -3,6 +3,8 @@
 A level is walked block by block and view by view, within the range of the scan and of each view.
 """
 
+from typing import Any
+
 import numpy as np
 
 from shale.kernels.columns import KEY_BYTES, KEY_OFFSETS
@@ -68,6 +70,12 @@ from shale.kernels.layout.scan import (
     VIEW,
     VIEW_COUNT,
     VIEWS,
+    WINDOW,
+    WINDOW_DATA,
+    WINDOW_END,
+    WINDOW_FIRST,
+    WINDOW_OFFSETS,
+    WINDOW_VIEW,
 )
 from shale.kernels.source.block.cursor import next_row, open_next_block
 from shale.kernels.source.compare import compare_bytes, word_of
@@ -75,6 +83,8 @@ from shale.kernels.source.jit import helper
 from shale.kernels.source.memory import add_word, load_i64, load_u16be, set_word, store_u8, store_u64, word
 from shale.kernels.source.point_lookup.block import restart_before
 from shale.kernels.source.point_lookup.sst import count_separators, image_of, is_separator
+
+CHECKSUM_BYTES = 4
 
 
 @helper
@@ -175,7 +185,6 @@ def open_view(cursor: int, source: int, limits: int) -> int:
     if start_len >= 0 and end_len >= 0 and compare_bytes(start, start_len, end, end_len) >= 0:
         return USED_UP
     set_word(cursor, VERSION, word(slot, SLOT_VERSION))
-    set_word(cursor, HAS_CHECKSUMS, 0)
     set_word(cursor, KEY, word(source, KEY_BUFFER))
     set_word(cursor, BASE_KEY, word(source, KEY_BUFFER) + (0 if word(slot, SLOT_VERSION) == 2 else BASE_KEY_AT))
     set_word(cursor, START, start if start_len > 0 else 0)
@@ -202,15 +211,20 @@ def open_block(cursor: int, source: int, block: int, limits: int) -> int:
     slot = word(source, SLOT)
     set_word(source, BLOCK, block)
     image, size = image_of(slot, block)
-    if image == 0:
-        return LEVEL_NEEDS_BLOCK
+    is_cached = image != 0
+    if not is_cached:
+        image, size = _in_window(source, block)
+        if image == 0:
+            return LEVEL_NEEDS_BLOCK
     if size > KEY_BYTES_MAX:
         return LEVEL_TOO_LARGE
-    store_u8(word(slot, SLOT_TOUCHED) + block, 1)
-    add_word(word(limits, RANGE_COUNTS), OUT_BLOCKS, 1)
+    if is_cached:
+        store_u8(word(slot, SLOT_TOUCHED) + block, 1)
+        add_word(word(limits, RANGE_COUNTS), OUT_BLOCKS, 1)
     bounds = source + 8 * BOUNDS
     set_word(bounds, 0, 0)
-    set_word(bounds, 1, size)
+    set_word(bounds, 1, size if is_cached else size + CHECKSUM_BYTES)
+    set_word(cursor, HAS_CHECKSUMS, 0 if is_cached else 1)
     set_word(cursor, CURSOR_BOUNDS, bounds)
     set_word(cursor, DATA, image)
     set_word(cursor, DATA_END, image + size)
@@ -225,6 +239,23 @@ def open_block(cursor: int, source: int, block: int, limits: int) -> int:
         set_word(cursor, ROW_AT, at)
         set_word(cursor, BASE_LEN, 0)
     return status
+
+
+@helper
+def _in_window(source: int, block: int) -> Any:
+    """Return address and size of a block of the open view in the window of its level; the address 0: it is not there.
+
+    Its checksum follows it.
+    """
+    window = word(source, WINDOW)
+    if window == 0 or word(window, WINDOW_VIEW) != word(source, VIEW):
+        return 0, 0
+    first = word(window, WINDOW_FIRST)
+    if block < first or block >= word(window, WINDOW_END):
+        return 0, 0
+    offsets = word(window, WINDOW_OFFSETS)
+    start = word(offsets, block)
+    return word(window, WINDOW_DATA) + start - word(offsets, first), word(offsets, block + 1) - start - CHECKSUM_BYTES
 
 
 @helper
