@@ -105,11 +105,6 @@ class SstReader:
         gone = weakref.finalize(self, cache.abandon, self._slots)
         gone.atexit = False
 
-    @property
-    def keeps_reads_now(self) -> bool:
-        """Whether some reads do not wait and there is a cache for them."""
-        return self.reads_now and self.cache.capacity_bytes > 0
-
     def follow(self, manifest: Manifest) -> None:
         """Resolve the paths of new SSTs with this manifest, and close the files of those that it replaces."""
         self._paths = SstPaths.of(self._paths.root, manifest)

@@ -189,7 +189,7 @@ class ScanChunkReader:
         self._restart()
         self._has_ended, self._tries_cache = False, use_kernels()
         if self._missing is not None:
-            self._missing.begin_again()
+            self._missing.read_less()
         wanted = self._plan.expected_rows
         self._plan = self._plan._replace(expected_rows=min(wanted or _ROWS_AFTER_SEEK, _ROWS_AFTER_SEEK))
 
@@ -245,7 +245,7 @@ class ScanChunkReader:
         missing = self._missing
         windows = 0 if missing is None else missing.windows(view, wanted)
         answer = append_cached(rows, view, wanted, windows=windows)
-        if answer & layout.STATUS_MASK in layout.MISSED and view.pin.is_usable and view.reader.keeps_reads_now:
+        if answer & layout.STATUS_MASK in layout.MISSED and _reads_now(view):
             if missing is None:
                 missing = self._missing = MissingBlocks(self._plan)
             answer = missing.append(rows, view, wanted, self._expected_rows())
@@ -339,3 +339,8 @@ class ScanChunkReader:
     def _beyond(self, bound: Bound) -> KeyRange:
         """Return the rest of the range after a bound."""
         return self._range.intersect(KeyRange(UNBOUNDED, bound) if self.reverse else KeyRange(bound, UNBOUNDED))
+
+
+def _reads_now(view: "SuperVersion") -> bool:
+    """Whether some reads of a state do not wait, and there is a cache for metadata."""
+    return view.pin.is_usable and view.reader.reads_now and view.reader.cache.capacity_bytes > 0

@@ -82,7 +82,7 @@ class MissingBlocks:
         """What was missing in this call: what is missing again does not stay in the cache."""
         self._follow([])
 
-    def begin_again(self) -> None:
+    def read_less(self) -> None:
         """Begin with small reads: the scan skips rows."""
         self._kept_bytes = 0
         self._reads = [0] * len(self._levels)
