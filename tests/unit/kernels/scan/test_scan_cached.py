@@ -23,7 +23,7 @@ from shale.types import (
     SstView,
     Tree,
 )
-from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, FakeReader, GuardedPages, expected_rows, view_of
+from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, GuardedPages, expected_rows, view_of
 
 
 @pytest.fixture(autouse=True, scope="module")
