@@ -48,6 +48,7 @@ class ScanChunkReader:
         "_tries_cache",
         "_view",
         "_view_provider",
+        "bytes_read",
         "key_range",
         "reverse",
     )
@@ -81,6 +82,8 @@ class ScanChunkReader:
         self._tries_cache = use_kernels()
         """Whether rows may come from memory as objects, without chunks."""
         self._missing: MissingBlocks | None = None
+        self.bytes_read = 0
+        """Bytes that were read for the last objects: other tasks have waited for that."""
         self._error: ShaleError | None = None
         self._is_over = False
 
@@ -172,10 +175,6 @@ class ScanChunkReader:
         self._has_begun = True
         return rows
 
-    def take_bytes_read(self) -> int:
-        """Return the bytes that were read for objects since the last call: other tasks have waited for that."""
-        return 0 if self._missing is None else self._missing.take_bytes_read()
-
     def return_rows(self, count: int) -> None:
         """Take back rows that were read and skipped, so that the limit does not count them."""
         if self._remaining is not None:
@@ -243,12 +242,16 @@ class ScanChunkReader:
     def _append_objects(self, rows: list[Any], view: "SuperVersion", wanted: WantedRows) -> bool:
         """Append rows, also from blocks that can be read without waiting; return whether this is the end."""
         missing = self._missing
-        windows = 0 if missing is None else missing.windows(view, wanted)
-        answer = append_cached(rows, view, wanted, windows=windows)
+        if missing is None:
+            answer = append_cached(rows, view, wanted)
+        else:
+            answer = append_cached(rows, view, wanted, windows=missing.windows(view, wanted))
+            self.bytes_read = 0
         if answer & layout.STATUS_MASK in layout.MISSED and _reads_now(view):
             if missing is None:
                 missing = self._missing = MissingBlocks(self._plan)
             answer = missing.append(rows, view, wanted, self._expected_rows())
+            self.bytes_read = missing.take_bytes_read()
         return answer == layout.END
 
     def _expected_rows(self) -> int | None:

@@ -248,7 +248,7 @@ class Scan:
         if rows:
             self._last_key = self._last_given()
             self._direct = rows
-            self._without_break += len(rows) + _ROWS_PER_CALL + self._chunks.take_bytes_read() // _BYTES_AS_A_ROW
+            self._without_break += len(rows) + _ROWS_PER_CALL + self._chunks.bytes_read // _BYTES_AS_A_ROW
 
     def _give_direct(self) -> None:
         """Forget objects of which all are given: the caller may change their list."""
