@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
 
 import anyio.to_thread
@@ -16,6 +16,9 @@ import anyio.to_thread
 from shale.core.commit_listeners import CommitListeners
 from shale.core.lazy_dataclass import dataclass
 from shale.types import Ulid
+
+if TYPE_CHECKING:
+    from ulid import ULIDGenerator
 
 T = TypeVar("T")
 
@@ -108,17 +111,28 @@ class Ids:
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
         self._rng = rng
+        self._generator: ULIDGenerator | None = None
 
     def ulid(self, at_least_ms: int = 0) -> Ulid:
-        """Return a fresh ULID whose time is now, or ``at_least_ms`` if that is later.
-
-        Ids of one millisecond are in no order.
-        """
-        return Ulid(max(self._clock.now_ms(), at_least_ms) << 80 | self._rng.getrandbits(80))
+        """Return a fresh ULID whose time is now, or ``at_least_ms`` if that is later."""
+        generator = self._generator or self._make_generator()
+        return Ulid(int(generator.generate(max(self._clock.now_ms(), at_least_ms))))
 
     def uuid(self) -> UUID:
         """Return a fresh UUID of version 4."""
         return UUID(int=self._rng.getrandbits(128), version=4)
+
+    def _make_generator(self) -> "ULIDGenerator":
+        # Imported with the first id: reading needs none.
+        from ulid import PureRandomPolicy, ULIDGenerator
+
+        # Ids of one millisecond need no order, and a counter would make them depend on each other.
+        policy = PureRandomPolicy()
+        self._generator = ULIDGenerator(clock=self._clock.now_ms, randomness=self._draw, policy=policy)
+        return self._generator
+
+    def _draw(self, _timestamp_ms: int) -> bytes:
+        return self._rng.getrandbits(80).to_bytes(10, "big")
 
 
 _PROCESS_COMMITS = CommitListeners()

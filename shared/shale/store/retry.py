@@ -101,7 +101,9 @@ class RetryingStore(StoreWrapper):
         """See ``ObjectStore``."""
         if isinstance(mode, Overwrite):
             return await self._retry("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
-        stamped = {**(attributes or {}), PUT_ID: str(self._env.ids.ulid())}
+        stamped = dict(attributes or {})
+        if self._sends_attributes:
+            stamped[PUT_ID] = str(self._env.ids.ulid())
         try:
             return await self._retry("put", lambda: self._attempt(key, data, mode, stamped))
         except (AlreadyExists, Precondition):

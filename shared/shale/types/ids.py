@@ -20,9 +20,9 @@ _SHIFTS = range(120, -1, -10)
 class Ulid(int):
     """128 bits: 48 of milliseconds since 1970, 80 of randomness.  As text: 26 characters of Crockford base 32.
 
-    An ``int``, because manifests compare and hash thousands of them.  The library ``ulid`` reads their text; it is
-    imported then.  Text is written here, because an open makes the path of every SST: the library takes 2.4 times as
-    long, and some 15 ms to import.
+    An ``int``, because manifests compare and hash thousands of them.  The library ``ulid`` makes ids and reads their
+    text; it is imported then.  Text is written here, because an open makes the path of every SST: the library takes
+    2.4 times as long, and some 15 ms to import.
     """
 
     __slots__ = ()
