@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from reprlib import recursive_repr
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 __all__ = ["dataclass"]
@@ -27,7 +28,7 @@ else:
             standard = dataclasses.dataclass(
                 init=False, repr=False, eq=False, kw_only=kw_only, slots=slots, weakref_slot=weakref_slot
             )
-            with _thawed(cls.__mro__[1:]):
+            with _ONE_BY_ONE, _thawed(cls.__mro__[1:]):
                 made = standard(cls)
             # The standard decorator refuses a frozen subclass of a class that is not.
             made.__dataclass_params__.frozen = frozen
@@ -39,6 +40,8 @@ else:
         return decorate if cls is None else decorate(cls)
 
 
+_ONE_BY_ONE: Final = RLock()
+"""Another thread must not see the bases of a class thawed."""
 _UNCOMPILED_INSTANCES: Final = 3
 """Setting the fields of one instance in a loop takes a tenth of the time to compile; most classes have few instances
 in a process that opens a database."""

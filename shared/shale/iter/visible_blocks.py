@@ -5,6 +5,7 @@ from functools import partial
 from typing import Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
@@ -19,6 +20,10 @@ from shale.types import U64_MAX
 
 _INLINE_BYTES_MAX = 8 << 20
 """Above this size the checksum of a block, which precedes its first row, takes too long for the event loop."""
+_INLINE_READS_MAX = 2
+"""Reads of local files of half a megabyte in one turn of the event loop, which takes a millisecond or two."""
+_THREAD_READS_MAX = 64
+"""The same for a thread, which cannot be cancelled before."""
 
 
 class BlocksSource(Protocol):
@@ -121,10 +126,13 @@ class VisibleBlocksSource:
             if kernel.source_needing_input is not None:
                 await self._feed()
             is_small = kernel.capacity.rows <= INLINE_ROWS_MAX
-            step = self._merge() if is_small else await self._env.cpu.run(self._merge)
+            merge = partial(self._merge, _INLINE_READS_MAX if is_small else _THREAD_READS_MAX)
+            step = merge() if is_small else await self._env.cpu.run(merge)
             for source in self._sources:
                 source.start_next_read()
             if step is MergeStatus.NEED_INPUT and (self._reads_all or kernel.rows < EAGER_ROWS_MIN):
+                if is_small:  # many hidden rows: others must run, although nothing waits for the disk
+                    await checkpoint()
                 continue
             self._is_done = step is MergeStatus.DONE
             rows = kernel.take()
@@ -147,13 +155,19 @@ class VisibleBlocksSource:
 
         await gather([partial(begin, number, source) for number, source in enumerate(self._sources)])
 
-    def _merge(self) -> MergeStatus:
-        """Merge as long as input is in memory: each change of threads costs as much as some thousand rows."""
+    def _merge(self, reads_max: int) -> MergeStatus:
+        """Merge as long as input is in memory: each change of threads costs as much as some thousand rows.
+
+        ``reads_max``: reads of local files at most; hidden rows give no output that would end the merge.
+        """
+        reads = 0
         kernel = self._kernel
         while (step := kernel.run()) is MergeStatus.NEED_INPUT:
             while (source := self._exhausted_input()) is not None and not source.is_over:
-                if not source.is_ready and not source.read_now():
-                    return step
+                if not source.is_ready:
+                    if reads == reads_max or not source.read_now():
+                        return step
+                    reads += 1
                 if kernel.feed(source.take(), self._max_seq_of_blocks):
                     break
             else:

@@ -237,3 +237,31 @@ def test_a_full_read_fits_its_buffers_to_the_rows() -> None:
     assert [len(chunk) for chunk in chunks[:2]] == [65_536, 65_536]
     first_bytes, later_bytes = (chunk.key_bytes.nbytes + chunk.val_bytes.nbytes for chunk in chunks[:2])
     assert chunks[1].size_bytes < later_bytes < 1.05 * chunks[1].size_bytes + 10_000 < first_bytes
+
+
+class LocalSpans(Spans):
+    """A source whose spans can all be read at once, as from the page cache."""
+
+    def read_now(self) -> bool:
+        self._is_at_hand = bool(self._spans)
+        return self._is_at_hand
+
+
+def test_others_run_while_a_scan_passes_hidden_rows_of_local_files() -> None:
+    """Nothing waits, and there is no output that would end a turn."""
+    from shale.iter.visible_blocks import VisibleBlocksSource
+
+    rows = [entry._replace(flags=FLAG_TOMBSTONE, value=b"") for entry in many(5_000, 1, 1)]
+    spans = stored(rows)
+    turns = 0
+
+    async def scan() -> None:
+        nonlocal turns
+        merged = asyncio.ensure_future(drain(VisibleBlocksSource([], [LocalSpans(spans)], ENV)))
+        while not merged.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert sum(map(len, await merged)) == 0
+
+    asyncio.run(scan())
+    assert turns >= len(spans) // 4

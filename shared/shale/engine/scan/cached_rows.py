@@ -5,7 +5,7 @@ Nothing is awaited, no columns are made, and nothing is kept between two calls: 
 
 import mmap
 import struct
-from functools import cache
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +110,7 @@ def append_cached(
         -1 if start is None else len(start),
         -1 if end is None else len(end),
         is_reversed,
-        _scratch_address(),
+        _SCRATCH.address,
         counts or view.trees.lookups[0].counts_address,
         walk_rows_max,
         windows,
@@ -120,8 +120,8 @@ def append_cached(
 
 
 def last_misses(view: SuperVersion) -> Misses:
-    """Return what was missing in the last call, which answered that something is."""
-    words = _scratch_words()
+    """Return what was missing in the last call of this thread, which answered that something is."""
+    words = _SCRATCH.words
     first = layout.MISSES // 8
     answers = words[first : first + words[layout.MISSES_AT // 8]].tolist()
     tables = _count_parts(view)
@@ -150,21 +150,16 @@ def _tables(view: SuperVersion, max_seq: int | None) -> list[bytes]:
     return tables
 
 
-@cache
-def _scratch_address() -> int:
-    """Return the memory in which the kernel works, for all threads: it holds the interpreter lock while it runs."""
-    return address_of(np.frombuffer(_scratch(), np.uint8))
+class _Scratch(threading.local):
+    """The memory in which the kernel works, one for each thread: answers are read from it after the call."""
+
+    def __init__(self) -> None:
+        memory = mmap.mmap(-1, layout.SCRATCH_BYTES)
+        if hasattr(mmap, "MADV_NOHUGEPAGE"):
+            memory.madvise(mmap.MADV_NOHUGEPAGE)  # a few bytes of every buffer are used
+        self.address = address_of(np.frombuffer(memory, np.uint8))
+        self.words = memoryview(memory)[: layout.ORDER_AT].cast("q")
+        """The words at its start, which keep it alive."""
 
 
-@cache
-def _scratch() -> mmap.mmap:
-    memory = mmap.mmap(-1, layout.SCRATCH_BYTES)
-    if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        memory.madvise(mmap.MADV_NOHUGEPAGE)  # a few bytes of every buffer are used
-    return memory
-
-
-@cache
-def _scratch_words() -> memoryview:
-    """Return the words at the start of the scratch memory."""
-    return memoryview(_scratch())[: layout.ORDER_AT].cast("q")
+_SCRATCH = _Scratch()

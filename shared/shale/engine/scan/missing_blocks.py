@@ -217,9 +217,12 @@ class MissingBlocks:
     def _keep(self, reader: SstReader, slot: SstSlot, meta: SstMeta, first: int, last: int) -> bool:
         """Read blocks into the cache."""
         if last - first == 1:
-            reader.local_blocks.read_now(slot, meta, first)
+            if reader.local_blocks.read_now(slot, meta, first) is None:
+                return False
         else:
             first, last = _without_cached(slot, first, last, reverse=self._reverse)
+            if first == last:  # another level has read the same SST meanwhile
+                return True
             if not reader.local_blocks.read_range_now(slot, meta, first, last):
                 return False
         self._kept.append((slot.touched, first, last))

@@ -3,13 +3,14 @@
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import shale
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.super_version import SuperVersion
-from shale.engine.scan.cached_rows import WALK_ROWS_MAX, WantedRows, append_cached
+from shale.engine.scan.cached_rows import WALK_ROWS_MAX, WantedRows, append_cached, last_misses
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import scan as layout
 from shale.kernels.rows import rows_from_entries
@@ -142,3 +143,21 @@ def test_a_seek_after_the_limit_was_reached_leaves_a_range_to_check() -> None:
                 await transaction.commit()
 
     anyio.run(run)
+
+
+@pytest.mark.anyio
+async def test_a_scan_in_another_thread_leaves_the_answer_alone() -> None:
+    """Each thread has its own: the interpreter lock is free between a call and the reading of its answer."""
+    shelf = Shelf(cache_bytes=16 << 20)
+    views = [SstView.identity(await shelf.sst(entries_of(range(number, 300, 3)))) for number in range(3)]
+    wide, narrow = (
+        SuperVersion(Manifest(tree=Tree(l0=tuple(l0)), last_l0_seq=Seq(10)), [], shelf.reader, ReadOptions())
+        for l0 in (views, views[:1])
+    )
+    wanted = WantedRows(None, None, None, 10)
+    append_cached([], narrow, wanted)
+    before = last_misses(narrow)
+    await anyio.to_thread.run_sync(lambda: append_cached([], wide, wanted))
+    assert last_misses(narrow) == before
+    append_cached([], wide, wanted)
+    assert last_misses(wide) != before
