@@ -46,6 +46,7 @@ class LocalReader:
         self._open_part = open_part
         self._part_bytes = part_bytes
         self._opened: deque[tuple[weakref.ref[SstSlot], int]] = deque()
+        self._is_closed = False
         self._buffer: U8 = np.empty(0, np.uint8)
         self._view = self._buffer.data
         self.buffer_address = 0
@@ -85,6 +86,11 @@ class LocalReader:
         while self._opened:
             self._close_first()
 
+    def close(self) -> None:
+        """Close every file for good: a scan that goes on after its database was closed uses reads that wait."""
+        self._is_closed = True
+        self.close_files()
+
     def _grow(self, size: int) -> None:
         self._buffer = np.empty(max(_BUFFER_BYTES, 1 << (size - 1).bit_length()), np.uint8)
         self._view = self._buffer.data
@@ -92,6 +98,8 @@ class LocalReader:
 
     def _open(self, slot: SstSlot, part: int) -> LocalObject | None:
         """Open a file; close those that were opened first, if there are too many."""
+        if self._is_closed:
+            return None
         while self._opened and (len(self._opened) >= _FILES_MAX or has_too_many_files()):
             self._close_first()
         may_stay_open = not has_too_many_files()

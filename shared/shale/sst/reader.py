@@ -116,7 +116,7 @@ class SstReader:
         for slot in self.slots():
             self.cache.forget(slot)
         if self._local is not None:
-            self._local.close_files()
+            self._local.close()
 
     def slots(self) -> list[SstSlot]:
         """Return every slot in use."""

@@ -351,6 +351,10 @@ class _ReverseBlockCursor(_BlockCursor):
         self._last = span_begin(self.meta.index.offsets, self._next, last, size_bytes)
         return self._last, last
 
+    def go_back(self, first: int) -> None:
+        """Refuse: a merge of stored blocks, which alone takes steps back, reads forward."""
+        raise AssertionError(f"block {first}: a backward position takes no step back")
+
 
 def _row_bytes(slot: SstSlot, meta: SstMeta) -> int:
     rows = meta.stats.num_rows if meta.stats is not None else 0

@@ -364,3 +364,15 @@ async def test_a_file_system_on_which_reads_may_wait_is_asked_once(
             assert await reader.get(key) == expected.get(key)
         assert await reader.get_many(KEYS) == [expected.get(key) for key in KEYS]
     assert len(asked) == 1
+
+
+async def test_a_scan_that_goes_on_after_close_keeps_no_file_open(tmp_path: Path) -> None:
+    require_nowait(tmp_path)
+    expected = await fill(f"file://{tmp_path}/db")
+    db = await shale.Db.open(f"file://{tmp_path}/db", merge_operator=concatenate)
+    rows = db.scan()
+    seen = [(await anext(rows)).key]
+    await db.close()
+    seen += [row.key async for row in rows]
+    assert seen == sorted(key for key, value in expected.items() if value is not None)
+    assert open_ssts(tmp_path) == set()

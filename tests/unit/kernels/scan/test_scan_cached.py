@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shale.engine.scan.cached_rows import WantedRows, append_cached, last_misses
-from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import point_lookup
 from shale.kernels.layout import scan as layout
 from shale.types import (
@@ -24,12 +23,6 @@ from shale.types import (
     Tree,
 )
 from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, GuardedPages, expected_rows, view_of
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels() -> None:
-    if not use_kernels():
-        pytest.skip("there are no compiled kernels")
 
 
 @settings(max_examples=200)

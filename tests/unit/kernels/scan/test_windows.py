@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.cached_rows import WantedRows, append_cached, last_misses
 from shale.kernels.columns import address_of
-from shale.kernels.dispatch import use_kernels
 from shale.kernels.layout import scan as layout
 from shale.types import (
     Entry,
@@ -21,12 +20,6 @@ from shale.types import (
     Tree,
 )
 from tests.unit.kernels.scan.views import BOUNDS, ROWS, FakeReader, GuardedPages, expected_rows, view_of
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kernels() -> None:
-    if not use_kernels():
-        pytest.skip("there are no compiled kernels")
 
 
 def windows_of(view: SuperVersion, spans: dict[int, tuple[int, int]], keep: list[object]) -> int:
