@@ -14,6 +14,7 @@ import anyio
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ConflictError, CorruptionError, StoreUnsafe, UnavailableError
+from shale.store.adapter_errors import NotSupported
 from shale.store.port import ObjectStore
 from shale.store.probe import CLOCK_SKEW_MAX_MS, Probe, SkippedError
 from shale.store.retry import RetryingStore
@@ -120,7 +121,7 @@ async def _checked(name: str, required: bool, expected: str, check: Callable[[],
     """Run one check, which returns ``None`` for success, else what it observed."""
     try:
         seen = await check()
-    except SkippedError as skipped:
+    except (SkippedError, NotSupported) as skipped:
         return CheckResult(name=name, required=required, ok=None, expected=expected, seen=str(skipped))
     except (StoreUnsafe, CorruptionError, ConflictError) as error:
         seen = str(error)

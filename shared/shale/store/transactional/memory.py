@@ -1,0 +1,95 @@
+"""A transactional store in memory, for tests, simulations and ``memory:///`` databases."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shale.store.transactional.port import SCHEMA_VERSION, CommitRecord, Slot
+
+
+class MemoryTransactionalStore:
+    """Records in dictionaries.  Every operation takes one step of the event loop, so all are linearizable."""
+
+    def __init__(self, url: str = "memory:///") -> None:
+        self._url = url
+        self._records: dict[str, CommitRecord] = {}
+        self._marks: dict[str, int] = {}
+
+    @property
+    def url(self) -> str:
+        """See ``TransactionalStore``."""
+        return self._url
+
+    async def create_schema(self) -> None:
+        """See ``TransactionalStore``."""
+
+    async def schema_version(self) -> int | None:
+        """See ``TransactionalStore``."""
+        return SCHEMA_VERSION
+
+    async def insert(self, record: CommitRecord, slot: Slot | None) -> CommitRecord | None:
+        """See ``TransactionalStore``."""
+        if (found := self._records.get(record.destination)) is not None:
+            return found
+        if slot is not None and slot.id <= self._marks.get(slot.namespace, 0):
+            return None
+        self._records[record.destination] = record
+        return record
+
+    async def get(self, destination: str) -> CommitRecord | None:
+        """See ``TransactionalStore``."""
+        return self._records.get(destination)
+
+    async def set_committed(self, record: CommitRecord) -> None:
+        """See ``TransactionalStore``."""
+        found = self._records.get(record.destination)
+        if found is not None and found.put_id == record.put_id:
+            self._records[record.destination] = replace(found, is_committed=True)
+
+    async def set_deleted(self, destinations: Sequence[str]) -> None:
+        """See ``TransactionalStore``."""
+        for destination in destinations:
+            if (found := self._records.get(destination)) is not None:
+                self._records[destination] = replace(found, is_deleted=True)
+
+    async def remove_deleted(self, destinations: Sequence[str]) -> None:
+        """See ``TransactionalStore``."""
+        for destination in destinations:
+            found = self._records.get(destination)
+            if found is not None and found.is_deleted:
+                del self._records[destination]
+
+    async def unfinished(self, prefix: str) -> Sequence[CommitRecord]:
+        """See ``TransactionalStore``."""
+        return [record for record in await self.records(prefix) if record.is_deleted or not record.is_committed]
+
+    async def records(self, prefix: str) -> Sequence[CommitRecord]:
+        """See ``TransactionalStore``."""
+        return [self._records[key] for key in sorted(self._records) if key.startswith(prefix)]
+
+    async def low_water_mark(self, namespace: str) -> int:
+        """See ``TransactionalStore``."""
+        return self._marks.get(namespace, 0)
+
+    async def raise_low_water_mark(self, namespace: str, id: int) -> int:  # noqa: A002 - the port's name
+        """See ``TransactionalStore``."""
+        self._marks[namespace] = max(id, self._marks.get(namespace, 0))
+        return self._marks[namespace]
+
+    async def low_water_marks(self, prefix: str) -> dict[str, int]:
+        """See ``TransactionalStore``."""
+        return {namespace: mark for namespace, mark in sorted(self._marks.items()) if namespace.startswith(prefix)}
+
+    async def import_committed(self, records: Sequence[CommitRecord]) -> None:
+        """See ``TransactionalStore``."""
+        for record in records:
+            self._records.setdefault(record.destination, record)
+
+    async def remove_all(self, prefix: str) -> None:
+        """See ``TransactionalStore``."""
+        for key in [key for key in self._records if key.startswith(prefix)]:
+            del self._records[key]
+        for namespace in [namespace for namespace in self._marks if namespace.startswith(prefix)]:
+            del self._marks[namespace]
+
+    async def aclose(self) -> None:
+        """See ``TransactionalStore``."""

@@ -1,0 +1,136 @@
+"""Finish what dead processes left: uncommitted records, tombstones and staged objects (docs/reference/protocol.md 12.5,
+12.6)."""
+
+from collections.abc import Sequence
+
+import anyio
+
+from shale.core.lazy_dataclass import dataclass
+from shale.env import Env
+from shale.errors import ShaleError
+from shale.store.port import ObjectStore
+from shale.store.transactional.port import CommitRecord, TransactionalStore
+from shale.store.two_phase.commit import TwoPhaseCommits
+from shale.store.two_phase.names import is_sequenced_directory, parse_staged_key, slot_of
+from shale.store.two_phase.store import TwoPhaseStore
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
+from shale.telemetry.metrics import Metrics
+
+INTERVAL_S = 60.0
+MIN_AGE_MS = 10_000
+"""Younger records belong to a put that goes on."""
+STAGED_MIN_AGE_MS = 24 * 60 * 60 * 1000
+log = get_logger("two_phase")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryResult:
+    """What a recovery did: destinations that it finished or deleted, and errors by destination."""
+
+    recovered: tuple[str, ...]
+    errors: dict[str, ShaleError]
+    waiting: int
+    """Records that are too young."""
+
+
+class TwoPhaseRecovery:
+    """Recovers the objects below one prefix."""
+
+    def __init__(self, store: TwoPhaseStore, env: Env, metrics: Metrics, prefix: str = "") -> None:
+        self._records: TransactionalStore = store.records
+        self._commits: TwoPhaseCommits = store.commits
+        self._env = env
+        self._prefix = prefix
+        self._recovered = metrics.counter("slatedb_two_phase_recovered_total").inc
+        self._uncommitted = metrics.gauge("slatedb_two_phase_uncommitted").set
+
+    async def run(self) -> None:
+        """Recover at once and then every minute, until cancelled.  A failed pass is logged and tried again."""
+        while True:
+            try:
+                await self.recover()
+            except ShaleError as error:
+                log.error(Event.TWO_PHASE_RECOVERY_FAILED, destination=self._prefix, source="", error=error)
+            await anyio.sleep(INTERVAL_S)
+
+    async def recover(self, *, min_age_ms: int = MIN_AGE_MS) -> RecoveryResult:
+        """Finish all uncommitted records of at least this age, and all tombstones.
+
+        Raises:
+            UnavailableError: the transactional store did not answer.
+        """
+        unfinished = await self._records.unfinished(self._prefix)
+        self._uncommitted(sum(not record.is_committed for record in unfinished))
+        youngest_ms = self._env.clock.now_ms() - min_age_ms
+        recovered: list[str] = []
+        errors: dict[str, ShaleError] = {}
+        waiting = 0
+        for record in unfinished:
+            if not record.is_deleted and record.created_at_ms > youngest_ms:
+                waiting += 1
+                continue
+            try:
+                await self._finish(record)
+            except ShaleError as error:
+                errors[record.destination] = error
+                log.error(
+                    Event.TWO_PHASE_RECOVERY_FAILED,
+                    destination=record.destination,
+                    source=record.source,
+                    error=error,
+                )
+            else:
+                recovered.append(record.destination)
+                self._recovered(1)
+                log.info(Event.TWO_PHASE_RECOVERED, destination=record.destination, source=record.source)
+        self._uncommitted(waiting + len(errors))
+        return RecoveryResult(recovered=tuple(recovered), errors=errors, waiting=waiting)
+
+    async def _finish(self, record: CommitRecord) -> None:
+        if not record.is_deleted:
+            await self._commits.help(record)
+            return
+        for error in (await self._commits.delete_marked([record.destination])).values():
+            raise error
+
+
+async def sweep_staged(
+    objects: ObjectStore, records: TransactionalStore, directory: str, *, now_ms: int, min_age_ms: int, dry_run: bool
+) -> Sequence[str]:
+    """Delete staged objects of a directory whose record can no longer be inserted, and return their keys.
+
+    An age alone proves nothing: a writer that was frozen for days between its first two steps would commit a record
+    whose bytes are gone.
+
+    Args:
+        directory: a directory of numbered files, with its slash.
+        now_ms: by the store's clock.
+
+    Source: docs/reference/protocol.md 12.6.
+    """
+    assert is_sequenced_directory(directory)
+    mark = await records.low_water_mark(directory.rstrip("/"))
+    old: list[str] = []
+    async for page in objects.list_pages(directory):
+        old += [
+            meta.key
+            for meta in page
+            if parse_staged_key(meta.key) is not None and now_ms - meta.last_modified_ms > min_age_ms
+        ]
+    orphans = [key for key in old if await _is_orphan(records, key, mark)]
+    if not dry_run:
+        for key in orphans:
+            await objects.delete(key)
+    return orphans
+
+
+async def _is_orphan(records: TransactionalStore, key: str, mark: int) -> bool:
+    name = parse_staged_key(key)
+    assert name is not None
+    record = await records.get(name.destination)
+    if record is not None:
+        # Never while an uncommitted record names it, whatever the mark says.
+        return record.source != key or record.is_committed or record.is_deleted
+    slot = slot_of(name.destination)
+    return slot is not None and slot.id <= mark
