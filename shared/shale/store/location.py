@@ -93,17 +93,17 @@ def _parts(url: str) -> tuple[str, str, str]:
     parts = urlsplit(url)
     scheme, path = parts.scheme.lower(), unquote(parts.path)
     if parts.query or parts.fragment:
-        raise InvalidRequestError(f"{_without_secrets(url)}: a location has no query and no fragment")
+        raise InvalidRequestError(f"{without_credentials(url)}: a location has no query and no fragment")
     if scheme == "file":
         if parts.netloc not in ("", "localhost") or not path.startswith("/"):
-            raise InvalidRequestError(f"{_without_secrets(url)}: write file:///absolute/path")
+            raise InvalidRequestError(f"{without_credentials(url)}: write file:///absolute/path")
         if any(segment in (".", "..") for segment in path.split("/")):
             raise InvalidRequestError(f"{url}: the directory has a segment that is '.' or '..'")
         return scheme, "", path
     if scheme != "memory" and scheme not in BUCKET_SCHEMES:
-        raise InvalidRequestError(f"{_without_secrets(url)}: unknown scheme; use file, memory, s3, gs or az")
+        raise InvalidRequestError(f"{without_credentials(url)}: unknown scheme; use file, memory, s3, gs or az")
     if "@" in parts.netloc:
-        raise InvalidRequestError(f"{_without_secrets(url)}: credentials must not be in a URL")
+        raise InvalidRequestError(f"{without_credentials(url)}: credentials must not be in a URL")
     if scheme in BUCKET_SCHEMES and not parts.netloc:
         raise InvalidRequestError(f"{url}: the bucket is missing")
     return scheme, parts.netloc, path
@@ -113,6 +113,6 @@ def _directory_url(path: str) -> str:
     return "file://" + quote("/" + "/".join(segment for segment in path.split("/") if segment))
 
 
-def _without_secrets(url: str) -> str:
+def without_credentials(url: str) -> str:
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

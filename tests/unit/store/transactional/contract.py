@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import anyio
-import pytest
 
 from shale.store.transactional.port import SCHEMA_VERSION, CommitRecord, Slot, TransactionalStore
 
@@ -61,6 +60,22 @@ class TransactionalStoreContract:
         assert await store.insert(record(7), slot(7)) is None
         assert await store.get(record(7).destination) is None
         assert await store.insert(record(8), slot(8)) == record(8)
+
+    async def test_what_is_missing_after_the_mark_was_raised_stays_missing(self, store: TransactionalStore) -> None:
+        missing: list[str] = []
+
+        async def insert(put_id: str) -> None:
+            for id_ in range(1, 31):
+                await store.insert(record(id_, put_id), slot(id_))
+
+        async def collect() -> None:
+            for id_ in range(2, 31, 2):
+                await store.raise_low_water_mark(DIRECTORY, id_)
+                if await store.get(record(id_).destination) is None:
+                    missing.append(record(id_).destination)
+
+        await _all([collect, lambda: insert("a"), lambda: insert("b")])
+        assert [destination for destination in missing if await store.get(destination) is not None] == []
 
     async def test_a_record_at_the_mark_is_found_by_its_own_put(self, store: TransactionalStore) -> None:
         await store.insert(record(7), slot(7))
