@@ -5,6 +5,7 @@ Source: docs/reference/format.md 4, docs/reference/protocol.md 3.3.
 
 from collections.abc import Iterator
 from dataclasses import field
+from enum import StrEnum
 from uuid import UUID
 
 from shale.core.lazy_dataclass import dataclass
@@ -73,12 +74,31 @@ class ExternalDb:
     sst_ids: tuple[Ulid, ...] = ()
 
 
+class CasMode(StrEnum):
+    """How files are created once: by the object store, or through a transactional store."""
+
+    NATIVE = "native"
+    TWO_PHASE = "two-phase"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusiveModes:
+    """Properties of a database that SlateDB does not have, so that it must not open it; fixed at creation.
+
+    ``max_parallel_writes``: WAL files that a writer may write at the same time.
+    """
+
+    max_parallel_writes: int = 1
+    cas: CasMode = CasMode.NATIVE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The content of a version, without its own id, which is in the file name.
 
     ``next_wal_sst_id`` is the wire's ``wal_id_last_seen`` plus one.  ``sequence_tracker`` stays encoded: only the
     writer decodes it, all other processes copy it.  ``wal_object_store_uri`` exists in version 1 only.
+    ``exclusive`` is in the envelope of a database that SlateDB must not open.
     """
 
     initialized: bool = True
@@ -96,6 +116,7 @@ class Manifest:
     external_dbs: tuple[ExternalDb, ...] = ()
     sequence_tracker: bytes = EMPTY_SEQUENCE_TRACKER
     wal_object_store_uri: str | None = None
+    exclusive: ExclusiveModes | None = None
 
     def trees(self) -> Iterator[tuple[bytes, Tree]]:
         """Yield the root tree with prefix ``b""``, then every segment by prefix."""

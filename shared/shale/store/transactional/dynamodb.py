@@ -5,6 +5,7 @@ an attribute that a sparse local index holds: unlike a global one, it can be rea
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -51,10 +52,8 @@ class DynamodbTransactionalStore:
         """See ``TransactionalStore``."""
 
         def create() -> None:
-            try:
+            with suppress(self._client.exceptions.ResourceInUseException):
                 self._client.create_table(**_table(self._table))
-            except self._client.exceptions.ResourceInUseException:
-                pass
             self._client.get_waiter("table_exists").wait(TableName=self._table, WaiterConfig={"Delay": 1})
             version = {**_key(_SCHEMA_DIRECTORY, "records"), "version": {"N": str(SCHEMA_VERSION)}}
             self._client.put_item(TableName=self._table, Item=version)
@@ -120,7 +119,7 @@ class DynamodbTransactionalStore:
 
         def mark() -> None:
             for destination in destinations:
-                values = {":true": {"BOOL": True}, ":destination": {"S": destination}}
+                values: Item = {":true": {"BOOL": True}, ":destination": {"S": destination}}
                 change = "SET is_deleted = :true, unfinished = :destination"
                 self._update(destination, change, "attribute_exists(put_id)", values)
 

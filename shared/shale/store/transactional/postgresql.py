@@ -55,7 +55,7 @@ async def _run_on(connection: psycopg.AsyncConnection, transaction: Transaction[
         try:
             statement, values = next(transaction)
             while True:
-                await cursor.execute(statement, values)  # type: ignore[arg-type]
+                await cursor.execute(statement, values)
                 rows = await cursor.fetchall() if cursor.description is not None else []
                 statement, values = transaction.send(rows)
         except StopIteration as ended:

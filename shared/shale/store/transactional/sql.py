@@ -26,7 +26,7 @@ class Dialect(NamedTuple):
     Args:
         placeholder: of a parameter.
         key_type: the type of a key; keys compare by code points.
-        index: the index of unfinished records, within the table; empty: it is a statement of its own.
+        inline_index: the index of unfinished records, within the table; empty: it is a statement of its own.
         shared_lock: the end of a SELECT whose row no other transaction may change before this one ends.
         ignore_duplicate: the end of an INSERT that does nothing if the key exists.
         raise_mark: the end of an INSERT that raises an existing mark.
@@ -34,7 +34,7 @@ class Dialect(NamedTuple):
 
     placeholder: str
     key_type: str
-    index: str
+    inline_index: str
     shared_lock: str
     ignore_duplicate: str
     raise_mark: str
@@ -43,7 +43,7 @@ class Dialect(NamedTuple):
 SQLITE = Dialect(
     placeholder="?",
     key_type="TEXT",
-    index="",
+    inline_index="",
     shared_lock="",
     ignore_duplicate="ON CONFLICT DO NOTHING",
     raise_mark="ON CONFLICT (namespace) DO UPDATE SET id = MAX(id, excluded.id)",
@@ -51,7 +51,7 @@ SQLITE = Dialect(
 POSTGRESQL = Dialect(
     placeholder="%s",
     key_type='TEXT COLLATE "C"',
-    index="",
+    inline_index="",
     shared_lock=" FOR SHARE",
     ignore_duplicate="ON CONFLICT DO NOTHING",
     raise_mark="ON CONFLICT (namespace) DO UPDATE SET id = GREATEST(shale_cas_marks.id, excluded.id)",
@@ -59,7 +59,7 @@ POSTGRESQL = Dialect(
 MYSQL = Dialect(
     placeholder="%s",
     key_type="VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-    index=", INDEX shale_cas_unfinished (is_committed, is_deleted)",
+    inline_index=", INDEX shale_cas_unfinished (is_committed, is_deleted)",
     shared_lock=" LOCK IN SHARE MODE",
     ignore_duplicate="ON DUPLICATE KEY UPDATE {key} = {key}",
     raise_mark="ON DUPLICATE KEY UPDATE id = GREATEST(id, VALUES(id))",
@@ -80,10 +80,10 @@ class SqlTransactions:
             f"CREATE TABLE IF NOT EXISTS shale_cas_records (destination {key}, source TEXT NOT NULL, "
             "put_id VARCHAR(64) NOT NULL, checksum VARCHAR(64) NOT NULL, size BIGINT NOT NULL, "
             "created_at_ms BIGINT NOT NULL, is_committed INTEGER NOT NULL, is_deleted INTEGER NOT NULL"
-            f"{self._dialect.index})",
+            f"{self._dialect.inline_index})",
             (),
         )
-        if not self._dialect.index:
+        if not self._dialect.inline_index:
             index = "CREATE INDEX IF NOT EXISTS shale_cas_unfinished ON shale_cas_records (is_committed, is_deleted)"
             yield index, ()
         yield f"CREATE TABLE IF NOT EXISTS shale_cas_marks (namespace {key}, id BIGINT NOT NULL)", ()

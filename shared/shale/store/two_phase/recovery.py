@@ -10,7 +10,6 @@ from shale.env import Env
 from shale.errors import ShaleError
 from shale.store.port import ObjectStore
 from shale.store.transactional.port import CommitRecord, TransactionalStore
-from shale.store.two_phase.commit import TwoPhaseCommits
 from shale.store.two_phase.names import is_sequenced_directory, parse_staged_key, slot_of
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.events import Event
@@ -38,8 +37,8 @@ class TwoPhaseRecovery:
     """Recovers the objects below one prefix."""
 
     def __init__(self, store: TwoPhaseStore, env: Env, metrics: Metrics, prefix: str = "") -> None:
-        self._records: TransactionalStore = store.records
-        self._commits: TwoPhaseCommits = store.commits
+        self._records = store.records
+        self._commits = store.commits
         self._env = env
         self._prefix = prefix
         self._recovered = metrics.counter("slatedb_two_phase_recovered_total").inc
