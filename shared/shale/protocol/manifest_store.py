@@ -1,15 +1,24 @@
 """Manifests: the sequenced files that name the parts of a database."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
+from shale.core.bytes_like import BytesLike
+from shale.env import Env
+from shale.errors import InvalidDbState
 from shale.format.manifest import ManifestEncoder, decode_manifest, is_lossless
 from shale.format.names import manifest_key, parse_manifest_key
 from shale.protocol.manifest_invariants import check_manifest
+from shale.protocol.options import ProtocolOptions
 from shale.protocol.transactional import EpochField, Fenceable, Stored
-from shale.protocol.versioned import Namespace, database_namespace
-from shale.protocol.versioned_store import DatabaseStore, cached_decoder
-from shale.types import Epoch, Manifest
+from shale.protocol.versioned import Namespace, database_namespace, is_never_lossless
+from shale.protocol.versioned_store import DatabaseStore, VersionedStore, cached_decoder
+from shale.store.port import ObjectStore
+from shale.store.wrapper import cas_of
+from shale.telemetry.metrics import Metrics
+from shale.types import CasMode, Epoch, ExclusiveModes, Manifest
 
 StoredManifest: TypeAlias = Stored[Manifest]
 FenceableManifest: TypeAlias = Fenceable[Manifest]
@@ -31,8 +40,47 @@ COMPACTOR: EpochField[Manifest] = EpochField(
 )
 
 
+def _encode_for(cas: CasMode, encode: Callable[[Manifest], bytes], manifest: Manifest) -> bytes:
+    modes = manifest.exclusive if manifest.exclusive is not None else ExclusiveModes()
+    return encode(replace(manifest, exclusive=replace(modes, cas=cas)))
+
+
+def _decode_for(cas: CasMode, decode: Callable[[BytesLike, str], Manifest], data: BytesLike, path: str) -> Manifest:
+    manifest = decode(data, path)
+    found = CasMode.NATIVE if manifest.exclusive is None else manifest.exclusive.cas
+    if found is not cas:
+        advice = (
+            "set store.cas=two-phase and store.transactional_url"
+            if found is CasMode.TWO_PHASE
+            else "stop all processes and run 'shale cas migrate --to two-phase'"
+        )
+        raise InvalidDbState(f"{path}: the database has store.cas={found.value}, this process {cas.value}: {advice}")
+    return manifest
+
+
 class ManifestStore(DatabaseStore[Manifest]):
-    """The manifests of the database at ``root``."""
+    """The manifests of the database at ``root``.
+
+    Each says how the database creates its files.  A process that does it otherwise would see files that another one
+    has not committed, or create them twice, so it is refused.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        metrics: Metrics | None = None,
+        options: ProtocolOptions | None = None,
+    ) -> None:
+        cas = cas_of(store)
+        namespace = self.namespace_of(root)
+        namespace = replace(namespace, decode=partial(_decode_for, cas, namespace.decode))
+        if cas is not CasMode.NATIVE:
+            namespace = replace(
+                namespace, encode=partial(_encode_for, cas, namespace.encode), is_lossless=is_never_lossless
+            )
+        VersionedStore.__init__(self, store, namespace, env, metrics, options)
 
     @staticmethod
     def namespace_of(root: str) -> Namespace[Manifest]:

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from shale.env import Env
+from shale.errors import InvalidRequestError
 from shale.store.location import directory_of, parse_store_url
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.retry import RetryingStore
+from shale.types import CasMode
 
 if TYPE_CHECKING:
     from shale.store.memory import MemoryStore
@@ -62,4 +64,15 @@ def connect(
         from shale.store.metered import MeteredStore
 
         adapter = MeteredStore(adapter, env.clock, metrics, component=component, store_type=store_type)
+    if options.cas is CasMode.TWO_PHASE:
+        adapter = _two_phase(adapter, env, options)
     return RetryingStore(adapter, env, options.retry)
+
+
+def _two_phase(adapter: ObjectStore, env: Env, options: StoreOptions) -> ObjectStore:
+    from shale.store.transactional.connect import open_transactional_store
+    from shale.store.two_phase.store import TwoPhaseStore
+
+    if options.transactional_url is None:
+        raise InvalidRequestError("store.cas is two-phase: store.transactional_url must name the store of records")
+    return TwoPhaseStore(adapter, open_transactional_store(options.transactional_url), env)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from shale.core.lazy_dataclass import dataclass
+from shale.types import CasMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class StoreOptions:
 
     ``fsync``: whether the directory store waits until data is on the disk.
     ``concurrency``: requests in flight per store.
+    ``cas``: how files are created once.  ``two-phase`` is for stores without conditional writes, and needs
+    ``transactional_url``, the store of commit records.
     """
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -35,6 +38,8 @@ class StoreOptions:
     part_size_bytes: int = 8 * 1024 * 1024
     concurrency: int = 32
     fsync: bool = True
+    cas: CasMode = CasMode.NATIVE
     # Not in the repr: credentials must not reach a log or a traceback.
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transactional_url: str | None = field(default=None, repr=False)

@@ -6,6 +6,7 @@ from functools import partial
 from shale.concurrency.gather import gather
 from shale.errors import ShaleError
 from shale.store.port import ObjectMeta, ObjectStore
+from shale.types import CasMode
 
 
 class StoreWrapper:
@@ -24,9 +25,20 @@ class StoreWrapper:
         """See ``ObjectStore``."""
         return self._store.supports_attributes
 
+    @property
+    def cas(self) -> CasMode:
+        """How the store creates an object once."""
+        return cas_of(self._store)
+
     async def aclose(self) -> None:
         """See ``ObjectStore``."""
         await self._store.aclose()
+
+
+def cas_of(store: ObjectStore) -> CasMode:
+    """Return how a store, or the one that it wraps, creates an object once."""
+    cas: CasMode = getattr(store, "cas", CasMode.NATIVE)
+    return cas
 
 
 async def next_page(pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:

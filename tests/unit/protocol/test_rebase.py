@@ -12,6 +12,7 @@ from shale.protocol.rebase import merge_trees, prune_external_ssts, rebase_compa
 from shale.types import (
     Checkpoint,
     Epoch,
+    ExclusiveModes,
     ExternalDb,
     Manifest,
     ManifestId,
@@ -38,6 +39,7 @@ def manifest_of(name: str, number: int, *, initialized: bool) -> Manifest:
         recent_snapshot_min_seq=Seq(number + 19),
         sequence_tracker=name.encode(),
         wal_object_store_uri=name,
+        exclusive=ExclusiveModes(max_parallel_writes=number + 1),
         checkpoints=(Checkpoint(id=UUID(int=number + 1), manifest_id=ManifestId(number + 1)),),
         external_dbs=(ExternalDb(path=name, source_checkpoint_id=UUID(int=number + 9)),),
     )

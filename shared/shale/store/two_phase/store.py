@@ -34,6 +34,7 @@ from shale.store.transactional.port import TransactionalStore
 from shale.store.two_phase.commit import Parts, TwoPhaseCommits
 from shale.store.two_phase.names import is_emulated, is_sequenced_directory, namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import StoreWrapper
+from shale.types import CasMode
 
 T = TypeVar("T")
 
@@ -46,6 +47,11 @@ class TwoPhaseStore(StoreWrapper):
         self._env = env
         self.records = records
         self.commits = TwoPhaseCommits(objects, records, env)
+
+    @property
+    def cas(self) -> CasMode:
+        """See ``StoreWrapper``."""
+        return CasMode.TWO_PHASE
 
     @property
     def supports_attributes(self) -> bool:
