@@ -7,7 +7,6 @@ changes a field of that process; 8, 10 and 11 need the rows and belong to the te
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shale.env import Env, InlineCpu
 from shale.format.names import parse_sst_key, parse_wal_key, sst_key, wal_key
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
@@ -50,17 +49,16 @@ class DatabaseInvariants:
             union: L0s may be listed twice.
             pins: a commit pins its inputs, which a coordinator cannot guarantee if its clock is hours late.
         """
-        env = Env(sim.memory._clock, sim.rng, InlineCpu())
         self.root = root
         self._pins = pins
         self.manifests: SequencedInvariants[Manifest] = SequencedInvariants(
-            ManifestStore(sim.memory, root, env, sim.metrics).namespace,
+            ManifestStore.namespace_of(root),
             check_step=partial(check_step, union=union),
             boundaries=boundaries,
             boundary_may_go=boundary_may_go,
         )
         self.compactions: SequencedInvariants[Compactions] = SequencedInvariants(
-            CompactionsStore(sim.memory, root, env, sim.metrics).namespace,
+            CompactionsStore.namespace_of(root),
             check_step=check_compactions_step,
             boundaries=boundaries,
             boundary_may_go=boundary_may_go,

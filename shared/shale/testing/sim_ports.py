@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from shale.store.memory import MemoryStore
 from shale.store.port import PutMode
+from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.swarm import SimOptions
 from shale.testing.virtual_loop import VirtualLoop
@@ -18,6 +19,8 @@ class SimWorld(Protocol):
     tolerates_panic: bool
     loop: VirtualLoop
     memory: MemoryStore
+    records: MemoryTransactionalStore
+    two_phase: bool
     metrics: Metrics
 
     def note_request(self, process: Any, op: str, key: str, outcome: str) -> None:

@@ -11,8 +11,10 @@ from shale.core.lazy_dataclass import dataclass
 from shale.env import Clock, Env, InlineCpu
 from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore
+from shale.store.two_phase.store import TwoPhaseStore
 from shale.testing.faults import Fault
 from shale.testing.sim_ports import SimWorld
+from shale.testing.sim_records import SimRecords
 from shale.testing.sim_store import HookPoint, SimStore
 from shale.testing.virtual_loop import PROCESS, VirtualLoop
 
@@ -45,7 +47,8 @@ class SimProcess:
 
     Attributes:
         store: the retry layer over the faulty connection to the shared store.
-        network: that connection, to inject faults.
+        connection: the same without retries.
+        network: the requests below it, to inject faults.
         error: the ``ShaleError`` that ended it, if one did; of a group of errors the first.
         result: what ``main`` returned.
     """
@@ -60,7 +63,10 @@ class SimProcess:
         self.clock = SimClock(sim.loop, faults.randint(-sim.options.skew_ms, sim.options.skew_ms))
         self.env = Env(self.clock, self.rng, InlineCpu())
         self.network = SimStore(self, sim.options, faults)
-        self.store: ObjectStore = RetryingStore(self.network, self.env)
+        self.connection: ObjectStore = self.network
+        if sim.two_phase:
+            self.connection = TwoPhaseStore(self.network, SimRecords(self, self.network), self.env)
+        self.store: ObjectStore = RetryingStore(self.connection, self.env)
         self.metrics: Metrics = sim.metrics
         self.parked: deque[asyncio.Handle] = deque()
         self.result: Any = None

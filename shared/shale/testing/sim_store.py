@@ -17,6 +17,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import ShaleError, UnavailableError
 from shale.store.memory import joined
 from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode
+from shale.store.two_phase.names import namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import delete_each
 from shale.testing.faults import Fault, matches
 from shale.testing.sim_ports import SimHost
@@ -60,9 +61,12 @@ class _Request(Generic[T]):
     fault: Fault | None = None
     sent_s: float = 0.0
 
+    notes: bool = True
+    """Whether invariants hear of it, if it changes the store."""
+
     @property
     def mutates(self) -> bool:
-        return self.op in {"put", "delete", "copy"}
+        return self.notes and self.op in {"put", "delete", "copy"}
 
 
 class SimStore:
@@ -80,6 +84,7 @@ class SimStore:
         self.next_response_s: float | None = None
         """How long the response of the request under way takes; a hook sets it, the response uses it up."""
         self._delays: list[tuple[str, str, float]] = []
+        self._commit_sent_s = 0.0
 
     @property
     def url(self) -> str:
@@ -138,9 +143,14 @@ class SimStore:
     ) -> ETag | None:
         """See ``ObjectStore``."""
         body = joined(data)
-        return await self._send(
-            _Request("put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body)
+        request = _Request(
+            "put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body
         )
+        if self._process.sim.two_phase and (
+            parse_staged_key(key) is not None or namespace_of_boundary(key) is not None
+        ):
+            request.op = "stage"
+        return await self._send(request)
 
     async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
         """See ``ObjectStore``; the object appears in one step at the end."""
@@ -148,7 +158,10 @@ class SimStore:
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        await self._send(_Request("delete", key, lambda: self._memory.delete(key)))
+        request = _Request("delete", key, lambda: self._memory.delete(key))
+        if parse_staged_key(key) is not None:
+            request.op = "unstage"
+        await self._send(request)
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
@@ -174,7 +187,17 @@ class SimStore:
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        await self._send(_Request("copy", destination, lambda: self._memory.copy(source, destination)))
+        request = _Request("copy", destination, lambda: self._memory.copy(source, destination))
+        request.notes = parse_staged_key(source) is None
+        await self._send(request)
+
+    async def send_record(self, op: str, key: str, effect: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Send a request to the transactional store, with the same delays and faults."""
+        return await self._send(_Request(op, key, effect, notes=False))
+
+    def note_commit(self, key: str, mode: PutMode, data: bytes) -> None:
+        """Tell invariants that a request to the transactional store has created or changed a file."""
+        self._sim.note_mutation(self._process, "put", key, mode, data, sent_s=self._commit_sent_s)
 
     async def aclose(self) -> None:
         """See ``ObjectStore``."""
@@ -220,6 +243,7 @@ class SimStore:
         self._later(self._way_s(), self._deliver, answer, outcome)
 
     def _outcome(self, request: _Request[Any]) -> Any:
+        self._commit_sent_s = request.sent_s
         try:
             result = _at_once(request.effect())
         except ShaleError as error:

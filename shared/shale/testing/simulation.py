@@ -36,6 +36,7 @@ time, chance and ids, no threads.
 """
 
 import contextvars
+import os
 import random  # noqa: TID251 - the one generator that everything else is derived from
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -44,11 +45,14 @@ from typing import Any, Protocol, Self
 from shale.errors import ShaleError
 from shale.store.memory import MemoryStore
 from shale.store.port import PutMode
+from shale.store.transactional.memory import MemoryTransactionalStore
+from shale.store.two_phase.names import parse_staged_key
 from shale.telemetry.metrics import Metrics
 from shale.testing.mutation_log import Mutation, MutationLog
 from shale.testing.sim_process import Main, SimClock, SimProcess
 from shale.testing.swarm import SimOptions
 from shale.testing.virtual_loop import LivelockError, VirtualLoop, deterministic_cancellation
+from shale.types import CasMode
 
 __all__ = ["Invariants", "SimProcess", "Simulation", "SimulationError"]
 
@@ -60,6 +64,8 @@ class _Unscraped(Metrics):
         """See ``Metrics``."""
 
 
+STORE_VARIABLE = "SHALE_SIM_CAS"
+"""The environment variable that chooses how simulated databases create files: ``native`` or ``two-phase``."""
 _SHARED_METRICS = _Unscraped()
 """One for all simulations, because children are slow to make."""
 _CLOSING_S = 1e5
@@ -102,6 +108,8 @@ class Simulation:
         self.tolerates_panic = tolerates_panic
         self.loop = VirtualLoop()
         self.memory = MemoryStore(SimClock(self.loop), supports_attributes=self.options.attributes)
+        self.records = MemoryTransactionalStore()
+        self.two_phase = os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
         self.history = MutationLog()
         self.metrics: Metrics = _SHARED_METRICS
         self.processes: list[SimProcess] = []
@@ -246,8 +254,10 @@ class Simulation:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Return the bodies of the objects in the store, by key."""
-        found = self.memory.objects
-        return {key: found[key].data for key in sorted(found) if key.startswith(prefix)}
+        found = {key: stored.data for key, stored in self.memory.objects.items() if parse_staged_key(key) is None}
+        for record in self.records.uncommitted:
+            found.setdefault(record.destination, self.memory.objects[record.source].data)
+        return {key: found[key] for key in sorted(found) if key.startswith(prefix)}
 
     def note_request(self, process: SimProcess, op: str, key: str, outcome: str) -> None:
         """Record a request that has reached the store."""

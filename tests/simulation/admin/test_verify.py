@@ -119,7 +119,7 @@ def test_nothing_is_reported_of_a_log_in_a_store_of_its_own(seed: int) -> None:
     found, reports = list[Finding](), list[VerifyReport]()
 
     async def writer_of_both(process: SimProcess) -> None:
-        await writer(process, RowModel(), rounds=60, pause_s=5.0, close="wal", wal_store=Below(process.network))
+        await writer(process, RowModel(), rounds=60, pause_s=5.0, close="wal", wal_store=Below(process.connection))
 
     with Simulation(seed) as sim:
         sim.start(writer_of_both, "w0", role="writer")

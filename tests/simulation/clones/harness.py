@@ -37,7 +37,7 @@ def manifests_of(process: SimProcess, path: str) -> ManifestStore:
 
 def opened(process: SimProcess, path: str, **settings: Any) -> Any:
     """Open a ``Db`` over the network of the process."""
-    return shale.Db.open(path, store=process.network, env=process.env, metrics=process.metrics, **{**SMALL, **settings})
+    return shale.Db.open(path, store=process.connection, env=process.env, metrics=process.metrics, **{**SMALL, **settings})
 
 
 async def fill(
@@ -76,7 +76,7 @@ async def read_rows(process: SimProcess, path: str) -> Rows:
 
     Each key is also looked up: a scan compares sequence numbers, a lookup stops at the first source with the key.
     """
-    async with shale.DbReader.open(path, store=process.network, env=process.env, metrics=process.metrics) as db:
+    async with shale.DbReader.open(path, store=process.connection, env=process.env, metrics=process.metrics) as db:
         rows = {row.key: row.value async for row in db.scan()}
         for key, value in rows.items():
             assert await db.get(key) == value, f"a lookup of {key!r} differs from the scan"

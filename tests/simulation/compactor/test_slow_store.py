@@ -107,7 +107,7 @@ class StuckJob:
 
 async def worker(process: SimProcess, *, options: WorkerOptions, job: Callable[[SimProcess], JobExecutor]) -> None:
     process.env = Env(process.clock, process.rng, StuckCpu())
-    store = RetryingStore(DelayedStore(process.network), process.env)  # type: ignore[arg-type]
+    store = RetryingStore(DelayedStore(process.connection), process.env)  # type: ignore[arg-type]
     protocol = ProtocolOptions(component="worker")
     manifests = ManifestStore(store, ROOT, process.env, process.metrics, protocol)
     compactions = CompactionsStore(store, ROOT, process.env, process.metrics, protocol)
@@ -123,7 +123,7 @@ async def stopping_worker(process: SimProcess) -> None:
 
 
 async def coordinator(process: SimProcess) -> None:
-    store = RetryingStore(DelayedStore(process.network), process.env)  # type: ignore[arg-type]
+    store = RetryingStore(DelayedStore(process.connection), process.env)  # type: ignore[arg-type]
     options = replace(OPTIONS, embedded_worker=False)
     whole = Compactor(store, ROOT, process.env, options, process.metrics)
     await whole.start()

@@ -35,7 +35,7 @@ async def reader(process: SimProcess, cache: MemoryBudget, disk: DiskCacheOption
         try:
             async with shale.DbReader.open(
                 "db",
-                store=process.network,
+                store=process.connection,
                 env=process.env,
                 metrics=process.metrics,
                 manifest_poll_interval="5s",

@@ -151,7 +151,7 @@ async def plain_writer(process: SimProcess, expected_state: ExpectedState) -> No
 async def follower(process: SimProcess, expected_state: ExpectedState) -> None:
     opened = DbReader.open(
         "db",
-        store=process.network,
+        store=process.connection,
         env=process.env,
         metrics=process.metrics,
         follow_latest=True,

@@ -19,6 +19,11 @@ class MemoryTransactionalStore:
         """See ``TransactionalStore``."""
         return self._url
 
+    @property
+    def uncommitted(self) -> list[CommitRecord]:
+        """The records whose destination may be missing."""
+        return [record for record in self._records.values() if not record.is_committed and not record.is_deleted]
+
     async def create_schema(self) -> None:
         """See ``TransactionalStore``."""
 
