@@ -21,7 +21,8 @@ def doctor(
 
     async def work(session: CliSession) -> int:
         from shale.service.exit_codes import ExitCode
-        from shale.store.preflight import check_store
+        from shale.store.preflight import CAS_CHECKS, CAS_HINT, check_store
+        from shale.types import CasMode
 
         async with session.open_store() as store:
             results = await check_store(store, session.env, full=not fast)
@@ -39,6 +40,8 @@ def doctor(
         broken = [each for each in results if each.required and each.ok is False]
         for each in broken:
             print_error(f"{session.location.store_url}: {each.name}: expected {each.expected}, saw {each.seen}")
+        if session.store_options.cas is CasMode.NATIVE and any(each.name in CAS_CHECKS for each in broken):
+            print_error(CAS_HINT)
         return ExitCode.NEGATIVE if broken else ExitCode.OK
 
     run(context, work)

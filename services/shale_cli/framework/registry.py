@@ -23,6 +23,7 @@ NOUNS = {
     "sst": "shale_cli.commands.sst.app",
     "gc": "shale_cli.commands.gc.app",
     "seq": "shale_cli.commands.seq",
+    "cas": "shale_cli.commands.cas",
     "config": "shale_cli.commands.config",
     "debug": "shale_cli.commands.debug.app",
     "help": "shale_cli.commands.help_topics",

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import InvalidDbState
 from shale.format.manifest import ManifestEncoder, decode_manifest, is_lossless
@@ -45,24 +44,23 @@ def _encode_for(cas: CasMode, encode: Callable[[Manifest], bytes], manifest: Man
     return encode(replace(manifest, exclusive=replace(modes, cas=cas)))
 
 
-def _decode_for(cas: CasMode, decode: Callable[[BytesLike, str], Manifest], data: BytesLike, path: str) -> Manifest:
-    manifest = decode(data, path)
+def _accept_for(cas: CasMode, manifest: Manifest, path: str) -> None:
     found = CasMode.NATIVE if manifest.exclusive is None else manifest.exclusive.cas
-    if found is not cas:
-        advice = (
-            "set store.cas=two-phase and store.transactional_url"
-            if found is CasMode.TWO_PHASE
-            else "stop all processes and run 'shale cas migrate --to two-phase'"
-        )
-        raise InvalidDbState(f"{path}: the database has store.cas={found.value}, this process {cas.value}: {advice}")
-    return manifest
+    if found is cas:
+        return
+    advice = (
+        "set store.cas=two-phase and store.transactional_url"
+        if found is CasMode.TWO_PHASE
+        else "stop all processes and run 'shale cas migrate --to two-phase'"
+    )
+    raise InvalidDbState(f"{path}: the database has store.cas={found.value}, this process {cas.value}: {advice}")
 
 
 class ManifestStore(DatabaseStore[Manifest]):
     """The manifests of the database at ``root``.
 
-    Each says how the database creates its files.  A process that does it otherwise would see files that another one
-    has not committed, or create them twice, so it is refused.
+    The newest says how the database creates its files.  A process that does it otherwise would see files that another
+    one has not committed, or create them twice, so it is refused.  Older versions may be from before a migration.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class ManifestStore(DatabaseStore[Manifest]):
     ) -> None:
         cas = cas_of(store)
         namespace = self.namespace_of(root)
-        namespace = replace(namespace, decode=partial(_decode_for, cas, namespace.decode))
+        namespace = replace(namespace, accept=partial(_accept_for, cas))
         if cas is not CasMode.NATIVE:
             namespace = replace(
                 namespace, encode=partial(_encode_for, cas, namespace.encode), is_lossless=is_never_lossless

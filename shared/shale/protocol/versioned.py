@@ -52,6 +52,7 @@ class Namespace(Generic[T]):
         key: id to key.
         parse: key to id; ``None`` for names that are not in canonical form.
         check: raises unless ``new`` may follow ``base``; runs before every write.
+        accept: raises unless this process may use the newest version, given with its key; runs when it is decoded.
         is_lossless: whether a value is read back as it was written; a store then does not decode what it wrote.
     """
 
@@ -63,6 +64,7 @@ class Namespace(Generic[T]):
     encode: Callable[[T], bytes]
     decode: Callable[[BytesLike, str], T]
     check: Callable[[T, T], None] = accept_anything
+    accept: Callable[[T, str], None] = accept_anything
     is_lossless: Callable[[T], bool] = is_never_lossless
 
 

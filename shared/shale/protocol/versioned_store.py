@@ -225,6 +225,7 @@ class VersionedStore(Generic[T]):
             except CorruptionError:
                 self._files.forget(found.id)  # a repaired file must be read at once
                 raise
+            self.namespace.accept(decoded[1], self.namespace.key(found.id))
             self._decoded = decoded
             self._instruments.seen(found.id, len(found.data))
         return Versioned(found.id, decoded[1])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from shale.concurrency.first_error import first_error
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.service.config.sections import StoreSection
@@ -13,6 +14,8 @@ from shale.store.connect import connect
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.store.preflight import require_safe_store
 from shale.store.retry import RetryingStore
+from shale.store.two_phase.recovery import TwoPhaseRecovery
+from shale.store.two_phase.store import two_phase_of
 
 if TYPE_CHECKING:
     from shale.telemetry.metrics import Metrics
@@ -32,6 +35,8 @@ def store_options(section: StoreSection) -> StoreOptions:
         request_timeout_s=section.request_timeout,
         connect_timeout_s=section.connect_timeout,
         config=config,
+        cas=section.cas,
+        transactional_url=None if section.transactional_url is None else section.transactional_url.get_secret_value(),
     )
 
 
@@ -71,10 +76,32 @@ class StoreOpener:
         store = connect(url, env, metrics, store_options(section), component=self.role, store_type=store_type)
         try:
             if section.preflight and writes:
+                is_native = section.cas is CasMode.NATIVE
                 await require_safe_store(
-                    store, env, needs_update=needs_update, metrics=metrics, deadline_s=section.start_timeout
+                    store,
+                    env,
+                    needs_update=needs_update and is_native,
+                    metrics=metrics,
+                    deadline_s=section.start_timeout,
                 )
-            yield store
+            async with _recovering(store, env, metrics):
+                yield store
         finally:
             with anyio.CancelScope(shield=True):
                 await store.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _recovering(store: RetryingStore, env: Env, metrics: "Metrics") -> AsyncIterator[None]:
+    """Finish what dead processes left while the block runs, if the store is of the two-phase mode."""
+    two_phase = two_phase_of(store)
+    if two_phase is None:
+        yield
+        return
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(TwoPhaseRecovery(two_phase, env, metrics).run)
+            yield
+            tasks.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise first_error(group) from group

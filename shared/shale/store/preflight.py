@@ -14,18 +14,21 @@ import anyio
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ConflictError, CorruptionError, StoreUnsafe, UnavailableError
-from shale.store.adapter_errors import NotSupported
 from shale.store.port import ObjectStore
 from shale.store.probe import CLOCK_SKEW_MAX_MS, Probe, SkippedError
 from shale.store.retry import RetryingStore
+from shale.store.wrapper import cas_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+from shale.types import CasMode
 
 log = get_logger("store")
 
 SHORT_ROUNDS, SHORT_RACERS = 2, 4
 FULL_ROUNDS, FULL_RACERS = 10, 16
+CAS_CHECKS = frozenset({"create-conflict", "create-race", "update-stale", "update-race"})
+CAS_HINT = "a store without conditional writes needs store.cas=two-phase and store.transactional_url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +60,12 @@ async def check_store(
     checks: list[tuple[str, bool, str, Callable[[], Awaitable[str | None]]]] = [
         ("create-conflict", True, "a create over an object conflicts", probe.create_conflict),
         ("create-race", True, f"1 winner of {racers} creates", lambda: probe.race_creates(rounds, racers)),
-        ("update-stale", needs_update, "an update with an old etag conflicts", probe.update_stale),
-        ("update-race", needs_update, f"1 winner of {racers} updates", lambda: probe.race_updates(rounds, racers)),
     ]
+    if cas_of(store) is CasMode.NATIVE:  # else only boundaries are updated, which are low-water marks
+        checks += [
+            ("update-stale", needs_update, "an update with an old etag conflicts", probe.update_stale),
+            ("update-race", needs_update, f"1 winner of {racers} updates", lambda: probe.race_updates(rounds, racers)),
+        ]
     if full:
         checks += [
             ("read-after-write", True, "the bytes that were put last", probe.read_after_write),
@@ -103,9 +109,10 @@ async def require_safe_store(
         raise UnavailableError(f"{store.url}: the store did not answer within {deadline_s:g} s")
     for result in results:
         if result.required and result.ok is False:
+            hint = f"; {CAS_HINT}" if result.name in CAS_CHECKS and cas_of(store) is CasMode.NATIVE else ""
             log.error(Event.STORE_UNSAFE, check=result.name, expected=result.expected, seen=result.seen)
             raise StoreUnsafe(
-                f"{store.url}: unsafe store, check {result.name}: expected {result.expected}, saw {result.seen}"
+                f"{store.url}: unsafe store, check {result.name}: expected {result.expected}, saw {result.seen}{hint}"
             )
 
 
@@ -121,7 +128,7 @@ async def _checked(name: str, required: bool, expected: str, check: Callable[[],
     """Run one check, which returns ``None`` for success, else what it observed."""
     try:
         seen = await check()
-    except (SkippedError, NotSupported) as skipped:
+    except SkippedError as skipped:
         return CheckResult(name=name, required=required, ok=None, expected=expected, seen=str(skipped))
     except (StoreUnsafe, CorruptionError, ConflictError) as error:
         seen = str(error)

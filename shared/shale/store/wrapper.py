@@ -16,6 +16,11 @@ class StoreWrapper:
         self._store = store
 
     @property
+    def wrapped(self) -> ObjectStore:
+        """The store below."""
+        return self._store
+
+    @property
     def url(self) -> str:
         """See ``ObjectStore``."""
         return self._store.url

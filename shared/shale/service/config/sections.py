@@ -12,7 +12,7 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location, parse_store_url
-from shale.types import KeyRange
+from shale.types import CasMode, KeyRange
 
 
 def _seconds(value: Any) -> float:
@@ -156,6 +156,16 @@ class StoreSection(Section):
     fail_fast_auth: bool = Field(
         default=False, description="End the process when credentials are rejected, instead of retrying."
     )
+    cas: CasMode = Field(
+        default=CasMode.NATIVE,
+        description="How files are created once: native, by the store's conditional writes; two-phase, through a "
+        "transactional store, for stores without them.",
+    )
+    transactional_url: SecretStr | None = Field(
+        default=None,
+        description="The transactional store of the two-phase mode: sqlite:///absolute/path, postgresql://, mysql:// "
+        "or dynamodb://region/table; best as a secret file.",
+    )
     preflight: bool = Field(default=True, description="Check at start that the store supports conditional writes.")
     start_timeout: PositiveSeconds = Field(
         default=60.0, description="How long to wait at start for an unreachable store."
@@ -165,6 +175,12 @@ class StoreSection(Section):
     def _credentials_are_whole(self) -> "StoreSection":
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise ValueError("access_key_id and secret_access_key: give both or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _records_have_a_place(self) -> "StoreSection":
+        if (self.cas is CasMode.TWO_PHASE) != (self.transactional_url is not None):
+            raise ValueError("transactional_url: give it with cas=two-phase, and only then")
         return self
 
 

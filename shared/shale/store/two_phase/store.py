@@ -204,6 +204,15 @@ class TwoPhaseStore(StoreWrapper):
         return _etag(target)
 
 
+def two_phase_of(store: ObjectStore) -> TwoPhaseStore | None:
+    """Return the store of the two-phase mode among a store and those that it wraps."""
+    while isinstance(store, StoreWrapper):
+        if isinstance(store, TwoPhaseStore):
+            return store
+        store = store.wrapped
+    return None
+
+
 def _etag(mark: int) -> ETag:
     return f"mark-{mark}"
 

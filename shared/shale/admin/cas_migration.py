@@ -1,0 +1,184 @@
+"""Move a database between conditional writes of the store and the two-phase mode (docs/reference/protocol.md 12.8).
+
+All processes of the database must be stopped.  Every step can be repeated, so an interrupted migration is run again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shale.core.lazy_dataclass import dataclass
+from shale.env import Env
+from shale.errors import InvalidDbState, LatestRecordMissing
+from shale.format.boundary import encode_boundary
+from shale.format.manifest import decode_manifest, encode_manifest
+from shale.format.names import (
+    boundary_key,
+    compactions_prefix,
+    manifest_key,
+    manifest_prefix,
+    parse_manifest_key,
+    wal_prefix,
+)
+from shale.store.port import CREATE, OVERWRITE, ObjectMeta, ObjectStore
+from shale.store.retry import RetryingStore
+from shale.store.transactional.port import CommitRecord, TransactionalStore
+from shale.store.two_phase.names import parse_staged_key, slot_of
+from shale.store.two_phase.recovery import TwoPhaseRecovery
+from shale.store.two_phase.store import TwoPhaseStore
+from shale.telemetry.metrics import Metrics
+from shale.types import CasMode, ExclusiveModes, Manifest
+
+_IMPORTED = "imported"
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationReport:
+    """What a migration did, or would do: commit records added or removed, marks by namespace, and the new version."""
+
+    records: int
+    marks: dict[str, int]
+    manifest_id: int
+    is_done_already: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasMigration:
+    """A database to migrate.
+
+    Args:
+        objects: its store, without the two-phase mode.
+        wal_objects: the store of its WAL, if separate.
+        records: the transactional store.
+        root: the path of the database.
+    """
+
+    objects: ObjectStore
+    records: TransactionalStore
+    root: str
+    env: Env
+    wal_objects: ObjectStore | None = None
+
+    async def to_two_phase(self, *, dry_run: bool) -> MigrationReport:
+        """Make records of all numbered files, then a manifest that says so.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+        """
+        manifest_id, manifest = await self._latest(self.objects)
+        marks = await self._boundaries(manifest)
+        records = [record for record in await self._existing() if not _is_below(record, marks)]
+        report = MigrationReport(records=len(records), marks=marks, manifest_id=manifest_id + 1)
+        if _cas(manifest) is CasMode.TWO_PHASE:
+            return replace(report, manifest_id=manifest_id, is_done_already=True)
+        if dry_run:
+            return report
+        for namespace, mark in marks.items():
+            await self.records.raise_low_water_mark(namespace, mark)
+        for start in range(0, len(records), _BATCH):
+            await self.records.import_committed(records[start : start + _BATCH])
+        modes = manifest.exclusive if manifest.exclusive is not None else ExclusiveModes()
+        new = replace(manifest, exclusive=replace(modes, cas=CasMode.TWO_PHASE))
+        # From here on other processes are refused; a native writer that still ran would lose this id.
+        store = RetryingStore(TwoPhaseStore(self.objects, self.records, self.env), self.env)
+        await store.put(manifest_key(self.root, manifest_id + 1), encode_manifest(new), mode=CREATE)
+        return report
+
+    async def to_native(self, *, dry_run: bool) -> MigrationReport:
+        """Finish all puts, write the boundaries, then a manifest without the mode, then remove the records.
+
+        Raises:
+            LatestRecordMissing: there is no database.
+            InvalidDbState: a put cannot be finished.
+        """
+        two_phase = TwoPhaseStore(self.objects, self.records, self.env)
+        prefix = f"{self.root}/" if self.root else ""
+        if not dry_run:
+            await self._recover(two_phase, prefix)
+        manifest_id, manifest = await self._latest(two_phase)
+        marks = await self.records.low_water_marks(prefix)
+        count = len(await self.records.records(prefix))
+        is_done = _cas(manifest) is CasMode.NATIVE
+        report = MigrationReport(
+            records=count, marks=marks, manifest_id=manifest_id if is_done else manifest_id + 1, is_done_already=is_done
+        )
+        if dry_run:
+            return report
+        if not is_done:
+            await self._write_boundaries(marks)
+            await self._write_native(manifest_id + 1, manifest)
+        await self.records.remove_all(prefix)
+        return report
+
+    async def _recover(self, two_phase: TwoPhaseStore, prefix: str) -> None:
+        result = await TwoPhaseRecovery(two_phase, self.env, Metrics(), prefix).recover(min_age_ms=-1)
+        for destination, error in result.errors.items():
+            raise InvalidDbState(f"{destination}: the put cannot be finished: {error}") from error
+
+    async def _write_boundaries(self, marks: dict[str, int]) -> None:
+        for resource in ("manifest", "compactions"):
+            if mark := marks.get(_namespace(self.root, resource), 0):
+                await self.objects.put(boundary_key(self.root, resource), encode_boundary(mark), mode=OVERWRITE)
+
+    async def _write_native(self, manifest_id: int, manifest: Manifest) -> None:
+        modes = manifest.exclusive
+        assert modes is not None
+        native = replace(modes, cas=CasMode.NATIVE)
+        new = replace(manifest, exclusive=None if native == ExclusiveModes() else native)
+        await self.objects.put(manifest_key(self.root, manifest_id), encode_manifest(new), mode=CREATE)
+
+    async def _latest(self, store: ObjectStore) -> tuple[int, Manifest]:
+        """Return the newest manifest and its id, whatever mode it has."""
+        ids = [parse_manifest_key(self.root, meta.key) for meta in await store.list(manifest_prefix(self.root))]
+        newest = max((id_ for id_ in ids if id_ is not None), default=None)
+        found = None if newest is None else await store.get(manifest_key(self.root, newest))
+        if newest is None or found is None:
+            raise LatestRecordMissing(f"no manifest below {manifest_prefix(self.root)}")
+        return newest, decode_manifest(found.data, path=manifest_key(self.root, newest))
+
+    async def _boundaries(self, manifest: Manifest) -> dict[str, int]:
+        marks = {_namespace(self.root, "wal"): max(0, manifest.replay_after_wal_id - 1)}
+        for resource in ("manifest", "compactions"):
+            found = await self.objects.get(boundary_key(self.root, resource))
+            marks[_namespace(self.root, resource)] = 0 if found is None else int(bytes(found.data))
+        return {namespace: mark for namespace, mark in marks.items() if mark}
+
+    async def _existing(self) -> Sequence[CommitRecord]:
+        """Return a record for each numbered file, fences included."""
+        wal = self.wal_objects if self.wal_objects is not None else self.objects
+        places = (
+            (self.objects, manifest_prefix(self.root)),
+            (self.objects, compactions_prefix(self.root)),
+            (wal, wal_prefix(self.root)),
+        )
+        return [
+            _record_of(meta, self.env)
+            for store, prefix in places
+            for meta in await store.list(prefix)
+            if slot_of(meta.key) is not None and parse_staged_key(meta.key) is None
+        ]
+
+
+def _record_of(meta: ObjectMeta, env: Env) -> CommitRecord:
+    return CommitRecord(
+        destination=meta.key,
+        source="",
+        put_id=_IMPORTED,
+        checksum="",
+        size=meta.size,
+        created_at_ms=env.clock.now_ms(),
+        is_committed=True,
+    )
+
+
+def _is_below(record: CommitRecord, marks: dict[str, int]) -> bool:
+    slot = slot_of(record.destination)
+    return slot is not None and slot.id <= marks.get(slot.namespace, 0)
+
+
+def _namespace(root: str, resource: str) -> str:
+    return f"{root}/{resource}" if root else resource
+
+
+def _cas(manifest: Manifest) -> CasMode:
+    return CasMode.NATIVE if manifest.exclusive is None else manifest.exclusive.cas
