@@ -38,7 +38,7 @@ class Harness:
     def __init__(self, seed: int, *, faults: bool, settings: dict[str, Any]) -> None:
         self.sim = Simulation(seed, options=FAULTS if faults else SimOptions.calm())
         self.sim.__enter__()
-        self.sim.watch(DatabaseInvariants(self.sim, ROOT))
+        self.sim.watch(DatabaseInvariants(ROOT))
         self._settings = settings
         self._generation = 0
         self._writer: _WriterProcess | None = None

@@ -86,7 +86,7 @@ def run_without_faults(seed: int, writer: Callable[..., Awaitable[None]]) -> Exp
     """Run a writer beside the background actors, under the rules of a database; it must end without an error."""
     expected_state = ExpectedState()
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         process = sim.start(writer, "writer", role="writer", expected_state=expected_state)
         _run_with_background_actors(sim, process, hours=1)
         assert process.error is None, process.error

@@ -60,7 +60,7 @@ def everything(seed: int, options: SimOptions | None = None, *, min_age_s: float
     """Run one database with all daemons; return the history's fingerprint."""
     model, seen = RowModel(), list[int]()
     with Simulation(seed, options=options, swarm=True) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         sim.restart_killed(30.0)
         for number in range(sim.rng.randint(1, 3)):
             sim.at(

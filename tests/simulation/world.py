@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, sim: Simulation, *, rows: bool = True, union: bool = False, pins: bool = True) -> None:
         self.sim = sim
-        self.rules = DatabaseInvariants(sim, ROOT, union=union, pins=pins)
+        self.rules = DatabaseInvariants(ROOT, union=union, pins=pins)
         self.rows = RowRules(self.rules.manifests)
         self._checks_rows = rows
         sim.watch(self.rules, *((self.rows,) if rows else ()))

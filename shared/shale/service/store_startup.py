@@ -76,11 +76,10 @@ class StoreOpener:
         store = connect(url, env, metrics, store_options(section), component=self.role, store_type=store_type)
         try:
             if section.preflight and writes:
-                is_native = section.cas is CasMode.NATIVE
                 await require_safe_store(
                     store,
                     env,
-                    needs_update=needs_update and is_native,
+                    needs_update=needs_update,
                     metrics=metrics,
                     deadline_s=section.start_timeout,
                 )

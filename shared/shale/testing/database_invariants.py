@@ -35,7 +35,6 @@ class DatabaseInvariants:
 
     def __init__(
         self,
-        sim: "Simulation",
         root: str,
         *,
         boundaries: bool = True,

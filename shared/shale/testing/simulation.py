@@ -13,7 +13,7 @@ How to write a test::
     @simulated                                 # parametrises ``seed``; see tests/simulation/conftest.py
     def test_a_row_of_the_catalogue(seed: int) -> None:
         with Simulation(seed, swarm=True) as sim:              # or options=SimOptions(freeze=0.1)
-            sim.watch(DatabaseInvariants(sim, "db"))                # invariants, checked after every mutation
+            sim.watch(DatabaseInvariants("db"))                # invariants, checked after every mutation
             a = sim.start(counting_writer, "a", role="writer", rounds=10)
             a.freeze_before("put", "/manifest/", 3600)         # also freeze_after, kill_before, kill_after, fail
             sim.run(hours=2)                                   # all processes end, or the time is over

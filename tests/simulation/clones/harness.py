@@ -37,7 +37,7 @@ def manifests_of(process: SimProcess, path: str) -> ManifestStore:
 
 def opened(process: SimProcess, path: str, **settings: Any) -> Any:
     """Open a ``Db`` over the network of the process."""
-    return shale.Db.open(path, store=process.connection, env=process.env, metrics=process.metrics, **{**SMALL, **settings})
+    return shale.Db.open(path, store=process.connection, env=process.env, metrics=process.metrics, **SMALL | settings)
 
 
 async def fill(

@@ -180,7 +180,7 @@ def test_two_clones_at_one_path_have_one_source(seed: int, reached: CoverageMark
 def test_a_clone_is_whole_though_its_parent_compacts_and_collects(seed: int, reached: CoverageMarks) -> None:
     with Simulation(seed) as sim:
         pins = ClonePins("db", "c")
-        sim.watch(pins, DatabaseInvariants(sim, "db", pins=False))
+        sim.watch(pins, DatabaseInvariants("db", pins=False))
         done(sim, fill, "db", ROWS, tables=6, leave="wal", role="writer")
         start(sim, compacting, "db", role="compactor")
         start(sim, collecting, "db", role="gc")

@@ -76,7 +76,7 @@ class PinnedVersions:
 
 
 def watched(sim: Simulation) -> DatabaseInvariants:
-    rules = DatabaseInvariants(sim, ROOT)
+    rules = DatabaseInvariants(ROOT)
     sim.watch(rules, PinnedVersions(rules))
     return rules
 

@@ -61,7 +61,7 @@ def watched(
     seed: int, options: SimOptions | None = None, *, swarm: bool = False
 ) -> tuple[Simulation, DatabaseInvariants]:
     sim = Simulation(seed, options=options, swarm=swarm)
-    return sim, DatabaseInvariants(sim, ROOT)
+    return sim, DatabaseInvariants(ROOT)
 
 
 def deletions(sim: Simulation, process: str, key_part: str) -> list[Mutation]:

@@ -11,7 +11,7 @@ def run_all_roles(seed: int, options: SimOptions | None = None, minutes: int = 3
     """Run one database with all roles; return the history's fingerprint."""
     rows = actors.Rows()
     with Simulation(seed, options=options, swarm=True) as sim:
-        rules = DatabaseInvariants(sim, actors.ROOT)
+        rules = DatabaseInvariants(actors.ROOT)
         sim.watch(rules)
         sim.restart_killed(30)
         sim.start(actors.writer, "w", rows=rows, flushes=minutes)

@@ -18,7 +18,7 @@ def test_conflict_storms(seed: int) -> None:
     """Without faults, all processes write as fast as the store responds."""
     rows = actors.Rows()
     with Simulation(seed, options=SimOptions(latency_s=0.05)) as sim:
-        rules = DatabaseInvariants(sim, actors.ROOT)
+        rules = DatabaseInvariants(actors.ROOT)
         sim.watch(rules)
         writing = sim.start(actors.writer, "w", rows=rows, flushes=20, pause_s=0.1)
         sim.start(actors.compactor, "c", pause_s=0.2)

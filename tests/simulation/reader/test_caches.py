@@ -94,7 +94,7 @@ def test_reads_are_right_whatever_caches_lose(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory, Simulation(seed, swarm=True) as sim:
         cache, disk = MemoryBudget(BUDGET_BYTES), DiskCacheOptions(directory, **DISK)
         small = {"cache": cache, "disk_cache": disk, "block_size_bytes": 256, "min_filter_keys": 2}
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         sim.restart_killed(30.0)
         sim.start(writer, "w", role="writer", model=model, rounds=60, pause_s=15.0, **small)
         sim.at(20.0, lambda: sim.start(compactor, "c", role="compactor"))

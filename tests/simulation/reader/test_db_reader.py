@@ -96,7 +96,7 @@ async def expirer(process: SimProcess, *, rounds: int = 80) -> None:
 
 
 def watch(sim: Simulation) -> None:
-    sim.watch(DatabaseInvariants(sim, "db"))
+    sim.watch(DatabaseInvariants("db"))
 
 
 def latest(sim: Simulation) -> Manifest:

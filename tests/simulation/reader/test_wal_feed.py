@@ -122,7 +122,7 @@ class Scene:
         self.model = RowModel()
         self.books = Books()
         self.log = Log()
-        self.rules = DatabaseInvariants(sim, "db")
+        self.rules = DatabaseInvariants("db")
         sim.watch(self.rules, self.log)
         sim.restart_killed(5.0)
         for number in range(4):

@@ -23,7 +23,7 @@ TIGHT = {"l0_sst_size_bytes": 400, "max_unflushed_bytes": 2000, "l0_max_ssts": 3
 
 def run_writer(sim: Simulation, scenario: Callable[..., Awaitable[object]]) -> tuple[SimProcess, RowModel]:
     """Run a writer to its end under the rules of a database; return it and the model of its rows."""
-    sim.watch(DatabaseInvariants(sim, "db"))
+    sim.watch(DatabaseInvariants("db"))
     model = RowModel()
     process = sim.start(scenario, "w", role="writer", model=model)
     sim.run(hours=1)
@@ -128,7 +128,7 @@ def test_memory_stays_bounded_under_overload(seed: int, wal: bool) -> None:
 @simulated
 def test_a_compactor_ends_the_write_stall(seed: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         process = sim.start(writer, "w", role="writer", model=model, rounds=80, pause_s=0.01, **TIGHT)
         sim.start(l0_promoter, "compactor", role="compactor", rounds=400)
@@ -155,7 +155,7 @@ def test_without_a_wal_only_flushed_rows_survive(seed: int) -> None:
         await anyio.sleep(1)
 
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.start(scenario, "w", role="writer", model=model)
         sim.run(hours=1)
@@ -180,7 +180,7 @@ def test_a_kill_after_the_first_flush_of_a_replay_loses_no_row(seed: int) -> Non
             await anyio.sleep(1)
 
     with Simulation(seed) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
         sim.start(fill, "first", role="writer", model=model)
@@ -217,7 +217,7 @@ def test_a_writer_notices_an_epoch_that_was_claimed_without_a_fence(seed: int) -
         return process.clock.monotonic_s()
 
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         process = sim.start(scenario, "w", role="writer", model=model)
         sim.run(seconds=10 + sim.rng.random())

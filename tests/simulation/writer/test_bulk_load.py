@@ -84,7 +84,7 @@ async def load(process: SimProcess, model: RowModel, target: LoadTarget, pause_s
 @simulated
 def test_loads_beside_all_other_processes_are_atomic(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.restart_killed(30.0)
         for number in range(sim.rng.randint(1, 2)):
@@ -107,7 +107,7 @@ def test_loads_beside_all_other_processes_are_atomic(seed: int) -> None:
 @simulated_slowly
 def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.start(writer, "before", role="writer", model=model, rounds=20)
         sim.run(minutes=10)
@@ -123,7 +123,7 @@ def test_an_eager_collector_never_takes_what_a_slow_load_has_uploaded(seed: int)
 @simulated_slowly
 def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
     with Simulation(seed, swarm=True) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.restart_killed(30.0)
         sim.start(loader, "l", role="writer", model=model, rounds=12, pause_s=20.0)
@@ -139,7 +139,7 @@ def test_the_daemons_compact_and_collect_what_was_loaded(seed: int) -> None:
 @simulated_slowly
 def test_a_load_without_fence_never_ends_a_writer(seed: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         busy = sim.start(writer, "w", role="writer", model=model, rounds=60, pause_s=sim.rng.choice((1.0, 20.0)))
         sim.at(1, lambda: sim.start(loader, "load", role="writer", model=model, rounds=25, pause_s=40.0, fence=False))
@@ -167,7 +167,7 @@ async def look(process: SimProcess) -> bool:
 def test_a_writer_that_is_known_to_have_closed_writes_nothing_more(seed: int) -> None:
     """The check runs during a life under faults; after a clean close it succeeds."""
     with Simulation(seed, swarm=True) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         close = sim.rng.choice(("memtable", "wal"))
         alive = sim.start(writer, "w", role="writer", model=RowModel(), rounds=40, pause_s=5.0, close=close)

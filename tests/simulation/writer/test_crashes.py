@@ -26,7 +26,7 @@ def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
     With segments a flush makes several SSTs, and none of them shows without the others.
     """
     with Simulation(seed, swarm=True) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
         sim.restart_killed(30.0)
@@ -55,7 +55,7 @@ def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
 @simulated
 def test_a_kill_at_each_request_of_an_open_loses_no_row(seed: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.start(writer, "first", role="writer", model=model, rounds=10, close="wal")
         sim.run(hours=1)
@@ -70,7 +70,7 @@ def test_a_kill_at_each_request_of_an_open_loses_no_row(seed: int) -> None:
 def test_killed_at_each_request_of_a_life(seed: int, moment: str) -> None:
     """The crash points of docs/reference/protocol.md 4.14: the next writer continues after each of them."""
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         victim = sim.start(writer, "victim", role="writer", model=model, rounds=25, l0_sst_size_bytes=400)
         if moment == "before":
@@ -86,7 +86,7 @@ def test_killed_at_each_request_of_a_life(seed: int, moment: str) -> None:
 def test_one_of_three_concurrent_opens_survives(seed: int) -> None:
     """Exactly one survives, and epochs increase strictly."""
     with Simulation(seed, options=SimOptions(latency_s=0.5)) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
         writers = [
@@ -106,7 +106,7 @@ def test_one_of_three_concurrent_opens_survives(seed: int) -> None:
 @pytest.mark.parametrize("close", ["memtable", "wal", "none"])
 def test_a_kill_during_close_loses_no_durable_row(seed: int, close: str) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         process = sim.start(writer, "w", role="writer", model=model, rounds=12, close=close)
         process.kill_before("put", "", skip=14 + seed % 12)

@@ -134,7 +134,7 @@ def test_a_reader_without_protection_is_right_or_says_what_it_misses(seed: int) 
     """Lookups continue in the newest state; an open scan cannot, because nothing pins its state."""
     expected_state = ExpectedState()
     with Simulation(seed, options=SimOptions(latency_s=0.3)) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         sim.start(plain_writer, "writer", role="writer", expected_state=expected_state)
         sim.run(seconds=5)
         start_background_actors(sim)

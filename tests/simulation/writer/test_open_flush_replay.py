@@ -42,7 +42,7 @@ async def appender(
 @pytest.mark.parametrize("appends", [1, 3, 20])
 def test_rows_appended_by_the_old_writer_between_probe_and_fence_survive(seed: int, appends: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         # It polls too rarely to see the claim while the new one sleeps.
         old = sim.start(appender, "old", role="writer", model=model, count=1000, every_s=1.0, poll="1h")
@@ -61,7 +61,7 @@ def test_rows_appended_by_the_old_writer_between_probe_and_fence_survive(seed: i
 @simulated
 def test_rows_flushed_by_the_old_writer_between_probe_and_claim_survive(seed: int) -> None:
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.start(appender, "old", role="writer", model=model, count=1000, every_s=0.5, flush="memtable")
         sim.run(seconds=4)
@@ -83,7 +83,7 @@ def test_rows_flushed_by_the_old_writer_between_probe_and_claim_survive(seed: in
 def test_a_frozen_writer_that_wakes_after_its_successor_is_fenced(seed: int, fences: bool) -> None:
     """Its put conflicts with the fence of the successor; without the fence, the stall guard stops the writer."""
     with Simulation(seed) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         old = sim.start(appender, "old", role="writer", model=model, count=1000, every_s=1.0)
         old.freeze_before("put", "/wal/", 600, skip=4)
@@ -100,7 +100,7 @@ def test_a_frozen_writer_that_wakes_after_its_successor_is_fenced(seed: int, fen
 @pytest.mark.parametrize("attributes", [True, False])
 def test_a_wal_put_with_a_lost_response_is_not_written_twice(seed: int, attributes: bool) -> None:
     with Simulation(seed, options=SimOptions(attributes=attributes)) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         process = sim.start(writer, "w", role="writer", model=model, rounds=20)
         process.fail("put", "/wal/", Fault.AFTER, skip=1 + seed % 5)
@@ -170,7 +170,7 @@ def test_a_wal_put_that_fails_permanently_fails_every_waiter(seed: int) -> None:
 )
 def test_l0s_enter_the_manifest_in_order_after_a_kill_or_a_freeze_at_the_upload(seed: int, is_killed: bool) -> None:
     with Simulation(seed, options=SimOptions(slow=0.3, slow_s=5.0)) as sim:
-        sim.watch(DatabaseInvariants(sim, "db"))
+        sim.watch(DatabaseInvariants("db"))
         model = RowModel()
         sim.start(eager_collector, "gc", role="gc", rounds=300)
         process = sim.start(
@@ -204,7 +204,7 @@ def test_ulids_and_timestamps_stay_in_order_when_the_successor_clock_lags(seed: 
             return "written"
 
     with Simulation(seed) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
         sim.start(writer, "first", role="writer", model=model, rounds=20)
@@ -221,7 +221,7 @@ def test_ulids_and_timestamps_stay_in_order_when_the_successor_clock_lags(seed: 
 @simulated
 def test_flushes_complete_under_a_storm_of_manifest_conflicts(seed: int) -> None:
     with Simulation(seed) as sim:
-        rules = DatabaseInvariants(sim, "db")
+        rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
         process = sim.start(writer, "w", role="writer", model=model, rounds=60, l0_sst_size_bytes=300)

@@ -17,7 +17,7 @@ SMALL = {"l0_sst_size_bytes": 1500, "max_unflushed_bytes": 40_000, "l0_max_ssts"
 
 def open_db(process: SimProcess, **settings: Any) -> Any:
     """Open a ``Db`` over the network of the process; ``connect`` adds the retry layer."""
-    return shale.Db.open("db", store=process.connection, env=process.env, metrics=process.metrics, **{**SMALL, **settings})
+    return shale.Db.open("db", store=process.connection, env=process.env, metrics=process.metrics, **SMALL | settings)
 
 
 async def put(db: shale.Db, model: RowModel, writer: str, key: bytes, value: bytes | None) -> int:

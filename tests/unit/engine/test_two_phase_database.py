@@ -36,13 +36,14 @@ async def test_rows_survive_and_no_condition_is_sent() -> None:
 
 async def test_a_second_writer_fences_the_first() -> None:
     place = Place()
+    first = await Db.open(store=store_of(place), path="db")
+    await first.put(b"a", b"1")
+    await first.flush()
+    async with Db.open(store=store_of(place), path="db") as second:
+        assert await second.get(b"a") == b"1"
+        await second.put(b"b", b"2")
     with pytest.raises(FencedError):
-        async with Db.open(store=store_of(place), path="db") as first:
-            await first.put(b"a", b"1")
-            await first.flush()
-            async with Db.open(store=store_of(place), path="db") as second:
-                assert await second.get(b"a") == b"1"
-                await second.put(b"b", b"2")
+        await first.close()
 
 
 async def test_a_process_with_the_other_mode_is_refused() -> None:
