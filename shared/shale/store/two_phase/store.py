@@ -206,10 +206,11 @@ class TwoPhaseStore(StoreWrapper):
 
 def two_phase_of(store: ObjectStore) -> TwoPhaseStore | None:
     """Return the store of the two-phase mode among a store and those that it wraps."""
-    while isinstance(store, StoreWrapper):
-        if isinstance(store, TwoPhaseStore):
-            return store
-        store = store.wrapped
+    found: object = store
+    while isinstance(found, StoreWrapper):
+        if isinstance(found, TwoPhaseStore):
+            return found
+        found = found.wrapped
     return None
 
 
