@@ -7,7 +7,7 @@ from shale.format.names import parse_sst_key
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.mutation_log import Mutation
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import Compaction, Compactions, CompactionStatus, Entry, Manifest, Ulid
 from shale_compactor.compactor import CompactorOptions

@@ -13,9 +13,10 @@ from shale.errors import ProtocolPanic, ShaleError
 from shale.store.retry import RetryingStore
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.testing.faults import Fault
+from shale.testing.sim_network import HookPoint, SimNetwork
 from shale.testing.sim_ports import SimWorld
 from shale.testing.sim_records import SimRecords
-from shale.testing.sim_store import HookPoint, SimStore
+from shale.testing.sim_store import SimStore
 from shale.testing.virtual_loop import PROCESS, VirtualLoop
 
 if TYPE_CHECKING:
@@ -62,10 +63,10 @@ class SimProcess:
         faults = random.Random(f"{seed}/faults")
         self.clock = SimClock(sim.loop, faults.randint(-sim.options.skew_ms, sim.options.skew_ms))
         self.env = Env(self.clock, self.rng, InlineCpu())
-        self.network = SimStore(self, sim.options, faults)
-        self.connection: ObjectStore = self.network
+        self.network = SimNetwork(self, sim.options, faults)
+        self.connection: ObjectStore = SimStore(self, self.network)
         if sim.two_phase:
-            self.connection = TwoPhaseStore(self.network, SimRecords(self, self.network), self.env)
+            self.connection = TwoPhaseStore(self.connection, SimRecords(self, self.network), self.env)
         self.store: ObjectStore = RetryingStore(self.connection, self.env)
         self.metrics: Metrics = sim.metrics
         self.parked: deque[asyncio.Handle] = deque()

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from shale.store.port import CREATE
 from shale.store.transactional.port import CommitRecord, Slot
+from shale.testing.sim_network import Request, SimNetwork
 from shale.testing.sim_ports import SimHost
-from shale.testing.sim_store import SimStore
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class SimRecords:
     """A ``TransactionalStore`` for one process, over the simulation's records."""
 
-    def __init__(self, process: SimHost, network: SimStore) -> None:
+    def __init__(self, process: SimHost, network: SimNetwork) -> None:
         self._process = process
         self._network = network
         self._shared = process.sim.records
@@ -108,7 +108,7 @@ class SimRecords:
         async def take_effect() -> T:
             return await effect()
 
-        return await self._network.send_record(op, key, take_effect)
+        return await self._network.send(Request(op, key, take_effect, notes=False))
 
 
 def _first(destinations: Sequence[str]) -> str:

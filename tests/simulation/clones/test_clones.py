@@ -22,7 +22,7 @@ from shale.errors import (
 from shale.gc.hard_destroy import DestroyTarget, destroy
 from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.testing.database_invariants import DatabaseInvariants
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from tests.simulation.clones.harness import (
     ClonePins,

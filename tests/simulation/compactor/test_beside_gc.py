@@ -8,7 +8,7 @@ import random
 import pytest
 
 from shale.testing.mutation_log import Mutation
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import CompactionStatus

@@ -12,7 +12,7 @@ from shale.errors import FencedError
 from shale.format.manifest import decode_manifest
 from shale.testing.faults import Fault
 from shale.testing.mutation_log import Mutation
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import CompactionStatus

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.types import CompactionStatus, Entry, KeyRange, RunId, TieredSpec, Ulid
 from shale_compactor.execution.transforms import Transforms

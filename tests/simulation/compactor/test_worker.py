@@ -10,7 +10,7 @@ import pytest
 
 from shale.compaction.entries import with_status
 from shale.testing.faults import Fault
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Compaction, CompactionStatus, RunId, TieredSpec, Ulid

@@ -24,8 +24,8 @@ from shale.gc.options import Task, options_for
 from shale.protocol import checkpoints
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.mutation_log import Mutation
+from shale.testing.sim_network import HookPoint
 from shale.testing.sim_process import START_MS
-from shale.testing.sim_store import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Checkpoint, Manifest

@@ -14,7 +14,7 @@ from shale.protocol.boundary import Boundary
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.transactional import Fenceable
 from shale.testing.faults import Fault
-from shale.testing.sim_store import HookPoint
+from shale.testing.sim_network import HookPoint
 from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.conftest import simulated
