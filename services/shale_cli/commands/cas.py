@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 
-class Target(StrEnum):
+class MigrationTarget(StrEnum):
     """Where to migrate a database."""
 
     NATIVE = "native"
@@ -99,7 +99,7 @@ def recover(context: typer.Context) -> None:
 def migrate(
     context: typer.Context,
     *,
-    to: Annotated[Target, typer.Option("--to", help="The mode after the migration.")],
+    to: Annotated[MigrationTarget, typer.Option("--to", help="The mode after the migration.")],
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -122,20 +122,15 @@ def migrate(
     run(context, work)
 
 
-async def _run(migration: "CasMigration", to: Target, *, dry_run: bool) -> "MigrationReport":
-    if to is Target.NATIVE:
+async def _run(migration: "CasMigration", to: MigrationTarget, *, dry_run: bool) -> "MigrationReport":
+    if to is MigrationTarget.NATIVE:
         return await migration.to_native(dry_run=dry_run)
     return await migration.to_two_phase(dry_run=dry_run)
 
 
-def _json(report: "MigrationReport", to: Target) -> dict[str, object]:
-    return {
-        "to": to.value,
-        "done_already": report.is_done_already,
-        "records": report.records,
-        "marks": report.marks,
-        "manifest_id": report.manifest_id,
-    }
+def _json(report: "MigrationReport", to: MigrationTarget) -> dict[str, object]:
+    told: dict[str, object] = {"to": to.value, "done_already": report.is_done_already}
+    return told | {"records": report.records, "marks": report.marks, "manifest_id": report.manifest_id}
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Reads the tables of a manifest of version 1 or 2; those with many SSTs by columns."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from shale.format.flat.accessors import (
@@ -44,6 +45,16 @@ _SSTS_SLOT, _L0_SLOT, _SEGMENT_L0_SLOT, _RUN_SSTS_SLOT = 8, 9, 2, 1
 def read_manifest_v2(source: Verifier, root: Table, *, by_columns: bool = False) -> Manifest:
     """Read a manifest of version 2; ``by_columns``: many SSTs at once."""
     views = _view_column(source, root) if by_columns else _plain_views(source, root)
+    return replace(
+        _read_root(source, root),
+        tree=_read_tree(root, views),
+        segments=_read_segments(source, root, views),
+        segment_extractor_name=string_of(root.SegmentExtractorName()),
+    )
+
+
+def _read_root(source: Verifier, root: Table) -> Manifest:
+    """Read the fields that both versions have alike."""
     return Manifest(
         external_dbs=_read_external_dbs(root),
         initialized=bool(root.Initialized()),
@@ -51,14 +62,11 @@ def read_manifest_v2(source: Verifier, root: Table, *, by_columns: bool = False)
         compactor_epoch=Epoch(root.CompactorEpoch()),
         replay_after_wal_id=WalId(root.ReplayAfterWalId()),
         next_wal_sst_id=_read_next_wal_sst_id(source, root),
-        tree=_read_tree(root, views),
         last_l0_clock_tick=root.LastL0ClockTick(),
         checkpoints=_read_checkpoints(root),
         last_l0_seq=Seq(root.LastL0Seq()),
         recent_snapshot_min_seq=Seq(root.RecentSnapshotMinSeq()),
         sequence_tracker=_read_tracker(source, root),
-        segments=_read_segments(source, root, views),
-        segment_extractor_name=string_of(root.SegmentExtractorName()),
     )
 
 
@@ -177,25 +185,15 @@ def read_manifest_v1(source: Verifier, root: Table) -> Manifest:
     for run in tables_of(root.Compacted, root.CompactedLength()):
         views = tuple(_read_view_v1(source, table) for table in tables_of(run.Ssts, run.SstsLength()))
         runs.append(SortedRun(id=RunId(run.Id()), ssts=views))
-    return Manifest(
-        external_dbs=_read_external_dbs(root),
-        initialized=bool(root.Initialized()),
-        writer_epoch=Epoch(root.WriterEpoch()),
-        compactor_epoch=Epoch(root.CompactorEpoch()),
-        replay_after_wal_id=WalId(root.ReplayAfterWalId()),
-        next_wal_sst_id=_read_next_wal_sst_id(source, root),
+    return replace(
+        _read_root(source, root),
         tree=Tree(
             l0=tuple(_read_view_v1(source, table) for table in tables_of(root.L0, root.L0Length())),
             compacted=tuple(runs),
             last_compacted_l0_sst_view_id=watermark,
             last_compacted_l0_sst_id=watermark,
         ),
-        last_l0_clock_tick=root.LastL0ClockTick(),
-        checkpoints=_read_checkpoints(root),
-        last_l0_seq=Seq(root.LastL0Seq()),
         wal_object_store_uri=string_of(root.WalObjectStoreUri()),
-        recent_snapshot_min_seq=Seq(root.RecentSnapshotMinSeq()),
-        sequence_tracker=_read_tracker(source, root),
     )
 
 

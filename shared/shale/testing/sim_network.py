@@ -47,7 +47,7 @@ class Hook:
 
 
 @dataclass(slots=True)
-class Request(Generic[T]):
+class SimRequest(Generic[T]):
     """A request, its effect at the store, and what invariants hear of it."""
 
     op: str
@@ -107,7 +107,7 @@ class SimNetwork:
         """Tell invariants that a request to the transactional store has created or changed a file."""
         self._sim.note_mutation(self._process, "put", key, mode, data, sent_s=self._commit_sent_s)
 
-    async def send(self, request: Request[T]) -> T:
+    async def send(self, request: SimRequest[T]) -> T:
         """Send a request and return its answer."""
         self._process.refuse_if_gone()
         request.sent_s = self._sim.loop.time()
@@ -122,7 +122,7 @@ class SimNetwork:
         self._later(self._way_s() + self._delay_s(request), self._arrive, request, answer)
         return await answer
 
-    def _arrive(self, request: Request[Any], answer: "asyncio.Future[Any]") -> None:
+    def _arrive(self, request: SimRequest[Any], answer: "asyncio.Future[Any]") -> None:
         """Apply the request at the store, unless it was lost with its process or to a fault."""
         if self._process.is_killed and self._rng.random() < 0.5:
             return
@@ -137,7 +137,7 @@ class SimNetwork:
             return
         self._take_effect(request, answer)
 
-    def _take_effect(self, request: Request[Any], answer: "asyncio.Future[Any] | None") -> None:
+    def _take_effect(self, request: SimRequest[Any], answer: "asyncio.Future[Any] | None") -> None:
         outcome = self._outcome(request)
         if answer is None:
             return
@@ -148,7 +148,7 @@ class SimNetwork:
             outcome = UnavailableError(f"{request.op} {request.key}: injected loss of the answer")
         self._later(self._way_s(), self._deliver, answer, outcome)
 
-    def _outcome(self, request: Request[Any]) -> Any:
+    def _outcome(self, request: SimRequest[Any]) -> Any:
         self._commit_sent_s = request.sent_s
         try:
             result = _at_once(request.effect())
@@ -182,10 +182,10 @@ class SimNetwork:
             return self._rng.uniform(0.0, self.options.slow_s)
         return self._rng.uniform(0.0, self.options.latency_s)
 
-    def _delay_s(self, request: Request[Any]) -> float:
+    def _delay_s(self, request: SimRequest[Any]) -> float:
         return sum(seconds for op, part, seconds in self._delays if matches(op, part, request.op, request.key))
 
-    def _fault(self, request: Request[Any]) -> Fault | None:
+    def _fault(self, request: SimRequest[Any]) -> Fault | None:
         for hook in self._faults:
             if hook.takes(HookPoint.BEFORE, request.op, request.key):
                 self._faults.remove(hook)
@@ -203,7 +203,7 @@ class SimNetwork:
             draw -= probability
         return None
 
-    def _run_hooks(self, point: HookPoint, request: Request[Any]) -> None:
+    def _run_hooks(self, point: HookPoint, request: SimRequest[Any]) -> None:
         for hook in tuple(self._hooks):
             if hook.takes(point, request.op, request.key):
                 self._hooks.remove(hook)

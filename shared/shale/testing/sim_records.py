@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from shale.store.port import CREATE
 from shale.store.transactional.port import CommitRecord, Slot
-from shale.testing.sim_network import Request, SimNetwork
+from shale.testing.sim_network import SimNetwork, SimRequest
 from shale.testing.sim_ports import SimHost
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class SimRecords:
         async def take_effect() -> T:
             return await effect()
 
-        return await self._network.send(Request(op, key, take_effect, notes=False))
+        return await self._network.send(SimRequest(op, key, take_effect, notes=False))
 
 
 def _first(destinations: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from shale.store.memory import joined
 from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode
 from shale.store.two_phase.names import namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import delete_each
-from shale.testing.sim_network import Request, SimNetwork
+from shale.testing.sim_network import SimNetwork, SimRequest
 from shale.testing.sim_ports import SimHost
 
 T = TypeVar("T")
@@ -36,19 +36,19 @@ class SimStore:
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        return await self._network.send(Request("get", key, lambda: self._memory.get(key)))
+        return await self._network.send(SimRequest("get", key, lambda: self._memory.get(key)))
 
     async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        return await self._network.send(Request("get", key, lambda: self._memory.get_if_changed(key, etag)))
+        return await self._network.send(SimRequest("get", key, lambda: self._memory.get_if_changed(key, etag)))
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        return await self._network.send(Request("get_range", key, lambda: self._memory.get_range(key, start, end)))
+        return await self._network.send(SimRequest("get_range", key, lambda: self._memory.get_range(key, start, end)))
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        return await self._network.send(Request("head", key, lambda: self._memory.head(key)))
+        return await self._network.send(SimRequest("head", key, lambda: self._memory.head(key)))
 
     async def put(
         self,
@@ -60,7 +60,9 @@ class SimStore:
     ) -> ETag | None:
         """See ``ObjectStore``."""
         body = joined(data)
-        request = Request("put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body)
+        request = SimRequest(
+            "put", key, lambda: self._memory.put(key, body, mode=mode, attributes=attributes), mode, body
+        )
         if self._process.sim.two_phase and (
             parse_staged_key(key) is not None or namespace_of_boundary(key) is not None
         ):
@@ -73,20 +75,20 @@ class SimStore:
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        request = Request("delete", key, lambda: self._memory.delete(key))
+        request = SimRequest("delete", key, lambda: self._memory.delete(key))
         if parse_staged_key(key) is not None:
             request.op = "unstage"
         await self._network.send(request)
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``."""
-        return await self._network.send(Request("list", prefix, lambda: self._memory.list(prefix)))
+        return await self._network.send(SimRequest("list", prefix, lambda: self._memory.list(prefix)))
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ``ObjectStore``.  Every page is a request, and sees the store as it is then."""
         full = True
         while full:
-            page = await self._network.send(Request("list", prefix, partial(self._page, prefix, after)))
+            page = await self._network.send(SimRequest("list", prefix, partial(self._page, prefix, after)))
             full = len(page) == self._network.options.list_page
             if page:
                 after = page[-1].key
@@ -102,7 +104,7 @@ class SimStore:
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        request = Request("copy", destination, lambda: self._memory.copy(source, destination))
+        request = SimRequest("copy", destination, lambda: self._memory.copy(source, destination))
         request.notes = parse_staged_key(source) is None
         await self._network.send(request)
 

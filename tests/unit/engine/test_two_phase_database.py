@@ -10,7 +10,7 @@ from shale.errors import FencedError, InvalidDbState, InvalidRequestError
 from shale.store.connect import connect
 from shale.store.options import StoreOptions
 from shale.store.retry import RetryingStore
-from shale.store.two_phase.store import TwoPhaseStore
+from shale.store.two_phase.store import two_phase_of
 from shale.types import CasMode
 from tests.unit.store.two_phase.plain_store import Place, PlainStore
 
@@ -63,9 +63,9 @@ async def test_a_database_with_native_creates_is_not_opened_in_two_phases(tmp_pa
         async with Db.open(f"file://{tmp_path}/db", store_options=options):
             pass
     store = connect(f"file://{tmp_path}", Env.system(), options=options)
-    inner = store._store
-    assert isinstance(inner, TwoPhaseStore)
-    await inner.records.create_schema()
+    two_phase = two_phase_of(store)
+    assert two_phase is not None
+    await two_phase.records.create_schema()
     await store.aclose()
     with pytest.raises(InvalidDbState, match="shale cas migrate --to two-phase"):
         async with Db.open(f"file://{tmp_path}/db", store_options=options):

@@ -10,7 +10,7 @@ from asyncmy.errors import Error, ProgrammingError
 
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
-from shale.store.transactional.sql import MYSQL, SqlTransactionalStore, Transaction
+from shale.store.transactional.sql import MYSQL, SqlTransactionalStore, Transaction, run_on
 
 if TYPE_CHECKING:
     from asyncmy.pool import Pool
@@ -46,7 +46,7 @@ class MysqlTransactionalStore(SqlTransactionalStore):
         try:
             pool = await self._open()
             async with pool.acquire() as connection:
-                return await _run_on(connection, start())
+                return await _commit_on(connection, start())
         except ProgrammingError as error:
             if error.args and error.args[0] == _NO_SUCH_TABLE:
                 raise InvalidRequestError(
@@ -83,17 +83,10 @@ class MysqlTransactionalStore(SqlTransactionalStore):
             return self._pool
 
 
-async def _run_on(connection: Any, transaction: Transaction[T]) -> T:
+async def _commit_on(connection: Any, transaction: Transaction[T]) -> T:
     try:
         async with connection.cursor() as cursor:
-            try:
-                statement, values = next(transaction)
-                while True:
-                    await cursor.execute(statement, values)
-                    rows = await cursor.fetchall() if cursor.description is not None else []
-                    statement, values = transaction.send(rows)
-            except StopIteration as ended:
-                result: T = ended.value
+            result = await run_on(cursor, transaction)
         await connection.commit()
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -8,7 +8,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
-from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Transaction
+from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Transaction, run_on
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
         """See ``SqlTransactionalStore``."""
         try:
             await self._pool.open()
-            async with self._pool.connection() as connection:
-                return await _run_on(connection, start())
+            async with self._pool.connection() as connection, connection.cursor() as cursor:
+                return await run_on(cursor, start())
         except psycopg.errors.UndefinedTable as error:
             raise InvalidRequestError(
                 f"{self.url}: there are no tables of commit records: run 'shale cas init'"
@@ -48,16 +48,3 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""
         await self._pool.close()
-
-
-async def _run_on(connection: psycopg.AsyncConnection, transaction: Transaction[T]) -> T:
-    async with connection.cursor() as cursor:
-        try:
-            statement, values = next(transaction)
-            while True:
-                await cursor.execute(statement, values)
-                rows = await cursor.fetchall() if cursor.description is not None else []
-                statement, values = transaction.send(rows)
-        except StopIteration as ended:
-            result: T = ended.value
-            return result

@@ -183,6 +183,19 @@ class SqlTransactions:
         return f"{column} >= {self._mark} AND {column} < {self._mark}"
 
 
+async def run_on(cursor: Any, transaction: Transaction[T]) -> T:
+    """Run the statements of a transaction on a cursor of the event loop."""
+    try:
+        statement, values = next(transaction)
+        while True:
+            await cursor.execute(statement, values)
+            rows = await cursor.fetchall() if cursor.description is not None else []
+            statement, values = transaction.send(rows)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+
+
 class SqlTransactionalStore:
     """The port over transactions that a driver runs."""
 

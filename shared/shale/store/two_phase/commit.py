@@ -80,7 +80,7 @@ class TwoPhaseCommits:
             await self._objects.copy(record.source, record.destination)
         return True
 
-    async def settle(self, record: CommitRecord) -> None:
+    async def finish(self, record: CommitRecord) -> None:
         """Set a record committed whose destination is written, then delete the staged object."""
         await self._records.set_committed(record)
         await self._objects.delete(record.source)
@@ -90,13 +90,13 @@ class TwoPhaseCommits:
         if record.is_deleted or record.is_committed:
             return False
         if await self.write_destination(record):
-            await self.settle(record)
+            await self.finish(record)
         return True
 
     async def delete(self, keys: Sequence[str]) -> dict[str, ShaleError]:
         """Delete objects that have records; return the errors by key.
 
-        The order makes every interruption safe: a tombstone keeps others from helping, and is removed last.
+        The order makes every interruption safe: a tombstone keeps others from finishing the put, and is removed last.
         """
         marks: dict[str, int] = {}
         for slot in filter(None, map(slot_of, keys)):

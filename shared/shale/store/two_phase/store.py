@@ -169,7 +169,7 @@ class TwoPhaseStore(StoreWrapper):
         record = await self.commits.insert(key, parts, put_id, attributes)
         # Another process may have finished it meanwhile.
         if record.is_committed or await self.commits.write_destination(record, parts, attributes):
-            await self.commits.settle(record)
+            await self.commits.finish(record)
 
     async def _or_helped(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read an object; if it is missing but its record is there, finish its put, and read once more."""
