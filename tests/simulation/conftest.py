@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from shale.testing.simulation import STORE_VARIABLE
+from shale.types import CasMode
+
 DEFAULT_SEEDS = 8
 FEW_SEEDS = 3
 """Of a row whose seeds take a second or more each."""
@@ -55,6 +58,18 @@ def _cases(chosen: list[int]) -> list[Any]:
     blocks = [chosen[start : start + SEEDS_PER_CASE] for start in range(0, len(chosen), SEEDS_PER_CASE)]
     ranges = [range(block[0], block[-1] + 1) for block in blocks]
     return [pytest.param(block, id=f"{block.start}-{block.stop - 1}") for block in ranges]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker of tests that mean conditional writes of the store."""
+    config.addinivalue_line("markers", "native_only(reason): the fault cannot happen with two-phase creates")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip such a test in simulations with two-phase creates."""
+    mark = item.get_closest_marker("native_only")
+    if mark is not None and os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE:
+        pytest.skip(f"native only: {mark.args[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -84,7 +84,7 @@ class DatabaseInvariants:
         external = {sst_id: entry.path for entry in manifest.external_dbs for sst_id in entry.sst_ids}
         for sst_id in manifest.ssts():
             key = sst_key(external.get(sst_id, self.root), sst_id)
-            assert key in sim.memory.objects, f"{mutation} refers to {key}, which does not exist"
+            assert key in sim.stored, f"{mutation} refers to {key}, which does not exist"
 
     def _check_pins(self, mutation: Mutation) -> None:
         versions, newest = self.manifests.versions, self.manifests.latest_id
@@ -110,7 +110,7 @@ class DatabaseInvariants:
             return
         replay_after = self.manifests.latest.replay_after_wal_id
         previous = wal_key(self.root, wal_id - 1)
-        assert wal_id - 1 <= replay_after or previous in sim.memory.objects, f"{mutation}: a gap in front of it"
+        assert wal_id - 1 <= replay_after or previous in sim.stored, f"{mutation}: a gap in front of it"
 
     def _check_wal_deletion(self, wal_id: int, mutation: Mutation, sim: "Simulation") -> None:
         latest_id = self.manifests.latest_id

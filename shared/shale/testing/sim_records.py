@@ -7,6 +7,7 @@ copy to the destination changes nothing that a reader could see, so invariants d
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from shale.errors import AlreadyExists
 from shale.store.port import CREATE
 from shale.store.transactional.port import CommitRecord, Slot
 from shale.testing.sim_network import SimNetwork, SimRequest
@@ -40,9 +41,12 @@ class SimRecords:
         """See ``TransactionalStore``."""
 
         async def insert() -> CommitRecord | None:
-            is_new = await self._shared.get(record.destination) is None
+            is_new = record.destination not in self._shared.by_destination
             found = await self._shared.insert(record, slot)
-            if is_new and found is not None:
+            if found is None or found.put_id != record.put_id:
+                sim = self._process.sim
+                sim.note_request(self._process, "put", record.destination, AlreadyExists.__name__)
+            elif is_new:
                 data = self._memory.objects[record.source].data
                 self._network.note_commit(record.destination, CREATE, data)
             return found

@@ -46,9 +46,9 @@ from shale.errors import ShaleError
 from shale.store.memory import MemoryStore
 from shale.store.port import PutMode
 from shale.store.transactional.memory import MemoryTransactionalStore
-from shale.store.two_phase.names import parse_staged_key
 from shale.telemetry.metrics import Metrics
 from shale.testing.mutation_log import Mutation, MutationLog
+from shale.testing.sim_objects import SimObjects
 from shale.testing.sim_process import Main, SimClock, SimProcess
 from shale.testing.swarm import SimOptions
 from shale.testing.virtual_loop import LivelockError, VirtualLoop, deterministic_cancellation
@@ -110,6 +110,7 @@ class Simulation:
         self.memory = MemoryStore(SimClock(self.loop), supports_attributes=self.options.attributes)
         self.records = MemoryTransactionalStore()
         self.two_phase = os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
+        self.stored = SimObjects(self.memory, self.records, two_phase=self.two_phase)
         self.history = MutationLog()
         self.metrics: Metrics = _SHARED_METRICS
         self.processes: list[SimProcess] = []
@@ -254,10 +255,7 @@ class Simulation:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Return the bodies of the objects in the store, by key."""
-        found = {key: stored.data for key, stored in self.memory.objects.items() if parse_staged_key(key) is None}
-        for record in self.records.uncommitted:
-            found.setdefault(record.destination, self.memory.objects[record.source].data)
-        return {key: found[key] for key in sorted(found) if key.startswith(prefix)}
+        return {key: self.stored[key] for key in self.stored if key.startswith(prefix)}
 
     def note_request(self, process: SimProcess, op: str, key: str, outcome: str) -> None:
         """Record a request that has reached the store."""

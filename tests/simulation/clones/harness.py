@@ -184,14 +184,14 @@ class ClonePins:
                 assert pin is not None, f"{mutation}: {path} borrows from {entry.path} without a checkpoint"
                 for sst_id in entry.sst_ids:
                     key = f"{entry.path}/compacted/{sst_id}.sst"
-                    assert key in sim.memory.objects, f"{mutation}: {path} needs {key}"
+                    assert key in sim.stored, f"{mutation}: {path} needs {key}"
 
     def latest(self, sim: Simulation, path: str) -> Manifest | None:
         """Return the newest manifest of a database."""
-        names = [key for key in sim.memory.objects if key.startswith(f"{path}/manifest/")]
+        names = [key for key in sim.stored if key.startswith(f"{path}/manifest/")]
         if not names:
             return None
-        data = bytes(sim.memory.objects[max(names)].data)
+        data = sim.stored[max(names)]
         if data not in self._decoded:
             self._decoded[data] = decode_manifest(data, path=max(names))
         return self._decoded[data]

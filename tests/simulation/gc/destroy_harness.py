@@ -76,12 +76,12 @@ def soon(sim: Simulation, main: Any, *args: Any, role: str = "admin", **options:
 
 
 def objects_below(sim: Simulation, root: str) -> list[str]:
-    return sorted(key for key in sim.memory.objects if key.startswith(f"{root}/"))
+    return [key for key in sim.stored if key.startswith(f"{root}/")]
 
 
 def latest_manifest(sim: Simulation, root: str) -> Manifest | None:
     names = [key for key in objects_below(sim, root) if parse_manifest_key(root, key) is not None]
-    return decode_manifest(bytes(sim.memory.objects[max(names)].data), path=max(names)) if names else None
+    return decode_manifest(sim.stored[max(names)], path=max(names)) if names else None
 
 
 def moments(seed: int, count: int, within_s: float) -> list[float]:
@@ -124,7 +124,7 @@ class DestroyRules:
             else:
                 assert not objects_below(sim, self.root), f"{mutation}: something is left"
         elif mutation.op == "delete" and mutation.role == DESTROYER:
-            assert marker in sim.memory.objects, f"{mutation}: before the marker"
+            assert marker in sim.stored, f"{mutation}: before the marker"
         elif "/manifest/" in mutation.key and mutation.op == "put" and latest is not None and is_sealed(latest):
             self._check_seal(mutation, sim)
 
@@ -133,8 +133,8 @@ class DestroyRules:
         if sealed_id is None or sealed_id == 1 or self.forced:
             return
         base_key = manifest_key(self.root, sealed_id - 1)
-        stored = sim.memory.objects.get(base_key)
-        data = self._written[base_key] if stored is None else bytes(stored.data)
+        stored = sim.stored.get(base_key)
+        data = self._written[base_key] if stored is None else stored
         base = decode_manifest(data, path=base_key)
         now_ms = START_MS + int(sim.loop.time() * 1000)
         lost = [str(entry.id) for entry in base.checkpoints if not entry.is_expired(now_ms)]

@@ -72,7 +72,7 @@ class PinnedVersions:
         now_ms = START_MS + int(sim.loop.time() * 1000)
         for entry in self._rules.manifests.latest.checkpoints:
             key = manifest_key(ROOT, entry.manifest_id)
-            assert entry.is_expired(now_ms) or key in sim.memory.objects, f"{mutation}: {entry} names what is gone"
+            assert entry.is_expired(now_ms) or key in sim.stored, f"{mutation}: {entry} names what is gone"
 
 
 def watched(sim: Simulation) -> DatabaseInvariants:
@@ -148,7 +148,7 @@ def check_kept(sim: Simulation, rules: DatabaseInvariants, kept: Kept) -> None:
     assert len({entry.id for entry in listed}) == len(listed)
     for entry in kept.made.values():
         assert rules.manifests.latest.checkpoint(entry.id) == entry
-        assert manifest_key(ROOT, entry.manifest_id) in sim.memory.objects
+        assert manifest_key(ROOT, entry.manifest_id) in sim.stored
 
 
 def sleeping_collector(sim: Simulation, op: str, when: HookPoint, chance: random.Random) -> list[tuple[float, float]]:

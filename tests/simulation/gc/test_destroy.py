@@ -21,6 +21,7 @@ from shale.errors import (
     NotFoundError,
 )
 from shale.protocol.checkpoints import release_checkpoints
+from shale.testing.sim_objects import SimSnapshot
 from shale.testing.simulation import SimProcess, Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from tests.simulation.clones.harness import (
@@ -68,11 +69,11 @@ def family(sim: Simulation) -> None:
     sim.run(minutes=10)  # the short-lived checkpoint of the clone expires
 
 
-def stored(seed: int, root: str) -> dict[str, Any]:
-    """Return the objects of a database that was written without faults."""
+def stored(seed: int, root: str) -> SimSnapshot:
+    """Return a database that was written without faults."""
     with Simulation(seed) as sim:
         done(sim, fill, root, ROWS, role="writer")
-        return dict(sim.memory.objects)
+        return sim.stored.snapshot()
 
 
 def pins_in(sim: Simulation, root: str) -> list[object]:
@@ -93,7 +94,7 @@ def test_a_destroy_killed_at_every_request_completes_at_the_third_run(seed: int,
             process = start(sim, destroyer, "db", role=DESTROYER)
             (process.kill_before if chance.random() < 0.5 else process.kill_after)("*", "", skip=chance.randrange(45))
             sim.run(minutes=1)
-            latest, marked = latest_manifest(sim, "db"), "db/.deleting" in sim.memory.objects
+            latest, marked = latest_manifest(sim, "db"), "db/.deleting" in sim.stored
             reached("before the seal", when=latest is not None and latest.initialized)
             reached("between seal and marker", when=latest is not None and is_sealed(latest) and not marked)
             reached("while deleting", when=marked)
@@ -113,10 +114,10 @@ def test_concurrent_destroys_complete_under_all_faults(seed: int) -> None:
     """Two processes call again until they succeed, with lost responses, late effects, freezes and kills."""
     with Simulation(seed) as calm:
         family(calm)
-        objects = dict(calm.memory.objects)
+        objects = calm.stored.snapshot()
     options = SimOptions.swarm(random.Random(f"{seed}/swarm"))
     with Simulation(seed, options=options) as sim:
-        sim.memory.objects.update(objects)
+        sim.stored.restore(objects)
         sim.restart_killed(30)
         for name in ("a", "b"):
             start(sim, stubborn_destroyer, "db", role=DESTROYER, name=name)
@@ -126,7 +127,7 @@ def test_concurrent_destroys_complete_under_all_faults(seed: int) -> None:
         sim.kill_all()
         done(sim, destroyer, "db", role=DESTROYER)
         assert objects_below(sim, "db") == []
-        assert {key for key in objects if key.startswith("db2/")} == set(objects_below(sim, "db2"))
+        assert {key for key in objects.objects if key.startswith("db2/")} == set(objects_below(sim, "db2"))
         assert done(sim, rows_of, "p", role="writer") == ROWS
 
 
@@ -215,7 +216,7 @@ def test_a_checkpoint_that_races_with_a_destroy_is_kept_or_refused(seed: int, re
     first_s, second_s = moments(seed, 2, 0.6)
     objects = stored(seed, "db")
     with Simulation(seed, options=SimOptions(latency_s=0.1)) as sim:
-        sim.memory.objects.update(objects)
+        sim.stored.restore(objects)
         sim.watch(DestroyRules("db"))
         creator = start(sim, checkpointer, "db", role="admin", after_s=first_s)
         killer = start(sim, destroyer, "db", role=DESTROYER, after_s=second_s)
@@ -243,7 +244,7 @@ def test_a_clone_that_races_with_a_destroy_is_whole_or_refused(seed: int, reache
     first_s, second_s = moments(seed, 2, 3.0)
     objects = stored(seed, "p")
     with Simulation(seed, options=SimOptions(latency_s=0.1)) as sim:
-        sim.memory.objects.update(objects)
+        sim.stored.restore(objects)
         sim.watch(ClonePins("p", "c"), DestroyRules("p"))
 
         async def late_cloner(process: SimProcess) -> None:
@@ -327,7 +328,7 @@ def test_a_destroy_stopped_between_seal_and_marker_completes_when_rerun(seed: in
             process.kill_before("put", ".deleting")
         sim.run(minutes=1)
         assert process.is_killed
-        assert "db/.deleting" not in sim.memory.objects
+        assert "db/.deleting" not in sim.stored
         for main, arguments in (
             (fill, ("db", ROWS)),
             (cloner, (request("elsewhere", "db"),)),
@@ -380,7 +381,7 @@ def test_a_collector_that_dies_is_followed_by_one_that_finishes(seed: int, reach
         gc = start(sim, deleting_collector, "db", role="gc")
         sim.at(GRACE_S - 1, lambda: gc.kill_before("*", "", skip=chance.randrange(60)))
         sim.run(minutes=20)
-        reached("killed while it deleted", when=gc.is_killed and "db/.deleting" in sim.memory.objects)
+        reached("killed while it deleted", when=gc.is_killed and "db/.deleting" in sim.stored)
         last = start(sim, deleting_collector, "db", role="gc")
         sim.run(minutes=20)
         assert last.error is None

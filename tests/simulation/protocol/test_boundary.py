@@ -125,11 +125,8 @@ def test_a_boundary_that_disappears_stops_the_process(seed: int, missing: Missin
         sim.run(seconds=chance.uniform(1500, 2500))
         gc.kill()
 
-        async def vandal(process: SimProcess) -> None:
-            await process.store.delete(BOUNDARY)
-
         before = len(acks.effects)
-        sim.start(vandal)
+        sim.stored.remove_boundary(BOUNDARY)
         sim.run(hours=5)
         if missing is MissingBoundary.ZERO:
             assert a.error is None
@@ -189,6 +186,7 @@ def test_the_next_run_deletes_what_a_dead_collector_left_below_the_boundary(seed
 
 
 @pytest.mark.fault("F1.15")
+@pytest.mark.native_only("a low-water mark is a number, not a file that can hold anything")
 @simulated
 def test_no_write_commits_when_the_boundary_is_unreadable(seed: int) -> None:
     """No write is reported as committed when the boundary cannot be read."""
@@ -221,7 +219,7 @@ def test_a_boundary_forced_to_the_latest_id_is_reported(seed: int) -> None:
     chance = random.Random(seed)
     with Simulation(seed) as sim:
         prepare(sim, acks, 5)
-        sim.memory.write(BOUNDARY, str(5 + chance.randrange(3)).encode())
+        sim.stored.write(BOUNDARY, str(5 + chance.randrange(3)).encode())
         requests = sim.history.requests
         reader = sim.start(reading, "reader", seen=[])
         writer = sim.start(contender, "a", acks=acks, rounds=1)
@@ -251,7 +249,7 @@ def test_an_epoch_claim_times_out_under_endless_conflicts(seed: int) -> None:
             key = TOY.key(max(int(key[-29:-9]) for key in sim.objects(TOY.directory)))
             value = TOY.decode(sim.objects()[key], key)
             following = TOY.encode(value.with_effect(f"rival.{key[-14:-9]}") or value)
-            sim.memory.write(TOY.key(int(key[-29:-9]) + 1), following)
+            sim.stored.write(TOY.key(int(key[-29:-9]) + 1), following)
             claimer.network.hook(HookPoint.BEFORE, "put", TOY.directory, overtake)
 
         claimer.network.hook(HookPoint.BEFORE, "put", TOY.directory, overtake)

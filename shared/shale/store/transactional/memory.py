@@ -11,8 +11,9 @@ class MemoryTransactionalStore:
 
     def __init__(self, url: str = "memory:///") -> None:
         self._url = url
-        self._records: dict[str, CommitRecord] = {}
-        self._marks: dict[str, int] = {}
+        self.by_destination: dict[str, CommitRecord] = {}
+        self.marks: dict[str, int] = {}
+        """All records and marks; tests inspect and change them here."""
 
     @property
     def url(self) -> str:
@@ -22,7 +23,7 @@ class MemoryTransactionalStore:
     @property
     def uncommitted(self) -> list[CommitRecord]:
         """The records whose destination may be missing."""
-        return [record for record in self._records.values() if not record.is_committed and not record.is_deleted]
+        return [record for record in self.by_destination.values() if not record.is_committed and not record.is_deleted]
 
     async def create_schema(self) -> None:
         """See ``TransactionalStore``."""
@@ -33,35 +34,35 @@ class MemoryTransactionalStore:
 
     async def insert(self, record: CommitRecord, slot: Slot | None) -> CommitRecord | None:
         """See ``TransactionalStore``."""
-        if (found := self._records.get(record.destination)) is not None:
+        if (found := self.by_destination.get(record.destination)) is not None:
             return found
-        if slot is not None and slot.id <= self._marks.get(slot.namespace, 0):
+        if slot is not None and slot.id <= self.marks.get(slot.namespace, 0):
             return None
-        self._records[record.destination] = record
+        self.by_destination[record.destination] = record
         return record
 
     async def get(self, destination: str) -> CommitRecord | None:
         """See ``TransactionalStore``."""
-        return self._records.get(destination)
+        return self.by_destination.get(destination)
 
     async def set_committed(self, record: CommitRecord) -> None:
         """See ``TransactionalStore``."""
-        found = self._records.get(record.destination)
+        found = self.by_destination.get(record.destination)
         if found is not None and found.put_id == record.put_id:
-            self._records[record.destination] = replace(found, is_committed=True)
+            self.by_destination[record.destination] = replace(found, is_committed=True)
 
     async def set_deleted(self, destinations: Sequence[str]) -> None:
         """See ``TransactionalStore``."""
         for destination in destinations:
-            if (found := self._records.get(destination)) is not None:
-                self._records[destination] = replace(found, is_deleted=True)
+            if (found := self.by_destination.get(destination)) is not None:
+                self.by_destination[destination] = replace(found, is_deleted=True)
 
     async def remove_deleted(self, destinations: Sequence[str]) -> None:
         """See ``TransactionalStore``."""
         for destination in destinations:
-            found = self._records.get(destination)
+            found = self.by_destination.get(destination)
             if found is not None and found.is_deleted:
-                del self._records[destination]
+                del self.by_destination[destination]
 
     async def unfinished(self, prefix: str) -> Sequence[CommitRecord]:
         """See ``TransactionalStore``."""
@@ -69,32 +70,32 @@ class MemoryTransactionalStore:
 
     async def records(self, prefix: str) -> Sequence[CommitRecord]:
         """See ``TransactionalStore``."""
-        return [self._records[key] for key in sorted(self._records) if key.startswith(prefix)]
+        return [self.by_destination[key] for key in sorted(self.by_destination) if key.startswith(prefix)]
 
     async def low_water_mark(self, namespace: str) -> int:
         """See ``TransactionalStore``."""
-        return self._marks.get(namespace, 0)
+        return self.marks.get(namespace, 0)
 
     async def raise_low_water_mark(self, namespace: str, id: int) -> int:  # noqa: A002 - the port's name
         """See ``TransactionalStore``."""
-        self._marks[namespace] = max(id, self._marks.get(namespace, 0))
-        return self._marks[namespace]
+        self.marks[namespace] = max(id, self.marks.get(namespace, 0))
+        return self.marks[namespace]
 
     async def low_water_marks(self, prefix: str) -> dict[str, int]:
         """See ``TransactionalStore``."""
-        return {namespace: mark for namespace, mark in sorted(self._marks.items()) if namespace.startswith(prefix)}
+        return {namespace: mark for namespace, mark in sorted(self.marks.items()) if namespace.startswith(prefix)}
 
     async def import_committed(self, records: Sequence[CommitRecord]) -> None:
         """See ``TransactionalStore``."""
         for record in records:
-            self._records.setdefault(record.destination, record)
+            self.by_destination.setdefault(record.destination, record)
 
     async def remove_all(self, prefix: str) -> None:
         """See ``TransactionalStore``."""
-        for key in [key for key in self._records if key.startswith(prefix)]:
-            del self._records[key]
-        for namespace in [namespace for namespace in self._marks if namespace.startswith(prefix)]:
-            del self._marks[namespace]
+        for key in [key for key in self.by_destination if key.startswith(prefix)]:
+            del self.by_destination[key]
+        for namespace in [namespace for namespace in self.marks if namespace.startswith(prefix)]:
+            del self.marks[namespace]
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""
