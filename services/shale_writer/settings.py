@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings
-from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds, ShutdownSection
+from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds, Section, ShutdownSection
 from shale.service.config.settings import BoundaryFilesSettings, options_from, validate_options
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression
@@ -26,6 +26,15 @@ class WriterShutdownSection(ShutdownSection):
     )
 
 
+class WalSection(Section):
+    """How the WAL is written."""
+
+    flush_bytes: Bytes | None = Field(
+        default=ENGINE.wal_flush_bytes,
+        description="A WAL file is closed and written at this size; none: at l0_sst_size_bytes.",
+    )
+
+
 class WriterSettings(ServerSettings, BoundaryFilesSettings):
     """The writer: accepts writes over HTTP, makes them durable, and serves reads."""
 
@@ -34,6 +43,8 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     # Settings are frozen, so narrower sections are safe.
     http: WritesHttpSection = WritesHttpSection()  # pyright: ignore[reportIncompatibleVariableOverride]
     shutdown: WriterShutdownSection = WriterShutdownSection()  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    wal: WalSection = WalSection()
 
     flush_interval: Seconds | None = Field(
         default=ENGINE.flush_interval_s,
@@ -116,6 +127,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             self,
             compression=Compression[self.compression_codec.upper()],
             default_ttl_ms=self.default_ttl_millis,
+            wal_flush_bytes=self.wal.flush_bytes,
             **self.engine_values(),
         )
 

@@ -48,6 +48,7 @@ class DbOpenOptions(ConnectOptions, total=False):
     """The keywords of ``Db.open``: those of ``ConnectOptions``, and single options of ``DbOptions``."""
 
     flush_interval: Duration | None
+    wal_flush_bytes: Size | None
     manifest_poll_interval: Duration
     manifest_update_timeout: Duration
     l0_sst_size_bytes: Size

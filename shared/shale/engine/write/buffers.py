@@ -22,6 +22,7 @@ class WriteBuffers:
         "_max_unflushed_bytes",
         "_replayed_bytes",
         "_replayed_rows",
+        "_wal_flush_bytes",
         "active",
         "frozen",
         "threshold_bytes",
@@ -36,6 +37,7 @@ class WriteBuffers:
         self.threshold_bytes = 0
         """At this size of the active memtable, a buffer may have reached a limit."""
         self._flush_bytes = options.l0_sst_size_bytes
+        self._wal_flush_bytes = options.wal_flush_bytes or options.l0_sst_size_bytes
         self._max_unflushed_bytes = options.max_unflushed_bytes
         self._max_key_bytes = options.max_key_bytes
         self._replayed_bytes = self._replayed_rows = 0
@@ -60,7 +62,7 @@ class WriteBuffers:
     @property
     def is_wal_full(self) -> bool:
         """Whether the rows without a WAL file are due for one."""
-        return self.wal is not None and self.wal.pending_bytes >= self._flush_bytes
+        return self.wal is not None and self.wal.pending_bytes >= self._wal_flush_bytes
 
     @property
     def rows_written(self) -> int:
@@ -98,7 +100,7 @@ class WriteBuffers:
     def update_threshold(self) -> None:
         """Compute ``threshold_bytes`` again, after a buffer has changed other than by a write."""
         limit, size = self._flush_bytes, self.active.size_bytes
-        room = limit if self.wal is None else min(limit, limit - self.wal.pending_bytes + size)
+        room = limit if self.wal is None else min(limit, self._wal_flush_bytes - self.wal.pending_bytes + size)
         left = self._max_unflushed_bytes - self.unflushed_bytes
         # A row counts twice, in the memtable and in the WAL buffer.  With MAX_VALUE_BYTES, ``append_plain`` refuses
         # values that are too large to be stored.

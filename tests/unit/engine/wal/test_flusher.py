@@ -8,6 +8,7 @@ import pytest
 
 from shale.engine.wal.flusher import WalFlusher
 from shale.engine.wal.replay import wal_rows
+from shale.engine.write.batch import WriteBatch
 from shale.engine.write.instruments import WriterInstruments
 from shale.errors import FencedError
 from shale.protocol.wal_store import WalStore
@@ -114,6 +115,39 @@ def test_without_an_interval_only_a_request_flushes() -> None:
         assert parts.durability.durable_seq == 0
 
     anyio.run(with_flusher(scenario, flush_interval_s=None))
+
+
+def test_a_file_is_closed_at_its_size_and_written_without_a_request() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, store: WalStore) -> None:
+        for number in range(100):
+            handle = await parts.pipeline.put(b"%02d" % number, bytes(100))
+            if parts.listener.calls[-1] == "wal file pending":
+                flusher.wake()
+        flusher.request()
+        await parts.durability.wait_durable(handle.seq)
+        counts = []
+        async for _, rows in wal_rows(store, 2, parts.durability.durable_wal_id, parts.env):
+            assert rows is not None
+            counts.append(len(rows))
+        assert counts == [8] * 12 + [4], "130 bytes a row, closed by the row that reaches 1,000"
+
+    anyio.run(with_flusher(scenario, flush_interval_s=None, wal_flush_bytes=1000))
+
+
+def test_a_commit_larger_than_a_file_is_not_split() -> None:
+    async def scenario(parts: Parts, flusher: WalFlusher, store: WalStore) -> None:
+        batch = WriteBatch()
+        for number in range(10):
+            batch.put(b"%d" % number, bytes(500))
+        handle = await parts.pipeline.write(batch)
+        flusher.wake()
+        await parts.durability.wait_durable(handle.seq)
+        assert parts.durability.durable_wal_id == 2
+        async for _, rows in wal_rows(store, 2, 2, parts.env):
+            assert rows is not None
+            assert len(rows) == 10
+
+    anyio.run(with_flusher(scenario, flush_interval_s=None, wal_flush_bytes=1000))
 
 
 def test_a_taken_id_fences_and_acknowledges_nothing() -> None:

@@ -16,7 +16,7 @@ DATABASE: dict[str, Any] = {"url": "memory:///db"}
 NOT_SETTINGS = {"cache", "create_if_missing", "defer_checkpoint_release"}
 """Options for callers of the library only."""
 
-DERIVED = {"compression", "default_ttl_ms", "filter_policies"}
+DERIVED = {"compression", "default_ttl_ms", "filter_policies", "wal_flush_bytes"}
 """Options that are converted from settings with other names."""
 
 
@@ -54,11 +54,17 @@ def test_every_option_of_the_engine_has_a_setting(settings: type[DaemonSettings]
 
 def test_settings_reach_the_engine() -> None:
     writer = WriterSettings(
-        database=DATABASE, flush_interval="250ms", default_ttl_millis=5, compression_codec="zstd", l0_max_ssts=9
+        database=DATABASE,
+        flush_interval="250ms",
+        default_ttl_millis=5,
+        compression_codec="zstd",
+        l0_max_ssts=9,
+        wal={"flush_bytes": "4MiB"},
     )
     options = writer.options()
     assert (options.flush_interval_s, options.default_ttl_ms, options.l0_max_ssts) == (0.25, 5, 9)
     assert options.compression.name == "ZSTD"
+    assert options.wal_flush_bytes == 4 << 20
     reader = ReaderSettings(database=DATABASE, manifest_poll_interval="3s", enforce_visible_range={"start": "a"})
     assert reader.options().manifest_poll_interval_s == 3.0
     assert reader.options().enforce_visible_range is not None
