@@ -51,6 +51,10 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
         description="How long rows may wait for the WAL; a waiter after a longer pause starts a PUT at once. "
         "0 is adaptive: writes during a PUT share the next one.",
     )
+    skip_memtable_bytes: Bytes | None = Field(
+        default=ENGINE.skip_memtable_bytes,
+        description="A commit of this size gets a WAL file of its own, so that earlier rows need not wait for it.",
+    )
     manifest_poll_interval: PositiveSeconds = Field(
         default=ENGINE.manifest_poll_interval_s,
         description="How often to poll the manifest for other writers and finished compactions.",

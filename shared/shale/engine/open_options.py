@@ -49,6 +49,7 @@ class DbOpenOptions(ConnectOptions, total=False):
 
     flush_interval: Duration | None
     wal_flush_bytes: Size | None
+    skip_memtable_bytes: Size | None
     manifest_poll_interval: Duration
     manifest_update_timeout: Duration
     l0_sst_size_bytes: Size

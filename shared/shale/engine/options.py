@@ -46,6 +46,7 @@ class DbOptions:
     a longer pause starts a PUT at once.  0 is adaptive: every first waiter starts a PUT, and rows written during the
     PUT share the next one.  ``None``: only explicit flushes.
     ``wal_flush_bytes``: a WAL file is closed at this size, but no commit is split; ``None``: ``l0_sst_size_bytes``.
+    ``skip_memtable_bytes``: a commit of this size gets a WAL file of its own, which is written at once; ``None``: none.
     ``block_cache_bytes``: a cache of its own for blocks, indexes and filters; ``None``: the process's shared cache
     (``shale.configure``).  ``cache``: a memory budget shared with other handles, instead of both.
     ``disk_cache``: a directory for parts of SSTs; ``None``: as configured for the process.
@@ -61,6 +62,7 @@ class DbOptions:
 
     flush_interval_s: float | None = 0.1
     wal_flush_bytes: int | None = None
+    skip_memtable_bytes: int | None = None
     manifest_poll_interval_s: float = 1.0
     manifest_update_timeout_s: float = 300.0
     l0_sst_size_bytes: int = 64 * MIB
@@ -130,6 +132,10 @@ def _problems(options: DbOptions) -> Sequence[str]:
         ),
         (options.max_transaction_history_bytes >= 0, "max_transaction_history_bytes must be at least 0"),
         (options.wal_flush_bytes is None or options.wal_flush_bytes >= 1, "wal_flush_bytes must be at least 1"),
+        (
+            options.skip_memtable_bytes is None or options.skip_memtable_bytes >= 1,
+            "skip_memtable_bytes must be at least 1",
+        ),
         (options.l0_sst_size_bytes >= 1, "l0_sst_size_bytes must be at least 1"),
         (options.min_filter_keys >= 0, "min_filter_keys must be at least 0"),
         (options.l0_max_ssts >= 1, "l0_max_ssts must be at least 1"),

@@ -4,12 +4,13 @@ The buffer holds no rows of its own.  Memtables log rows in the order of writing
 perhaps of two memtables, and of the commits in between that arrived as columns.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from shale.core.lazy_dataclass import dataclass
-from shale.engine.memtable.memtable import Memtable
+from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.memtable.row_log import RowLog
 from shale.kernels.rows import Rows
 
@@ -43,6 +44,18 @@ class LogRange:
         """Commit time of the oldest row, in milliseconds."""
         return self.log.create_ts[self.start]
 
+    @property
+    def size_bytes(self) -> int:
+        """Estimated bytes of the rows; takes time for each row."""
+        log, rows = self.log, slice(self.start, self.end)
+        return sum(map(len, log.keys[rows])) + sum(map(len, log.values[rows])) + ROW_OVERHEAD_BYTES * len(self)
+
+    def split_last_commit(self) -> "tuple[LogRange | None, LogRange]":
+        """Return the rows before the last commit, if there are any, and the last commit."""
+        first = bisect_left(self.log.seqs, self.last_seq, self.start, self.end)
+        before = None if first == self.start else LogRange(self.log, self.start, first)
+        return before, LogRange(self.log, first, self.end)
+
     def pieces(self) -> Iterator[Rows]:
         """Copy the rows piece by piece, by ascending seq."""
         for start in range(self.start, self.end, _PIECE_ROWS):
@@ -72,6 +85,15 @@ class ColumnCommit:
     def first_create_ts(self) -> int:
         """The commit time in milliseconds."""
         return int(self.columns.create_ts[0])
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimated bytes of the rows."""
+        return self.columns.size_bytes + ROW_OVERHEAD_BYTES * len(self)
+
+    def split_last_commit(self) -> "tuple[None, ColumnCommit]":
+        """Return this commit, which has no rows before it."""
+        return None, self
 
     def pieces(self) -> Iterator[Rows]:
         """Yield the rows without copying."""
@@ -156,6 +178,29 @@ class WalBuffer:
     def freeze(self) -> None:
         """Make a file with the next id of all rows without a file, if there are any."""
         self._carry()
+        self._close_file()
+
+    def separate_last_commit(self, bytes_min: int) -> bool:
+        """Make a file of the last commit, and one of the rows before it, if the commit has at least ``bytes_min``.
+
+        Returns:
+            Whether the commit is that large and was without a file.
+        """
+        self._carry()
+        if not self._carried:
+            return False
+        before, commit = self._carried[-1].split_last_commit()
+        size = commit.size_bytes
+        if size < bytes_min:
+            return False
+        self._carried[-1:] = [] if before is None else [before]
+        self._carried_bytes -= size
+        self._close_file()
+        self._carried, self._carried_bytes = [commit], size
+        self._close_file()
+        return True
+
+    def _close_file(self) -> None:
         if self._carried:
             file = PendingWalFile(id=self.next_id, ranges=tuple(self._carried), size_bytes=self._carried_bytes)
             self.files.append(file)

@@ -22,6 +22,7 @@ class WriteBuffers:
         "_max_unflushed_bytes",
         "_replayed_bytes",
         "_replayed_rows",
+        "_skip_bytes",
         "_wal_flush_bytes",
         "active",
         "frozen",
@@ -38,6 +39,7 @@ class WriteBuffers:
         """At this size of the active memtable, a buffer may have reached a limit."""
         self._flush_bytes = options.l0_sst_size_bytes
         self._wal_flush_bytes = options.wal_flush_bytes or options.l0_sst_size_bytes
+        self._skip_bytes = options.skip_memtable_bytes or MAX_VALUE_BYTES
         self._max_unflushed_bytes = options.max_unflushed_bytes
         self._max_key_bytes = options.max_key_bytes
         self._replayed_bytes = self._replayed_rows = 0
@@ -97,12 +99,18 @@ class WriteBuffers:
             self.wal.freeze()
             self.update_threshold()
 
+    def separate_large_commit(self) -> bool:
+        """Bind the last commit to a WAL file of its own, if it has ``skip_memtable_bytes``; return whether it has."""
+        if self.wal is None or self._skip_bytes == MAX_VALUE_BYTES:
+            return False
+        return self.wal.separate_last_commit(self._skip_bytes)
+
     def update_threshold(self) -> None:
         """Compute ``threshold_bytes`` again, after a buffer has changed other than by a write."""
         limit, size = self._flush_bytes, self.active.size_bytes
         room = limit if self.wal is None else min(limit, self._wal_flush_bytes - self.wal.pending_bytes + size)
         left = self._max_unflushed_bytes - self.unflushed_bytes
-        # A row counts twice, in the memtable and in the WAL buffer.  With MAX_VALUE_BYTES, ``append_plain`` refuses
-        # values that are too large to be stored.
-        self.threshold_bytes = min(room, size + min(max(left, 0) // 2, MAX_VALUE_BYTES))
+        # A row counts twice, in the memtable and in the WAL buffer.  With ``_skip_bytes``, ``append_plain`` refuses
+        # commits that get a file of their own, and values that are too large to be stored.
+        self.threshold_bytes = min(room, size + min(max(left, 0) // 2, self._skip_bytes))
         self.active.limit_plain(self._max_key_bytes, self.threshold_bytes)

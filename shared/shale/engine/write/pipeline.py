@@ -381,9 +381,10 @@ class WritePipeline:
 
     def _check_thresholds(self) -> None:
         """Freeze the buffers that the last write has filled."""
+        is_separate = self.buffers.separate_large_commit()
         if self.buffers.is_memtable_full:
             self.freeze()
-        if self.buffers.is_wal_full:
+        if is_separate or self.buffers.is_wal_full:
             self.freeze_wal()
             self._listener.on_wal_file_pending()
         self.buffers.update_threshold()

@@ -51,6 +51,36 @@ def test_a_file_may_reach_over_the_seam_between_two_memtables() -> None:
     assert buffer.files[1].row_count == 2
 
 
+def test_a_large_commit_gets_a_file_of_its_own() -> None:
+    table = Memtable()
+    buffer = WalBuffer(1, table)
+    put(table, 1, 2)
+    batch = WriteBatch()
+    batch.put(b"a", bytes(500))
+    batch.put(b"b", bytes(500))
+    table.append_commit(batch.commit_rows(None), 3, 30)
+    whole = buffer.size_bytes
+    assert not buffer.separate_last_commit(1059)
+    assert buffer.separate_last_commit(1058)
+    put(table, 4)
+    assert seqs_of(buffer) == [(1, [1, 2]), (2, [3, 3])]
+    assert [file.size_bytes for file in buffer.files] == [60, 1058]
+    assert (buffer.pending_bytes, buffer.size_bytes) == (30, whole + 30)
+
+
+def test_the_first_commit_and_columns_can_be_separate() -> None:
+    table = Memtable()
+    buffer = WalBuffer(1, table)
+    assert not buffer.separate_last_commit(1)
+    put(table, 1)
+    assert buffer.separate_last_commit(1)
+    put(table, 2)
+    buffer.append_columns(rows_from_entries([Entry(b"k", bytes(100), 3, FLAG_CREATE_TS, 1)]))
+    assert buffer.separate_last_commit(100)
+    assert not buffer.separate_last_commit(1), "it is in a file already"
+    assert seqs_of(buffer) == [(1, [1]), (2, [2]), (3, [3])]
+
+
 def test_replayed_rows_are_not_written_again() -> None:
     replayed = rows_from_entries([Entry(b"old", b"", 1, FLAG_CREATE_TS, 1)])
     table = Memtable.from_rows(replayed, writable=True)

@@ -40,6 +40,24 @@ def test_a_full_memtable_is_frozen_and_the_listener_is_told_in_order() -> None:
     anyio.run(scenario)
 
 
+@pytest.mark.parametrize("is_burst", [False, True])
+def test_a_large_commit_is_in_a_wal_file_of_its_own(is_burst: bool) -> None:
+    async def scenario() -> None:
+        parts = await make_parts(skip_memtable_bytes=1000)
+        pipeline, small = parts.pipeline, 300 if is_burst else 3
+        for _ in range(small):
+            await pipeline.put(b"small", b"v")
+        large = await pipeline.put(b"large", bytes(1000))
+        assert parts.listener.calls[-1] == "wal file pending"
+        await pipeline.put(b"after", b"v")
+        wal = pipeline.buffers.wal
+        assert wal is not None
+        assert [(file.first_seq, file.last_seq) for file in wal.files] == [(1, large.seq - 1), (large.seq, large.seq)]
+        assert len(pipeline.buffers.active) == small + 2, "the memtable goes on"
+
+    anyio.run(scenario)
+
+
 def test_only_the_pipeline_retires_tables_oldest_first() -> None:
     async def scenario() -> None:
         parts = await make_parts()
