@@ -3,7 +3,7 @@
 Engine settings have SlateDB's names and units, and the defaults of the engine's options.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -40,9 +40,10 @@ class ReaderSettings(ServerSettings):
     manifest_poll_interval: PositiveSeconds = Field(
         default=ENGINE.manifest_poll_interval_s, description="How often to poll for a new manifest and WAL files."
     )
-    checkpoint_lifetime: PositiveSeconds = Field(
-        default=ENGINE.checkpoint_lifetime_s,
-        description="Lifetime of the reader's own checkpoint, which it renews; at least two poll intervals.",
+    checkpoint_lifetime: Literal["never"] | PositiveSeconds = Field(
+        default=ENGINE.checkpoint_lifetime_s or "never",
+        description="Lifetime of the reader's own checkpoint, which it renews; more than two poll intervals. "
+        "never: without end, so that after a crash of the reader it must be deleted by hand.",
     )
     max_memtable_bytes: Bytes = Field(
         default=ENGINE.max_memtable_bytes, description="Size limit of one memtable of replayed WAL rows."
@@ -62,7 +63,9 @@ class ReaderSettings(ServerSettings):
         Raises:
             InvalidRequestError: settings are out of range or contradict each other.
         """
-        return options_from(ReaderOptions, self, **self.engine_values())
+        lifetime = self.checkpoint_lifetime
+        values = {**self.engine_values(), "checkpoint_lifetime_s": None if lifetime == "never" else lifetime}
+        return options_from(ReaderOptions, self, **values)
 
     def needs_conditional_update(self) -> bool:
         """A reader creates manifests and updates no object in place."""

@@ -103,7 +103,8 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     )
     checkpoint_flush_timeout: Seconds | None = Field(
         default=ENGINE.checkpoint_flush_timeout_s,
-        description="How long a full checkpoint waits for the flush before it takes only durable rows; none: no limit.",
+        description="How long a full checkpoint waits for the flush, also while L0 is full, before it takes only "
+        "durable rows; none: it does not wait while L0 is full.",
     )
     block_size_bytes: Bytes = Field(default=ENGINE.block_size_bytes, description="Target size of a block of an SST.")
     block_cache_bytes: Bytes = Field(

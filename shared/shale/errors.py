@@ -11,7 +11,7 @@ ShaleError
 ├── CorruptionError      stored bytes break the format or name what is missing: stop, keep path and offset
 │   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, SstMissing, FeedGap
 ├── NotFoundError        what was asked for is not there
-│   └── LatestRecordMissing, CheckpointMissing
+│   └── LatestRecordMissing, CheckpointMissing (CheckpointExpired)
 ├── InvalidRequestError  an impossible call or setting: fix the caller
 │   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), AmbiguousCheckpoint, InvalidDeletion, …
 │   └── InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
@@ -23,6 +23,7 @@ ShaleError
 
 from collections.abc import Sequence
 from enum import StrEnum
+from time import gmtime, strftime
 
 _IDS_SHOWN_MAX = 20
 
@@ -181,6 +182,21 @@ class CheckpointMissing(NotFoundError):
     def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
         super().__init__(f"no checkpoint is named {id!r}" if isinstance(id, str) else f"checkpoint {id} does not exist")
         self.id = id
+
+
+class CheckpointExpired(CheckpointMissing):
+    """The checkpoint is still listed, but it has expired, so nothing protects its state any more.
+
+    Args:
+        id: its id, or the requested name.
+        expire_s: when it expired, in seconds since 1970; of several with one name, the last.
+    """
+
+    def __init__(self, id: object, expire_s: int) -> None:  # noqa: A002 - the protocol's name
+        super().__init__(id)
+        self.expire_s = expire_s
+        what = f"the checkpoint named {id!r}" if isinstance(id, str) else f"checkpoint {id}"
+        self.args = (f"{what} expired at {strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(expire_s))}",)
 
 
 class InvalidRequestError(ShaleError):

@@ -147,10 +147,7 @@ def require_live_checkpoint(manifest: Manifest, checkpoint_id: UUID, now_ms: int
     Raises:
         CheckpointMissing: the manifest does not list it, or its lifetime is over.
     """
-    checkpoint = manifest.checkpoint(checkpoint_id)
-    if checkpoint is None or checkpoint.is_expired(now_ms):
-        raise CheckpointMissing(checkpoint_id)
-    return checkpoint
+    return resolve_checkpoint(manifest, checkpoint_id, now_ms)
 
 
 def show_location(where: DatabaseLocation) -> str:

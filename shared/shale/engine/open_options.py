@@ -87,7 +87,7 @@ class ReaderOpenOptions(ConnectOptions, total=False):
     checkpoint: UUID | str | None
     follow_latest: bool
     manifest_poll_interval: Duration
-    checkpoint_lifetime: Duration
+    checkpoint_lifetime: Duration | None
     max_memtable_bytes: Size
     skip_wal_replay: bool
     defer_checkpoint_release: bool

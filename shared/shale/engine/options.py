@@ -54,8 +54,9 @@ class DbOptions:
     ``max_transaction_history_bytes``: bound of the written keys that are kept for the conflict checks of open
     transactions; a transaction that needs more cannot commit.
     ``writer_checkpoint``: keep the served SSTs with a checkpoint named ``writer:`` and the epoch.
-    ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush before it includes only
-    durable rows; ``None``: for ever.
+    ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush, also while L0 is full; after
+    that it includes only durable rows.  ``None``: as long as the flush can go on; while L0 is full, or while the store
+    does not answer, the checkpoint includes what is in the WAL.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     ``enforce_visible_range``: writes outside and reads wholly outside are refused; for the owner of one shard.
     """

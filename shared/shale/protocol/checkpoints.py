@@ -14,6 +14,7 @@ from uuid import UUID
 from shale.env import Env
 from shale.errors import (
     AmbiguousCheckpoint,
+    CheckpointExpired,
     CheckpointMissing,
     InvalidCheckpointLifetime,
     InvalidDbState,
@@ -70,7 +71,7 @@ def resolve_checkpoint(manifest: Manifest, wanted: UUID | str, now_ms: int, *, e
         expired_too: accept a checkpoint that has expired but is still listed.
 
     Raises:
-        CheckpointMissing: none has this id or name.
+        CheckpointMissing: none has this id or name; ``CheckpointExpired`` if only expired ones have it.
         AmbiguousCheckpoint: several have this name.
     """
     checkpoint_id = wanted if isinstance(wanted, UUID) else parse_checkpoint_id(wanted)
@@ -85,7 +86,10 @@ def resolve_checkpoint(manifest: Manifest, wanted: UUID | str, now_ms: int, *, e
     if len(live) > 1:
         raise AmbiguousCheckpoint(str(wanted), [entry.id for entry in live])
     if not live:
-        raise CheckpointMissing(wanted if checkpoint_id is None else checkpoint_id)
+        missing = wanted if checkpoint_id is None else checkpoint_id
+        if matches:
+            raise CheckpointExpired(missing, max(entry.expire_s for entry in matches))
+        raise CheckpointMissing(missing)
     return live[0]
 
 

@@ -16,7 +16,7 @@ from slatedb import uniffi as slate
 import shale
 from shale.compat.slatedb import uniffi as compat
 from shale.engine.db_reader import DbReader
-from shale.errors import CheckpointMissing, UnknownCheckpoint
+from shale.errors import CheckpointLifetimeTooShort, CheckpointMissing, UnknownCheckpoint
 from shale.format.manifest import decode_manifest, encode_manifest
 from shale.types import Checkpoint
 from tests.interop.compat.programs import file_store
@@ -233,3 +233,34 @@ def test_unknown_checkpoints_are_the_same_errors(tmp_path: Path) -> None:
     assert mine[1] == theirs[1]
     assert [each.partition(":")[0] for each in mine] == [each.partition(":")[0] for each in theirs]
     assert UUID(UNKNOWN)
+
+
+@pytest.mark.parametrize(("lifetime_ms", "accepted"), [(1999, False), (2000, True), (2001, True)])
+def test_slatedb_accepts_a_lifetime_of_exactly_two_polls(lifetime_ms: int, accepted: bool, tmp_path: Path) -> None:
+    """The document asks for more than two polls, and so does Shale's own reader; the package follows SlateDB."""
+
+    async def is_accepted(api: Any) -> bool:
+        folder = folder_of(tmp_path, api)
+        async with shale.Db.open(f"file://{folder}/db", writer_checkpoint=False) as db:
+            await db.put(b"k", b"v")
+        builder = api.DbReaderBuilder("db", file_store(api, folder))
+        builder.with_options(
+            api.ReaderOptions(
+                manifest_poll_interval_ms=1000,
+                checkpoint_lifetime_ms=lifetime_ms,
+                max_memtable_bytes=1 << 20,
+                skip_wal_replay=False,
+                object_store_max_retries=None,
+            )
+        )
+        try:
+            reader = await builder.build()
+        except api.Error:
+            return False
+        await reader.shutdown()
+        return True
+
+    assert [asyncio.run(is_accepted(api)) for api in (slate, compat)] == [accepted] * 2
+    if accepted and lifetime_ms == 2000:
+        with pytest.raises(CheckpointLifetimeTooShort):
+            DbReader.open("memory:///db", manifest_poll_interval="1s", checkpoint_lifetime="2s")

@@ -81,6 +81,7 @@ def run(test: Callable[[World], Awaitable[None]]) -> None:
     [
         pytest.param({"checkpoint_lifetime": "999ms"}, InvalidCheckpointLifetime, id="too short to store"),
         pytest.param({"checkpoint_lifetime": "19s"}, CheckpointLifetimeTooShort, id="lost between two polls"),
+        pytest.param({"checkpoint_lifetime": "20s"}, CheckpointLifetimeTooShort, id="exactly two polls"),
         pytest.param({"manifest_poll_interval": 0}, InvalidManifestPollInterval, id="no interval"),
         pytest.param({"max_memtable_bytes": 0}, InvalidRequestError, id="no memory"),
         pytest.param({"checkpoint": " "}, InvalidRequestError, id="no name"),
@@ -95,7 +96,8 @@ def test_impossible_options(settings: dict[str, Any], error: type[Exception]) ->
 
 
 def test_possible_options() -> None:
-    assert ReaderOptions.from_keywords({"checkpoint_lifetime": "20s"}).mode is ReaderMode.MANAGED
+    assert ReaderOptions.from_keywords({"checkpoint_lifetime": "21s"}).mode is ReaderMode.MANAGED
+    assert ReaderOptions.from_keywords({"checkpoint_lifetime": None}).lifetime_ms is None
     unmanaged = ReaderOptions.from_keywords({"checkpoint_lifetime": "1s", "follow_latest": True})
     assert unmanaged.mode is ReaderMode.FOLLOW_LATEST
     pinned = ReaderOptions.from_keywords({"checkpoint": "nightly", "block_cache_bytes": "1MiB"})
@@ -177,7 +179,7 @@ def test_an_idle_reader_renews_after_half_a_lifetime() -> None:
     """T5.c: nothing before, one version after, the same id with a later end."""
 
     async def test(world: World) -> None:
-        async with world.db(), world.reader(manifest_poll_interval="1h", checkpoint_lifetime="2h") as reader:
+        async with world.db(), world.reader(manifest_poll_interval="1h", checkpoint_lifetime="7201s") as reader:
             before = await world.version()
             (old,) = (await world.latest()).checkpoints
             world.clock.shift_ms = 59 * 60_000
@@ -190,6 +192,26 @@ def test_an_idle_reader_renews_after_half_a_lifetime() -> None:
             (new,) = (await world.latest()).checkpoints
             assert new == replace(old, expire_s=new.expire_s)
             assert new.expire_s - old.expire_s in (3659, 3660, 3661)
+
+    run(test)
+
+
+def test_a_checkpoint_without_a_lifetime_never_expires_and_goes_with_its_reader() -> None:
+    async def test(world: World) -> None:
+        async with world.db() as db:
+            async with world.reader(checkpoint_lifetime=None) as reader:
+                (own,) = (await world.latest()).checkpoints
+                assert (own.id, own.expire_s) == (reader.checkpoint_id, 0)
+                before = await world.version()
+                world.clock.shift_ms = 365 * 86_400_000
+                await reader.refresh()
+                assert await world.version() == before
+                await db.put(b"k", b"v")
+                await db.flush("memtable")
+                await reader.refresh()
+                (replaced,) = (await world.latest()).checkpoints
+                assert (replaced.id != own.id, replaced.expire_s) == (True, 0)
+            assert not (await world.latest()).checkpoints
 
     run(test)
 
@@ -343,7 +365,7 @@ def test_a_destroyed_database_is_read_until_the_lease_is_over() -> None:
         async with world.db() as db:
             await db.put(b"a", b"1")
             await db.flush("memtable")
-        async with world.reader(checkpoint_lifetime="2h") as reader:
+        async with world.reader(checkpoint_lifetime="7201s") as reader:
             await world.store.put(destroyed_key("db"), b"{}")
             world.clock.shift_ms = 90 * 60_000
             before = await world.version()

@@ -6,7 +6,7 @@ from uuid import UUID
 import anyio
 import pytest
 
-from shale.errors import CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState
+from shale.errors import CheckpointExpired, CheckpointMissing, InvalidCheckpointLifetime, InvalidDbState
 from shale.protocol.checkpoints import (
     add_checkpoint,
     add_checkpoint_from,
@@ -19,6 +19,7 @@ from shale.protocol.checkpoints import (
     release_checkpoints,
     remove_expired_checkpoints,
     renew_checkpoint,
+    resolve_checkpoint,
 )
 from shale.types import Checkpoint, Manifest, ManifestId
 from tests.unit.protocol.conftest import World, run
@@ -82,6 +83,16 @@ def test_no_source(source: tuple[Checkpoint, ...]) -> None:
     with pytest.raises(CheckpointMissing) as caught:
         add_checkpoint_from(holding(*source), A, id=B, now_ms=NOW_MS, lifetime_ms=None)
     assert caught.value.id == A
+
+
+def test_an_expired_checkpoint_is_said_to_have_expired() -> None:
+    manifest = holding(entry(A, expire_s=100), entry(B, expire_s=160, name="n"), entry(C, expire_s=90, name="n"))
+    for wanted, words in ((A, f"checkpoint {A} expired at 1970-01-01T00:01:40Z"), ("n", "'n' expired at .*00:02:40Z")):
+        with pytest.raises(CheckpointExpired, match=words):
+            resolve_checkpoint(manifest, wanted, 200_000)
+    with pytest.raises(CheckpointMissing, match="does not exist") as caught:
+        resolve_checkpoint(holding(), A, 200_000)
+    assert not isinstance(caught.value, CheckpointExpired)
 
 
 def test_expired_is_at_or_before_now() -> None:

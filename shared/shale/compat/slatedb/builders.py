@@ -152,6 +152,12 @@ class DbBuilder(_Builder):
         return db_of(db, background, recording, has_wal=options.wal_enabled)
 
 
+def _lifetime_s(options: ReaderOptions) -> float:
+    """Return the lifetime of a reader's checkpoint; SlateDB accepts exactly two poll intervals, the engine does not."""
+    is_limit = options.checkpoint_lifetime_ms == 2 * options.manifest_poll_interval_ms
+    return (options.checkpoint_lifetime_ms + is_limit) / 1000
+
+
 class DbReaderBuilder(_Builder):
     """Opens a database for reading, once."""
 
@@ -166,7 +172,7 @@ class DbReaderBuilder(_Builder):
         self._retries_max = options.object_store_max_retries
         self._engine |= {
             "manifest_poll_interval_s": options.manifest_poll_interval_ms / 1000,
-            "checkpoint_lifetime_s": options.checkpoint_lifetime_ms / 1000,
+            "checkpoint_lifetime_s": _lifetime_s(options),
             "max_memtable_bytes": options.max_memtable_bytes,
             "skip_wal_replay": options.skip_wal_replay,
         }

@@ -170,19 +170,22 @@ class Checkpointing:
         self._env = env
         self._instruments = instruments
 
-    async def create(self, request: CheckpointRequest, start_flush: Callable[[], None]) -> Checkpoint:
+    async def create(
+        self, request: CheckpointRequest, start_flush: Callable[[], None], is_stuck: Callable[[], bool]
+    ) -> Checkpoint:
         """Create a checkpoint; see ``Db.checkpoint``.
 
         Args:
             request: the caller's arguments.
             start_flush: freezes the active memtable, if the checkpoint includes its rows.
+            is_stuck: whether the flush waits for something that may never come: room in L0, or the store.
         """
         expire_s_after(self._env.clock.now_ms(), request.lifetime_ms)  # refuse an impossible lifetime before a flush
         pending = PendingCheckpoint(request, self._pipeline.committed_seq, self._env)
         self._instruments.checkpoint_requested()
         if request.scope is CheckpointScope.ALL and request.source is None:
             start_flush()
-            await self._wait_for_flush(pending)
+            await self._wait_for_flush(pending, is_stuck)
         created = pending.created
         if created is None:
             created = await self._create_now(pending, of_current=request.source is None)
@@ -192,12 +195,20 @@ class Checkpointing:
         )
         return created
 
-    async def _wait_for_flush(self, pending: PendingCheckpoint) -> None:
-        """Let a flush create the checkpoint; return without it after ``checkpoint_flush_timeout_s``."""
-        timeout_s = self._flush_timeout_s
-        with anyio.move_on_after(timeout_s) as scope, self._pending.attach_pending(pending):
-            await self._durability.wait_flushed(pending.through_seq)
-        if scope.cancelled_caught:
+    async def _wait_for_flush(self, pending: PendingCheckpoint, is_stuck: Callable[[], bool]) -> None:
+        """Let a flush create the checkpoint; return without it if the flush does not come to an end.
+
+        With a WAL a stuck flush costs nothing: once the rows are in the WAL, the checkpoint includes them from there.
+        """
+        timeout_s, seq = self._flush_timeout_s, pending.through_seq
+        has_wal = self._pipeline.buffers.wal is not None
+
+        def is_blocked() -> bool:
+            return is_stuck() and (not has_wal or self._durability.durable_seq >= seq)
+
+        with anyio.move_on_after(timeout_s), self._pending.attach_pending(pending):
+            await self._durability.wait_flushed(seq, is_blocked if timeout_s is None else None)
+        if self._durability.flushed_seq < seq:
             log.warning(Event.CHECKPOINT_NOT_FLUSHED, checkpoint_id=str(pending.id), timeout_s=timeout_s)
 
     async def _create_now(self, pending: PendingCheckpoint, *, of_current: bool) -> Checkpoint:

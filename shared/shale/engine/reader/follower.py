@@ -65,8 +65,10 @@ class Follower:
 
     @property
     def expire_ms(self) -> int | None:
-        """When the lease expires, in milliseconds since 1970; ``None`` without a lease."""
-        return self.state.pin.expire_s * 1000 if self.is_open and self._options.mode is ReaderMode.MANAGED else None
+        """When the lease expires, in milliseconds since 1970; ``None`` without a lease, and if it never does."""
+        if not self.is_open or self._options.mode is not ReaderMode.MANAGED or not self.state.pin.expire_s:
+            return None
+        return self.state.pin.expire_s * 1000
 
     async def protected_state(self) -> ReaderState:
         """Return the current state, after any commit that removes its checkpoint has ended."""

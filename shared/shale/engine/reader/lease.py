@@ -19,7 +19,7 @@ def replace_checkpoints(
     kept: Iterable[Pin],
     dropped: Iterable[Pin],
     now_ms: int,
-    lifetime_ms: int,
+    lifetime_ms: int | None,
 ) -> Manifest | None:
     """Drop checkpoints, renew those that have readers, and add one of the state being written.
 
@@ -30,7 +30,7 @@ def replace_checkpoints(
         kept: states with readers; one that is no longer listed stays lost.
         dropped: states without readers.
         now_ms: the current time.
-        lifetime_ms: lifetime of the new checkpoint and of renewed ones.
+        lifetime_ms: lifetime of the new checkpoint and of renewed ones; ``None`` never ends.
 
     Raises:
         InvalidDbState: the database is being destroyed.
@@ -43,7 +43,7 @@ def replace_checkpoints(
 
 
 def renew_checkpoints(
-    manifest: Manifest, *, kept: Iterable[Pin], dropped: Iterable[Pin], now_ms: int, lifetime_ms: int
+    manifest: Manifest, *, kept: Iterable[Pin], dropped: Iterable[Pin], now_ms: int, lifetime_ms: int | None
 ) -> Manifest | None:
     """Drop the checkpoints without readers and renew the others; return ``None`` if nothing changes."""
     changed = delete_checkpoints(manifest, _ids(dropped)) or manifest
@@ -63,16 +63,16 @@ def update_expiry(manifest: Manifest, pins: Iterable[Pin]) -> list[Pin]:
     return lost
 
 
-def needs_renewal(pins: Iterable[Pin], now_ms: int, lifetime_ms: int) -> bool:
+def needs_renewal(pins: Iterable[Pin], now_ms: int, lifetime_ms: int | None) -> bool:
     """Return whether one of them has less than half of its lifetime left."""
-    return any(now_ms > pin.expire_s * 1000 - lifetime_ms // 2 for pin in pins)
+    return lifetime_ms is not None and any(now_ms > pin.expire_s * 1000 - lifetime_ms // 2 for pin in pins)
 
 
 def _ids(pins: Iterable[Pin]) -> list[UUID]:
     return [pin.checkpoint_id for pin in pins if pin.checkpoint_id is not None]
 
 
-def _renewed(manifest: Manifest, ids: Iterable[UUID], now_ms: int, lifetime_ms: int) -> Manifest:
+def _renewed(manifest: Manifest, ids: Iterable[UUID], now_ms: int, lifetime_ms: int | None) -> Manifest:
     for checkpoint_id in ids:
         if manifest.checkpoint(checkpoint_id) is not None:
             manifest = refresh_checkpoint(manifest, checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms) or manifest

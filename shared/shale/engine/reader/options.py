@@ -40,6 +40,8 @@ class ReaderOptions:
         checkpoint: id or name of the checkpoint to read.
         follow_latest: follow without protection and write nothing.  Without this and ``checkpoint`` the reader manages
             a checkpoint of its own, which lives for ``checkpoint_lifetime_s`` and is renewed.
+        checkpoint_lifetime_s: more than twice ``manifest_poll_interval_s``; ``None``: the checkpoint never expires, so
+            it must be deleted by hand after a crash of the reader.
         block_cache_bytes: cache of its own for blocks, indexes and filters; ``None``: the cache of the process.
         cache: a memory budget shared with others, instead.
         merge_operator: a callable, or a name (``shale.merge_operators``).
@@ -51,7 +53,7 @@ class ReaderOptions:
     checkpoint: UUID | str | None = None
     follow_latest: bool = False
     manifest_poll_interval_s: float = 10.0
-    checkpoint_lifetime_s: float = 600.0
+    checkpoint_lifetime_s: float | None = 600.0
     max_memtable_bytes: int = 64 * 1024 * 1024
     skip_wal_replay: bool = False
     defer_checkpoint_release: bool = True
@@ -74,11 +76,11 @@ class ReaderOptions:
             raise InvalidManifestPollInterval("manifest_poll_interval must be greater than 0")
         if self.max_memtable_bytes < 1 or self.read_ahead_bytes < 1:
             raise InvalidRequestError("max_memtable_bytes and read_ahead_bytes must be greater than 0")
-        if self.mode is ReaderMode.MANAGED:
+        if self.mode is ReaderMode.MANAGED and self.checkpoint_lifetime_s is not None:
             if self.checkpoint_lifetime_s < _LIFETIME_MIN_S:
                 raise InvalidCheckpointLifetime("checkpoint_lifetime must be at least 1s")
-            if self.checkpoint_lifetime_s < 2 * self.manifest_poll_interval_s:
-                raise CheckpointLifetimeTooShort("checkpoint_lifetime must be at least twice manifest_poll_interval")
+            if self.checkpoint_lifetime_s <= 2 * self.manifest_poll_interval_s:
+                raise CheckpointLifetimeTooShort("checkpoint_lifetime must be more than twice manifest_poll_interval")
 
     @property
     def mode(self) -> ReaderMode:
@@ -88,9 +90,9 @@ class ReaderOptions:
         return ReaderMode.FOLLOW_LATEST if self.follow_latest else ReaderMode.MANAGED
 
     @property
-    def lifetime_ms(self) -> int:
+    def lifetime_ms(self) -> int | None:
         """``checkpoint_lifetime_s`` in milliseconds."""
-        return round(self.checkpoint_lifetime_s * 1000)
+        return None if self.checkpoint_lifetime_s is None else round(self.checkpoint_lifetime_s * 1000)
 
     @classmethod
     def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:

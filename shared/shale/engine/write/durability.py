@@ -1,5 +1,7 @@
 """How far the writes of one writer have come, and whether the writer still works."""
 
+from collections.abc import Callable
+
 from shale.concurrency.signal import Signal
 from shale.errors import ClosedError, ShaleError
 
@@ -94,14 +96,20 @@ class DurabilityTracker:
                 self._raise()
             await self.changed.wait()
 
-    async def wait_flushed(self, seq: int) -> None:
+    async def wait_flushed(self, seq: int, is_blocked: Callable[[], bool] | None = None) -> None:
         """Wait until all rows up to ``seq`` are in the manifest's trees.
+
+        Args:
+            seq: a sequence number.
+            is_blocked: asked before each wait; the wait ends early once it returns ``True``.
 
         Raises:
             ShaleError: the writer failed first, or was closed.
         """
         while self.flushed_seq < seq:
             self._raise()
+            if is_blocked is not None and is_blocked():
+                return
             await self.changed.wait()
 
     def _raise(self) -> None:

@@ -258,7 +258,7 @@ class Writer:
 
     async def checkpoint(self, request: CheckpointRequest) -> Checkpoint:
         """Create a checkpoint; see ``Db.checkpoint``."""
-        return await self._checkpointing.create(request, self._start_memtable_flush)
+        return await self._checkpointing.create(request, self._start_memtable_flush, lambda: self._flusher.is_stuck)
 
     async def close(self, kind: FlushType) -> None:
         """Refuse new calls, flush as ``kind`` says, record the end of the WAL, and end all tasks.

@@ -146,9 +146,38 @@ def test_a_full_l0_is_waited_for_so_long_and_then_what_is_durable_is_kept() -> N
     run(scenario)
 
 
-def test_without_a_timeout_a_full_l0_is_waited_for_until_the_writer_ends() -> None:
+def test_without_a_timeout_rows_that_a_full_l0_keeps_out_are_taken_from_the_wal() -> None:
     async def scenario(store: MemoryStore) -> None:
-        db = await open_db(store, l0_max_ssts=2)
+        async with open_db(store, l0_max_ssts=2, flush_interval=None) as db:
+            await fill_l0(db)
+            await db.put(b"new", b"2")
+            with anyio.fail_after(60):
+                made = await db.checkpoint()
+            assert len(db.status.manifest.tree.l0) == 2
+            assert db.status.durable_seq == db.status.last_seq
+            async with DbReader.open("db", store=store, checkpoint=made.id) as reader:
+                assert await reader.get(b"new") == b"2"
+            await db.close("wal")
+
+    run(scenario)
+
+
+def test_without_a_wal_a_full_l0_keeps_rows_out_of_a_checkpoint() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with open_db(store, l0_max_ssts=2, wal_enabled=False) as db:
+            await fill_l0(db)
+            await db.put(b"new", b"2")
+            with anyio.fail_after(60):
+                made = await db.checkpoint()
+            async with DbReader.open("db", store=store, checkpoint=made.id) as reader:
+                assert await reader.get_many([b"old", b"new"]) == [b"1", None]
+
+    run(scenario)
+
+
+def test_with_a_long_timeout_a_full_l0_is_waited_for_until_the_writer_ends() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        db = await open_db(store, l0_max_ssts=2, checkpoint_flush_timeout="1h")
         await fill_l0(db)
         await db.put(b"new", b"2")
         told: list[type] = []

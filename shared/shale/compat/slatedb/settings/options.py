@@ -1,6 +1,7 @@
 """Conversion of SlateDB's settings to Shale's options."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from shale.compat.slatedb.settings.durations import parse_duration_ms
@@ -43,6 +44,7 @@ def db_options(values: Mapping[str, Any], **given: Any) -> DbOptions:
         default_ttl_ms=_ttl_ms(values["default_ttl_millis"]),
         disk_cache=_disk_cache(values["object_store_cache_options"]),
         max_key_bytes=MAX_KEY_BYTES,
+        checkpoint_flush_timeout_s=inf,
         **given,
     )
 
