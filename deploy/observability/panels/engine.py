@@ -168,6 +168,19 @@ STORE = Row(
             rate("slatedb_object_store_errors_total", "component", ', error_type="throttle"'),
             0.1,
         ),
+        Panel(
+            "Commit records",
+            "SlateDBTwoPhaseUncommitted above 0; SlateDBTransactionalStoreDown while the store of records is away.",
+            "short",
+            (
+                ("{{db}} uncommitted", "max by (db) (slatedb_two_phase_uncommitted{$all})"),
+                (
+                    "{{db}} recovered",
+                    "sum by (db) (increase(slatedb_two_phase_recovered_total{$all}[$__rate_interval]))",
+                ),
+                ("{{db}} store up", "max by (db) (slatedb_transactional_store_up{$all})"),
+            ),
+        ),
         one(
             "Clock skew",
             "SlateDBClockSkew beyond 5 s.",

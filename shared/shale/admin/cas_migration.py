@@ -62,6 +62,9 @@ class CasMigration:
     async def to_two_phase(self, *, dry_run: bool) -> MigrationReport:
         """Make records of all numbered files, then a manifest that says so.
 
+        A database that has the mode already gets the records that are missing: after its transactional store was lost
+        or restored from a backup.
+
         Raises:
             LatestRecordMissing: there is no database.
         """
@@ -69,14 +72,17 @@ class CasMigration:
         marks = await self._boundaries(manifest)
         records = [record for record in await self._existing() if not _is_below(record, marks)]
         report = MigrationReport(records=len(records), marks=marks, manifest_id=manifest_id + 1)
-        if _cas(manifest) is CasMode.TWO_PHASE:
-            return replace(report, manifest_id=manifest_id, is_done_already=True)
+        is_done = _cas(manifest) is CasMode.TWO_PHASE
+        if is_done:
+            report = replace(report, manifest_id=manifest_id, is_done_already=True)
         if dry_run:
             return report
         for namespace, mark in marks.items():
             await self.records.raise_low_water_mark(namespace, mark)
         for start in range(0, len(records), _BATCH):
             await self.records.import_committed(records[start : start + _BATCH])
+        if is_done:
+            return report
         modes = manifest.exclusive if manifest.exclusive is not None else ExclusiveModes()
         new = replace(manifest, exclusive=replace(modes, cas=CasMode.TWO_PHASE))
         # From here on other processes are refused; a native writer that still ran would lose this id.

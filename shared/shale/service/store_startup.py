@@ -36,6 +36,7 @@ def store_options(section: StoreSection) -> StoreOptions:
         connect_timeout_s=section.connect_timeout,
         config=config,
         cas=section.cas,
+        ack_after=section.ack_after,
         transactional_url=None if section.transactional_url is None else section.transactional_url.get_secret_value(),
     )
 

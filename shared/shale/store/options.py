@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from shale.core.lazy_dataclass import dataclass
-from shale.types import CasMode
+from shale.types import AckAfter, CasMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class StoreOptions:
     ``concurrency``: requests in flight per store.
     ``cas``: how files are created once.  ``two-phase`` is for stores without conditional writes, and needs
     ``transactional_url``, the store of commit records.
+    ``ack_after``: when a create of the two-phase mode returns.
     """
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
@@ -39,6 +40,7 @@ class StoreOptions:
     concurrency: int = 32
     fsync: bool = True
     cas: CasMode = CasMode.NATIVE
+    ack_after: AckAfter = AckAfter.COPY
     # Not in the repr: credentials must not reach a log or a traceback.
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
     client: Mapping[str, str] = field(default_factory=dict, repr=False)

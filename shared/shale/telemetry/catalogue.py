@@ -254,6 +254,7 @@ _GC = (
     _counter("slatedb_two_phase_recovered_total", "Two-phase writes that were completed for a dead process."),
     _counter("slatedb_two_phase_orphans_deleted_total", "Staged objects of dead processes that were deleted."),
     _gauge("slatedb_two_phase_uncommitted", "Staged objects that are not committed."),
+    _gauge("slatedb_transactional_store_up", "Whether the transactional store answered the last recovery: 1 or 0."),
 )  # fmt: skip
 
 CATALOGUE: dict[str, MetricSpec] = {

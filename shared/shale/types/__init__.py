@@ -15,6 +15,7 @@ from shale.types.ids import U64_MAX, CompactionsId, Epoch, ManifestId, RunId, Se
 from shale.types.manifest import (
     CLOCK_TICK_MIN,
     EMPTY_SEQUENCE_TRACKER,
+    AckAfter,
     CasMode,
     Checkpoint,
     ExclusiveModes,
@@ -55,6 +56,7 @@ __all__ = [
     "FLAG_TOMBSTONE",
     "U64_MAX",
     "UNBOUNDED",
+    "AckAfter",
     "Bound",
     "BoundKind",
     "CasMode",

@@ -81,6 +81,13 @@ class CasMode(StrEnum):
     TWO_PHASE = "two-phase"
 
 
+class AckAfter(StrEnum):
+    """When a create of the two-phase mode returns: when the object is copied, or when its record is committed."""
+
+    COPY = "copy"
+    RECORD = "record"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveModes:
     """Properties of a database that SlateDB does not have, so that it must not open it; fixed at creation.

@@ -335,6 +335,19 @@ CASES = {
         {'slatedb_object_store_errors_total{db="a",component="writer",error_type="throttle"}': "0+60x40"},
         {'slatedb_object_store_errors_total{db="a",component="writer",error_type="throttle"}': "9x40"},
     ),
+    "SlateDBTransactionalStoreDown": Case(
+        "10m",
+        {'slatedb_transactional_store_up{db="a",instance="i"}': "1x3 0x20"},
+        {
+            'slatedb_transactional_store_up{db="a",instance="i"}': "1x3 0x20",
+            'slatedb_transactional_store_up{db="a",instance="j"}': "1x30",
+        },
+    ),
+    "SlateDBTwoPhaseUncommitted": Case(
+        "20m",
+        {'slatedb_two_phase_uncommitted{db="a",instance="i"}': "2x30"},
+        {'slatedb_two_phase_uncommitted{db="a",instance="i"}': "2x5 0x30"},
+    ),
     "SlateDBCorruption": Case(
         "30m",
         {'slatedb_corruption_total{db="a",resource="manifest"}': "0x5 1x30"},

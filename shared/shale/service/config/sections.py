@@ -12,7 +12,7 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
 from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
 from shale.store.location import Location, parse_location, parse_store_url
-from shale.types import CasMode, KeyRange
+from shale.types import AckAfter, CasMode, KeyRange
 
 
 def _seconds(value: Any) -> float:
@@ -165,6 +165,11 @@ class StoreSection(Section):
         default=None,
         description="The transactional store of the two-phase mode: sqlite:///absolute/path, postgresql://, mysql:// "
         "or dynamodb://region/table; best as a secret file.",
+    )
+    ack_after: AckAfter = Field(
+        default=AckAfter.COPY,
+        description="When a create of the two-phase mode returns: copy, when the object can be read plainly; record, "
+        "at its commit point, two requests earlier.",
     )
     preflight: bool = Field(default=True, description="Check at start that the store supports conditional writes.")
     start_timeout: PositiveSeconds = Field(

@@ -43,6 +43,7 @@ class TwoPhaseRecovery:
         self._prefix = prefix
         self._recovered = metrics.counter("slatedb_two_phase_recovered_total").inc
         self._uncommitted = metrics.gauge("slatedb_two_phase_uncommitted").set
+        self._set_up = metrics.gauge("slatedb_transactional_store_up").set
 
     async def run(self) -> None:
         """Recover at once and then every minute, until cancelled.  A failed pass is logged and tried again."""
@@ -59,7 +60,12 @@ class TwoPhaseRecovery:
         Raises:
             UnavailableError: the transactional store did not answer.
         """
-        unfinished = await self._records.unfinished(self._prefix)
+        try:
+            unfinished = await self._records.unfinished(self._prefix)
+        except ShaleError:
+            self._set_up(0)
+            raise
+        self._set_up(1)
         self._uncommitted(sum(not record.is_committed for record in unfinished))
         youngest_ms = self._env.clock.now_ms() - min_age_ms
         recovered: list[str] = []

@@ -32,21 +32,30 @@ from shale.store.port import (
 )
 from shale.store.transactional.port import TransactionalStore
 from shale.store.two_phase.commit import Parts, TwoPhaseCommits
+from shale.store.two_phase.finisher import BackgroundFinisher
 from shale.store.two_phase.names import is_emulated, is_sequenced_directory, namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import StoreWrapper
-from shale.types import CasMode
+from shale.types import AckAfter, CasMode
 
 T = TypeVar("T")
 
 
 class TwoPhaseStore(StoreWrapper):
-    """``objects`` with conditional writes by ``records``."""
+    """``objects`` with conditional writes by ``records``.
 
-    def __init__(self, objects: ObjectStore, records: TransactionalStore, env: Env) -> None:
+    Args:
+        ack_after: with ``RECORD`` a create returns at its commit point, two requests earlier, and the copy is made in
+            the background; a reader that comes before it makes the copy.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, records: TransactionalStore, env: Env, ack_after: AckAfter = AckAfter.COPY
+    ) -> None:
         super().__init__(objects)
         self._env = env
         self.records = records
         self.commits = TwoPhaseCommits(objects, records, env)
+        self._finisher = BackgroundFinisher(self.commits) if ack_after is AckAfter.RECORD else None
 
     @property
     def cas(self) -> CasMode:
@@ -161,12 +170,17 @@ class TwoPhaseStore(StoreWrapper):
 
     async def aclose(self) -> None:
         """See ``ObjectStore``."""
+        if self._finisher is not None:
+            await self._finisher.aclose()
         await self.records.aclose()
         await super().aclose()
 
     async def _create(self, key: str, parts: Parts, attributes: Mapping[str, str] | None) -> None:
         put_id = (attributes or {}).get(PUT_ID) or str(self._env.ids.uuid())
         record = await self.commits.insert(key, parts, put_id, attributes)
+        if self._finisher is not None and not record.is_committed:
+            await self._finisher.finish_later(record)
+            return
         # Another process may have finished it meanwhile.
         if record.is_committed or await self.commits.write_destination(record, parts, attributes):
             await self.commits.finish(record)

@@ -9,6 +9,7 @@ from shale.store.memory import MemoryStore
 from shale.store.port import OVERWRITE, ETag, Overwrite, PutMode
 from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.two_phase.store import TwoPhaseStore
+from shale.types import AckAfter
 
 
 class PlainStore(MemoryStore):
@@ -74,14 +75,14 @@ class Place:
         self.objects = PlainStore()
         self.records = MemoryTransactionalStore()
 
-    def process(self, requests: Requests | None = None) -> TwoPhaseStore:
+    def process(self, requests: Requests | None = None, ack_after: AckAfter = AckAfter.COPY) -> TwoPhaseStore:
         """Return the store of one more process."""
         counter = requests if requests is not None else Requests()
         objects = counter.counted(self.objects, ("put", "copy", "delete", "delete_many"))
         records = counter.counted(
             self.records, ("insert", "set_committed", "set_deleted", "remove_deleted", "raise_low_water_mark")
         )
-        return TwoPhaseStore(objects, records, Env.system())
+        return TwoPhaseStore(objects, records, Env.system(), ack_after)
 
     @property
     def keys(self) -> list[str]:

@@ -4,12 +4,15 @@ import anyio
 import pytest
 
 from shale.env import Env
-from shale.errors import AlreadyExists, InvalidObjectState, Precondition
+from shale.errors import AlreadyExists, InvalidObjectState, Precondition, UnavailableError
 from shale.store.port import CREATE, NOT_MODIFIED, PUT_ID, GetResult, Update
 from shale.store.preflight import check_store
+from shale.store.transactional.memory import MemoryTransactionalStore
+from shale.store.transactional.port import CommitRecord
 from shale.store.two_phase.recovery import TwoPhaseRecovery
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.metrics import Metrics
+from shale.types import AckAfter
 from tests.unit.store.two_phase.plain_store import Killed, Place, Requests
 
 pytestmark = pytest.mark.anyio
@@ -244,3 +247,58 @@ async def test_the_preflight_accepts_a_plain_store_with_records() -> None:
     assert [result for result in results if result.required and result.ok is False] == []
     assert place.keys == []
     assert await place.records.records("") == []
+
+
+async def test_an_acknowledgement_after_the_record_comes_before_the_copy() -> None:
+    place, requests = Place(), Requests()
+    copied = anyio.Event()
+
+    class Slow(Requests):
+        async def call(self, name, send):  # type: ignore[no-untyped-def]
+            if name == "copy":
+                await copied.wait()
+            return await requests.call(name, send)
+
+    store = place.process(Slow(), ack_after=AckAfter.RECORD)
+    await store.put(MANIFEST, b"one", mode=CREATE)
+    assert requests.done == CREATE_STEPS[:2]
+    assert await read(place.process(), MANIFEST) == b"one"  # a reader that comes first makes the copy
+    copied.set()
+    await store.aclose()
+    assert requests.done == ["put", "insert", "set_committed", "delete"]  # its own copy found nothing to copy
+    assert place.keys == [MANIFEST]
+    assert await place.records.unfinished("") == []
+
+
+async def test_a_copy_that_fails_in_the_background_is_left_to_recovery() -> None:
+    place = Place()
+
+    class Broken(Requests):
+        async def call(self, name, send):  # type: ignore[no-untyped-def]
+            if name == "copy":
+                raise UnavailableError("the store is away")
+            return await super().call(name, send)
+
+    store = place.process(Broken(), ack_after=AckAfter.RECORD)
+    for number in range(40):  # more than may wait at the same time
+        await store.put(f"db/wal/{number + 1:020}.sst", b"one", mode=CREATE)
+    await store.aclose()
+    assert len(await place.records.unfinished("")) == 40
+    await recover(place)
+    assert len(place.keys) == 40
+
+
+async def test_recovery_tells_whether_the_transactional_store_answers() -> None:
+    place, metrics = Place(), Metrics()
+
+    class Away(MemoryTransactionalStore):
+        async def unfinished(self, prefix: str) -> list[CommitRecord]:
+            raise UnavailableError("no route")
+
+    up = metrics.gauge("slatedb_transactional_store_up")
+    await TwoPhaseRecovery(place.process(), Env.system(), metrics).recover()
+    assert up.value == 1
+    away = TwoPhaseStore(place.objects, Away(), Env.system())
+    with pytest.raises(UnavailableError):
+        await TwoPhaseRecovery(away, Env.system(), metrics).recover()
+    assert up.value == 0
