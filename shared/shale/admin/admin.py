@@ -87,7 +87,7 @@ class Admin:
     @property
     def clones(self) -> CloneAdmin:
         """Create this database as a clone of others."""
-        return CloneAdmin(self._open)
+        return CloneAdmin(self._open, self._where.block_transformer)
 
     async def verify(
         self,

@@ -8,6 +8,7 @@ from shale.clones.clone import create_clone
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.projection import SegmentFilter, SegmentRanges
 from shale.clones.request import CloneRequest, CloneResult, CloneSource
+from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.store.location import normalize_path
 from shale.types import KeyRange
@@ -37,9 +38,9 @@ def source(
 class CloneAdmin:
     """Creates clones at the path of its ``Admin``."""
 
-    def __init__(self, place: AdminContext) -> None:
+    def __init__(self, place: AdminContext, transformer: BlockTransformer | None = None) -> None:
         self._root = place.root
-        self._catalog = DatabaseCatalog(place.stores.main, place.env, place.metrics, place.stores.wal)
+        self._catalog = DatabaseCatalog(place.stores.main, place.env, place.metrics, place.stores.wal, transformer)
 
     async def create(
         self,
@@ -47,7 +48,7 @@ class CloneAdmin:
         keys: KeyRange | None = None,
         segments: SegmentFilter | None = None,
         segment_ranges: SegmentRanges | None = None,
-        require_complete: bool = False,
+        allow_wal_gap: bool = False,
         allow_gaps: bool = False,
         compact_union: bool = False,
     ) -> CloneResult:
@@ -61,13 +62,15 @@ class CloneAdmin:
             keys: the keys to take from all sources; ``None``: all.
             segments: returns whether to take the segment with a prefix.
             segment_ranges: returns the keys to take of a segment.
-            require_complete: refuse a source whose WAL has rows that the clone would lack, instead of a warning.
+            allow_wal_gap: clone a source although its WAL has durable rows that the clone will lack; otherwise that is
+                an error.
             allow_gaps: the key ranges of the sources need not be adjacent.
             compact_union: merge views of one SST, and runs of similar size, of several sources.
 
         Raises:
             InvalidRequestError: the request is invalid; the subclass says why.
             LatestRecordMissing, CheckpointMissing: a source or its checkpoint does not exist.
+            InvalidDbState: a source is incomplete, or has rows that the clone would lack.
             AmbiguousCheckpoint: several checkpoints of a source have the name.
         """
         named = _named(sources)
@@ -77,7 +80,7 @@ class CloneAdmin:
             keys=keys,
             segments=segments,
             segment_ranges=segment_ranges,
-            require_complete=require_complete,
+            allow_wal_gap=allow_wal_gap,
             allow_gaps=allow_gaps,
             compact_union=compact_union,
         )

@@ -17,7 +17,7 @@ from shale.clones.existing_clone import require_pinned, require_resumable, verif
 from shale.clones.request import CloneRequest, CloneResult, check_request
 from shale.clones.sources import ResolvedSource, resolve_source, with_checkpoint_ids
 from shale.clones.union import unite
-from shale.clones.wal_files import copy_files, require_complete_wal, wal_range
+from shale.clones.wal_files import copy_files, require_complete_wal, wal_range, without_wal
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import StoredManifest
@@ -84,7 +84,8 @@ async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResu
 def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, resolved: list[ResolvedSource]) -> Manifest:
     new_uuid = catalog.env.ids.uuid
     if not request.is_union:
-        return cloned(resolved[0].source, new_uuid)
+        first = cloned(resolved[0].source, new_uuid)
+        return without_wal(first) if request.projects(request.sources[0]) else first
     sources = [each.source for each in resolved]
     return unite(sources, new_uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
 

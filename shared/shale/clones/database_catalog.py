@@ -3,6 +3,7 @@
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import InvalidDbState, LatestRecordMissing
+from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.options import ProtocolOptions
@@ -13,12 +14,18 @@ from shale.telemetry.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCatalog:
-    """All databases of a store by path.  ``wal_store``: the store of their WALs, if separate."""
+    """All databases of a store by path.
+
+    Args:
+        wal_store: the store of their WALs, if separate.
+        transformer: reverses the transformation of their blocks, if they are encrypted.
+    """
 
     store: ObjectStore
     env: Env
     metrics: Metrics | None = None
     wal_store: ObjectStore | None = None
+    transformer: BlockTransformer | None = None
 
     def manifests(self, path: str) -> ManifestStore:
         """Return the manifests of a database."""
@@ -26,7 +33,7 @@ class DatabaseCatalog:
 
     def wal(self, path: str) -> WalStore:
         """Return the WAL of a database."""
-        return WalStore(self.wal_store or self.store, path, self.env)
+        return WalStore(self.wal_store or self.store, path, self.env, transformer=self.transformer)
 
     async def load(self, path: str) -> StoredManifest:
         """Load the newest manifest of a database that others may borrow from.

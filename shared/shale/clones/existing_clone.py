@@ -11,6 +11,7 @@ from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.request import CloneRequest, CloneSource
 from shale.clones.sources import reresolve
 from shale.clones.union import unite
+from shale.clones.wal_files import without_wal
 from shale.errors import (
     CheckpointMissing,
     CloneExternalDbMissing,
@@ -102,7 +103,10 @@ async def require_resumable(catalog: DatabaseCatalog, request: CloneRequest, clo
             f"the clone at {request.path or '/'} was opened or sealed before it was finished; {_START_OVER}"
         )
     initial = Manifest() if entries[0] is None or request.is_union else await _source_of(catalog, entries[0])
-    if _log_bounds(clone.value) != _log_bounds(initial):
+    expected = [_log_bounds(initial)]
+    if not request.is_union and request.projects(request.sources[0]):
+        expected.append(_log_bounds(without_wal(initial)))
+    if _log_bounds(clone.value) not in expected:
         raise InvalidDbState(f"the half-built clone at {request.path or '/'} has other sources; {_START_OVER}")
 
 

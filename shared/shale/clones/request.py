@@ -34,7 +34,7 @@ class CloneRequest:
         path: path of the clone.
         keys: the keys to take from all sources; ``None``: all.
         segments, segment_ranges: see ``shale.clones.projection``.
-        require_complete: refuse a source whose WAL has rows that the clone would lack.
+        allow_wal_gap: clone a source although its WAL has durable rows that the clone will lack.
         allow_gaps: the requested key ranges of the sources need not be adjacent.
         compact_union: merge views of one SST, and runs of similar size, of several sources.
     """
@@ -44,7 +44,7 @@ class CloneRequest:
     keys: KeyRange | None = None
     segments: SegmentFilter | None = None
     segment_ranges: SegmentRanges | None = None
-    require_complete: bool = False
+    allow_wal_gap: bool = False
     allow_gaps: bool = False
     compact_union: bool = False
 

@@ -76,18 +76,18 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
     wal = catalog.wal(source.path)
     left_out = 0
     if source.checkpoint is None:
-        left_out = await files_left_out(wal, stored.value)
+        left_out = await files_left_out(wal, stored.value, catalog.env)
         _check_completeness(request, source, left_out)
         checkpoint = await create_checkpoint(stored, catalog.env, lifetime_ms=EPHEMERAL_LIFETIME_MS)
         manifest = await _read(stored, checkpoint)
     else:
         checkpoint = resolve_checkpoint(stored.value, source.checkpoint, catalog.env.clock.now_ms())
         manifest = await _read(stored, checkpoint)
-        left_out = await files_left_out(wal, manifest, await _written_ms(catalog, stored, checkpoint))
+        left_out = await files_left_out(wal, manifest, catalog.env, await _written_ms(catalog, stored, checkpoint))
         _check_completeness(request, source, left_out)
     await require_complete_wal(wal, manifest)
     if request.is_union or request.projects(source):
-        await require_no_rows(wal, manifest, source.path)
+        await require_no_rows(wal, manifest, source.path, catalog.env)
     return ResolvedSource(await _projected(catalog, request, source, checkpoint.id, manifest), left_out)
 
 
@@ -139,9 +139,10 @@ async def _written_ms(catalog: DatabaseCatalog, stored: StoredManifest, checkpoi
 def _check_completeness(request: CloneRequest, source: CloneSource, left_out: int) -> None:
     if not left_out:
         return
-    if request.require_complete:
+    if not request.allow_wal_gap:
         raise InvalidDbState(
             f"the WAL of {source.path or '/'} holds {left_out} file{'s' if left_out > 1 else ''} of rows that a clone "
-            "would lack: take a checkpoint through its writer, or open and close it first"
+            "would lack: take a checkpoint through its writer, open and close it first, or allow the gap "
+            "(allow_wal_gap)"
         )
     log.warning(Event.CLONE_INCOMPLETE, path=source.path, clone_path=request.path, wal_files=left_out)

@@ -4,14 +4,17 @@ Source: docs/reference/protocol.md 10.2, steps 4, 5 and 8.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from shale.concurrency.gather import gather
-from shale.errors import InvalidCloneSourceWithWal, InvalidDbState, WalTruncated
+from shale.engine.wal.file import decode_wal_file
+from shale.env import Env
+from shale.errors import CorruptionError, InvalidCloneSourceWithWal, InvalidDbState, WalTruncated
 from shale.protocol.wal_completeness import wal_truncated
-from shale.protocol.wal_store import WalStore
-from shale.types import Manifest
+from shale.protocol.wal_store import WalFile, WalStore
+from shale.types import Manifest, WalId
 
 T = TypeVar("T")
 
@@ -23,6 +26,14 @@ _SIZES_AT_ONCE = 16
 def wal_range(manifest: Manifest) -> range:
     """Return the ids of the WAL files that the manifest's L0s do not contain."""
     return range(manifest.replay_after_wal_id + 1, manifest.next_wal_sst_id)
+
+
+def without_wal(manifest: Manifest) -> Manifest:
+    """Return the manifest with an empty WAL range: the WAL of a projection may hold rows that the clone must not show.
+
+    Its rows are in the L0s as well (``require_no_rows``), there limited to the range.
+    """
+    return replace(manifest, replay_after_wal_id=WalId(manifest.next_wal_sst_id - 1))
 
 
 async def require_complete_wal(wal: WalStore, manifest: Manifest) -> None:
@@ -37,15 +48,15 @@ async def require_complete_wal(wal: WalStore, manifest: Manifest) -> None:
             raise wal_truncated(wal, wal_id - 1, manifest)
 
 
-async def require_no_rows(wal: WalStore, manifest: Manifest, path: str) -> None:
-    """Check that all WAL files of the manifest are fences.
+async def require_no_rows(wal: WalStore, manifest: Manifest, path: str, env: Env) -> None:
+    """Check that all rows in the WAL files of the manifest are in its L0s too.
 
     Raises:
-        InvalidCloneSourceWithWal: one has rows, which can be neither projected nor united.
-        WalTruncated: one is gone.
+        InvalidCloneSourceWithWal: one is not, and rows of a WAL can be neither projected nor united.
+        WalTruncated: a file is gone.
     """
     async for wal_id, size in _each_file(wal, wal.size, wal_range(manifest), at_once=_SIZES_AT_ONCE):
-        if size:
+        if size and await _holds_rows_after(wal, wal_id, manifest.last_l0_seq, env):
             raise InvalidCloneSourceWithWal(
                 f"{wal.key(wal_id)} holds rows of {path or '/'} that are in no SST yet, and rows in a WAL can be "
                 "neither projected nor united: flush the WAL and then the memtable, or open and close the "
@@ -53,19 +64,34 @@ async def require_no_rows(wal: WalStore, manifest: Manifest, path: str) -> None:
             )
 
 
-async def files_left_out(wal: WalStore, manifest: Manifest, before_ms: int | None = None) -> int:
-    """Count the WAL files with rows that the manifest does not know.
+async def files_left_out(wal: WalStore, manifest: Manifest, env: Env, before_ms: int | None = None) -> int:
+    """Count the WAL files that the manifest does not know and that hold rows which are not in its L0s.
 
     Args:
         before_ms: only count files written before this time, by the store's clock.
     """
     if before_ms is None and not await wal.exists(manifest.next_wal_sst_id):
         return 0
-    count = 0
+    unknown: list[WalFile] = []
     async for page in wal.pages():
-        unknown = [file for file in page if file.id >= manifest.next_wal_sst_id and not file.is_fence]
-        count += sum(before_ms is None or file.last_modified_ms < before_ms for file in unknown)
-    return count
+        later = (file for file in page if file.id >= manifest.next_wal_sst_id and not file.is_fence)
+        unknown += (file for file in later if before_ms is None or file.last_modified_ms < before_ms)
+    # Sequence numbers ascend from file to file: after the first file with later rows, every file has later rows.
+    for index, file in enumerate(unknown):
+        if await _holds_rows_after(wal, file.id, manifest.last_l0_seq, env):
+            return len(unknown) - index
+    return 0
+
+
+async def _holds_rows_after(wal: WalStore, wal_id: int, seq: int, env: Env) -> bool:
+    data = await wal.read(wal_id)
+    if data is None:
+        return False
+    try:
+        rows = await decode_wal_file(data, wal.key(wal_id), env, transformer=wal.transformer)
+    except CorruptionError:
+        return True  # It is damaged, or encrypted with a key that was not given: it may hold any row.
+    return bool(len(rows)) and int(rows.seq[-1]) > seq
 
 
 async def copy_files(source: WalStore, target: WalStore, wal_ids: Sequence[int]) -> int:

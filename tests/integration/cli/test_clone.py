@@ -12,6 +12,7 @@ import pytest
 from shale import Db
 from tests.integration.cli.goldens import Golden
 from tests.integration.cli.test_commands import answer, refusal, shale
+from tests.integration.writer.writer_process import writer
 from tests.paths import REPOSITORY
 
 ROWS = {letter: f"value of {letter}" for letter in "aeikqw"}
@@ -129,3 +130,28 @@ def test_a_database_whose_path_looks_like_a_source_with_a_checkpoint(store: str)
     made = answer("clone", "create", "--source", "orders@nightly", "-u", f"{store}/copy")
     assert made["sources"][0]["path"] == "orders@nightly"
     assert rows(f"{store}/copy") == {"other": "one"}
+
+
+def test_a_live_database_is_cloned_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Of 20 durable rows the manifest knows ten."""
+    store, expected = f"file://{tmp_path}/store", {f"k{number:02}": "v" for number in range(20)}
+    with writer(tmp_path) as client:
+        for number, key in enumerate(expected):
+            assert client.put(key.encode(), b"v")[0] == 204
+            if number == 9:
+                client.daemon.request("POST", "/v1/admin/flush", port=client.admin_port)
+        code, line = refusal("clone", "create", "--source", "orders", "-u", f"{store}/copy")
+        assert (code, "rows that a clone would lack" in line) == (2, True)
+        assert not (tmp_path / "store/copy").exists()
+        gap = shale("clone", "create", "--source", "orders", "--allow-wal-gap", "-u", f"{store}/part")
+        assert gap.returncode == 0
+        assert b"rows that are not in the clone" in gap.stderr
+        assert rows(f"{store}/part").items() < expected.items()
+        asked = ("--writer-url", f"http://127.0.0.1:{client.admin_port}", "-u", f"{store}/copy")
+        again = [answer("clone", "create", "--source", "orders", *asked) for _ in range(2)]
+        assert [(each["is_new"], each["wal_files_left_out"]) for each in again] == [(True, 0), (False, 0)]
+        assert rows(f"{store}/copy") == expected
+        code, line = refusal("clone", "create", "--source", "orders", "--writer-url", "", *asked)
+        assert (code, "2 addresses for 1 source" in line) == (2, True)
+        code, line = refusal("clone", "create", "--source", "orders@nightly", *asked[:2], "-u", f"{store}/other")
+        assert (code, "nightly" in line) == (2, True)

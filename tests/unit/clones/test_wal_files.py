@@ -9,13 +9,23 @@ import pytest
 from shale.clones.wal_files import copy_files, files_left_out, require_complete_wal, require_no_rows, wal_range
 from shale.env import Env, InlineCpu
 from shale.errors import InvalidCloneSourceWithWal, InvalidDbState, WalTruncated
+from shale.kernels.rows import rows_from_entries
 from shale.protocol.wal_store import WalStore
+from shale.sst.wal_builder import build_wal_sst
 from shale.store.memory import MemoryStore
-from shale.types import Manifest, WalId
+from shale.types import Compression, Entry, Manifest, Seq, WalId
 from tests.clocks import ManualClock
 from tests.unit.protocol.conftest import run
 
-ROWS = b"rows"
+ENV = Env(ManualClock(), random.Random(1), InlineCpu())
+
+
+def file_of(seq: int) -> bytes:
+    """Return a WAL file with one row."""
+    return build_wal_sst(rows_from_entries([Entry(b"key", b"", seq, 0)]), Compression.NONE)
+
+
+ROWS = file_of(5)
 
 
 class Logs:
@@ -73,13 +83,13 @@ def test_fences_can_be_projected_and_rows_cannot_wherever_they_are() -> None:
             logs = Logs()
             await logs.write([wal_id for wal_id in range(1, 41) if wal_id != with_rows], b"")
             if with_rows is None:
-                await require_no_rows(logs.source, state(0, 41), "source")
+                await require_no_rows(logs.source, state(0, 41), "source", ENV)
                 continue
             with pytest.raises(WalTruncated, match=rf"{with_rows:020}"):
-                await require_no_rows(logs.source, state(0, 41), "source")
+                await require_no_rows(logs.source, state(0, 41), "source", ENV)
             await logs.write([with_rows])
             with pytest.raises(InvalidCloneSourceWithWal, match=rf"{with_rows:020}.* rows of source "):
-                await require_no_rows(logs.source, state(0, 41), "source")
+                await require_no_rows(logs.source, state(0, 41), "source", ENV)
 
     run(main)
 
@@ -89,7 +99,34 @@ def test_rows_after_the_manifest_and_in_its_l0s_forbid_no_projection() -> None:
         logs = Logs()
         await logs.write([1, 2, 5])
         await logs.write([3, 4], b"")
-        await require_no_rows(logs.source, state(2, 5), "source")
+        await require_no_rows(logs.source, state(2, 5), "source", ENV)
+
+    run(main)
+
+
+def test_files_whose_rows_are_all_in_l0s_are_no_rows_of_the_wal() -> None:
+    async def main() -> None:
+        logs = Logs()
+        for wal_id in range(1, 5):
+            await logs.write([wal_id], file_of(wal_id))
+        flushed = replace(state(0, 3), last_l0_seq=Seq(2))
+        await require_no_rows(logs.source, flushed, "source", ENV)
+        assert await files_left_out(logs.source, flushed, ENV) == 2
+        assert await files_left_out(logs.source, replace(flushed, last_l0_seq=Seq(3)), ENV) == 1
+        assert await files_left_out(logs.source, replace(flushed, last_l0_seq=Seq(4)), ENV) == 0
+        with pytest.raises(InvalidCloneSourceWithWal, match=rf"{2:020}"):
+            await require_no_rows(logs.source, replace(flushed, last_l0_seq=Seq(1)), "source", ENV)
+
+    run(main)
+
+
+def test_a_file_that_cannot_be_read_may_hold_any_row() -> None:
+    async def main() -> None:
+        logs = Logs()
+        await logs.write([1, 2], b"encrypted, or damaged")
+        with pytest.raises(InvalidCloneSourceWithWal, match=rf"{1:020}"):
+            await require_no_rows(logs.source, state(0, 2), "source", ENV)
+        assert await files_left_out(logs.source, state(0, 1), ENV) == 2
 
     run(main)
 
@@ -98,12 +135,12 @@ def test_files_with_rows_that_the_manifest_does_not_know_are_counted() -> None:
     async def main() -> None:
         logs = Logs()
         await logs.write([1, 2])
-        assert await files_left_out(logs.source, state(0, 3)) == 0
+        assert await files_left_out(logs.source, state(0, 3), ENV) == 0
         await logs.write([3], b"")
-        assert await files_left_out(logs.source, state(0, 3)) == 0
+        assert await files_left_out(logs.source, state(0, 3), ENV) == 0
         await logs.write([4, 5])
-        assert await files_left_out(logs.source, state(0, 3)) == 2
-        assert await files_left_out(logs.source, state(0, 5)) == 1
+        assert await files_left_out(logs.source, state(0, 3), ENV) == 2
+        assert await files_left_out(logs.source, state(0, 5), ENV) == 1
 
     run(main)
 
@@ -117,9 +154,9 @@ def test_only_files_older_than_the_checkpoint_are_counted() -> None:
         await logs.write([4])
         logs.clock.sleep(1)
         await logs.write([5])
-        assert await files_left_out(logs.source, state(0, 3), taken_ms) == 1
-        assert await files_left_out(logs.source, state(0, 3), taken_ms + 1) == 2
-        assert await files_left_out(logs.source, state(0, 4), taken_ms) == 0
+        assert await files_left_out(logs.source, state(0, 3), ENV, taken_ms) == 1
+        assert await files_left_out(logs.source, state(0, 3), ENV, taken_ms + 1) == 2
+        assert await files_left_out(logs.source, state(0, 4), ENV, taken_ms) == 0
 
     run(main)
 

@@ -1,5 +1,6 @@
 """``shale clone``: creates databases from other databases."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,8 +41,20 @@ def create(
     range_: Annotated[
         str | None, typer.Option("--range", help="START..END, the keys to take; either side may be empty.")
     ] = None,
-    require_complete: Annotated[
-        bool, typer.Option("--require-complete", help="Fail if a source has rows in the WAL that the clone would lack.")
+    writer_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Admin address of the source's writer, which first makes a checkpoint of all its rows; once per "
+            "source, in order, '' for none."
+        ),
+    ] = None,
+    writer_token_file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="File with the bearer token of the writers' admin ports."),
+    ] = None,
+    allow_wal_gap: Annotated[
+        bool,
+        typer.Option("--allow-wal-gap", help="Clone a source although the clone will lack durable rows of its WAL."),
     ] = False,
     allow_gaps: Annotated[
         bool, typer.Option("--allow-gaps", help="Allow gaps between the ranges of the sources.")
@@ -52,20 +65,27 @@ def create(
 ) -> None:
     """Create a clone at --url; after an interruption, run the command again.
 
+    Fails if the WAL of a source holds durable rows that the clone would lack: give --writer-url while the writer runs.
     With several sources or a range, the WAL of the sources must contain no rows: flush and close them first.  Only the
     WAL is copied.  The sources keep the SSTs of the clone until it does not need them any more.
     """
+
+    token = None if writer_token_file is None else writer_token_file.read_text().strip()
 
     async def work(session: CliSession) -> None:
         from shale_cli.commands.clone.sources import parse_range, parse_sources
 
         sources = await parse_sources(session, source, source_range or ())
+        if writer_url:
+            from shale_cli.commands.clone.writer_checkpoints import with_writer_checkpoints
+
+            sources = await with_writer_checkpoints(session, sources, writer_url, token)
         keys = None if range_ is None else parse_range(session.output, range_)
         async with session.admin() as admin:
             result = await admin.clones.create(
                 *sources,
                 keys=keys,
-                require_complete=require_complete,
+                allow_wal_gap=allow_wal_gap,
                 allow_gaps=allow_gaps,
                 compact_union=compact_union,
             )
@@ -77,7 +97,7 @@ def create(
 def _show(session: CliSession, sources: "tuple[CloneSource, ...]", result: "CloneResult") -> None:
     if (count := result.wal_files_left_out) > 0:
         what = "1 WAL file holds" if count == 1 else f"{count} WAL files hold"
-        print_error(f"{what} rows that are not in the clone (--require-complete makes that an error)")
+        print_error(f"{what} rows that are not in the clone")
     checkpoints = [None if checkpoint is None else str(checkpoint) for checkpoint in result.checkpoints]
     named = [
         {"path": each.path, "checkpoint": checkpoint} for each, checkpoint in zip(sources, checkpoints, strict=True)

@@ -88,10 +88,11 @@ class CloneBuilder(Handle):
         catalog = DatabaseCatalog(
             place.store if plan.store is None else plan.store, place.env, place.metrics, plan.wal_store
         )
-        # SlateDB does not check that ranges are adjacent.
-        await create_clone(
-            catalog, CloneRequest(path=plan.path, sources=tuple(plan.sources), keys=plan.keys, allow_gaps=True)
+        # SlateDB checks neither that ranges are adjacent nor that the WAL has no later rows.
+        request = CloneRequest(
+            path=plan.path, sources=tuple(plan.sources), keys=plan.keys, allow_gaps=True, allow_wal_gap=True
         )
+        await create_clone(catalog, request)
 
     def _connected(self, adapter: Adapter, *, store_type: str = "main") -> Adapter:
         return connect(adapter, self._place.env, self._place.metrics, component="admin", store_type=store_type)
