@@ -17,6 +17,7 @@ from shale.errors import ConflictError, CorruptionError, StoreUnsafe, Unavailabl
 from shale.store.port import ObjectStore
 from shale.store.probe import CLOCK_SKEW_MAX_MS, Probe, SkippedError
 from shale.store.retry import RetryingStore
+from shale.store.transactional.port import SCHEMA_VERSION
 from shale.store.wrapper import cas_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -66,6 +67,10 @@ async def check_store(
             ("update-stale", needs_update, "an update with an old etag conflicts", probe.update_stale),
             ("update-race", needs_update, f"1 winner of {racers} updates", lambda: probe.race_updates(rounds, racers)),
         ]
+    else:
+        checks.insert(
+            0, ("records", True, f"tables of version {SCHEMA_VERSION} in the transactional store", probe.records)
+        )
     if full:
         checks += [
             ("read-after-write", True, "the bytes that were put last", probe.read_after_write),

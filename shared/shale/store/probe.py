@@ -10,6 +10,8 @@ import anyio
 from shale.env import Env
 from shale.errors import ConflictError, ShaleError, StoreUnsafe
 from shale.store.port import CREATE, NOT_MODIFIED, OVERWRITE, ETag, GetResult, ObjectStore, PutMode, Update
+from shale.store.transactional.port import SCHEMA_VERSION
+from shale.store.two_phase.store import two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -36,6 +38,14 @@ class Probe:
         root = f"{prefix}/{SCRATCH}" if prefix else SCRATCH
         self._folder = f"{root}/{env.ids.ulid()}"
         self._keys: set[str] = set()
+
+    async def records(self) -> str | None:
+        two_phase = two_phase_of(self._store)
+        assert two_phase is not None, "asked for in the two-phase mode only"
+        version = await two_phase.records.schema_version()
+        if version == SCHEMA_VERSION:
+            return None
+        return f"tables of version {version}" if version else "no tables: run 'shale cas init'"
 
     async def create_conflict(self) -> str | None:
         key = self._key("create")
@@ -113,6 +123,8 @@ class Probe:
         return await self._differs(key, part * count)
 
     async def metadata(self) -> str | None:
+        if two_phase_of(self._store) is not None:
+            raise SkippedError("the ids of puts are in the commit records")
         if not self._store.supports_attributes:
             raise SkippedError("the store keeps no metadata: a lost answer looks like a conflict")
         key = self._key("metadata")

@@ -1,5 +1,6 @@
 """The contract of transactional stores on real servers: PostgreSQL, MariaDB, and DynamoDB as moto serves it."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -76,6 +77,7 @@ async def test_a_server_that_is_away_is_unavailable_and_its_password_is_not_told
         with pytest.raises(UnavailableError) as caught:
             await store.get("db/manifest/1")
         assert "secret" not in str(caught.value)
+        assert re.search("refused|Can't connect", str(caught.value))
         await store.aclose()
 
 

@@ -1,5 +1,6 @@
 """Commit records in PostgreSQL."""
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,7 +14,8 @@ from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Tra
 T = TypeVar("T")
 
 _CONNECTIONS_MAX = 8
-_CONNECT_S = 10.0
+_CONNECT_S = 5.0
+_REASON_S = 2
 
 
 class PostgresqlTransactionalStore(SqlTransactionalStore):
@@ -21,6 +23,9 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
 
     def __init__(self, url: str) -> None:
         super().__init__(without_credentials(url), POSTGRESQL)
+        self._conninfo = url
+        # Its warnings repeat what the error says, once for each of its own tries.
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
         self._pool = AsyncConnectionPool(
             url, min_size=0, max_size=_CONNECTIONS_MAX, timeout=_CONNECT_S, open=False, name="shale-cas"
         )
@@ -42,9 +47,20 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
             raise InvalidRequestError(
                 f"{self.url}: there are no tables of commit records: run 'shale cas init'"
             ) from error
-        except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+        except PoolTimeout as error:
+            raise UnavailableError(f"{self.url}: {await self._why_unreachable(error)}") from error
+        except (psycopg.Error, PoolClosed) as error:
             raise UnavailableError(f"{self.url}: {error}") from error
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""
         await self._pool.close()
+
+    async def _why_unreachable(self, timeout: PoolTimeout) -> str:
+        """Connect once outside the pool, which keeps the reason of a failure to itself."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(self._conninfo, connect_timeout=_REASON_S)
+        except psycopg.Error as error:
+            return " ".join(str(error).split())
+        await connection.close()
+        return str(timeout)

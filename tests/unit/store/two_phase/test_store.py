@@ -241,6 +241,18 @@ async def test_boundary_files_are_marks() -> None:
     assert await read(store, key) == b"9"
 
 
+async def test_the_preflight_demands_tables() -> None:
+    class WithoutTables(MemoryTransactionalStore):
+        async def schema_version(self) -> int | None:
+            return None
+
+    store = TwoPhaseStore(Place().objects, WithoutTables(), Env.system())
+    results = await check_store(store, Env.system(), full=False, needs_update=False)
+    assert [(each.name, each.seen) for each in results if each.ok is False] == [
+        ("records", "no tables: run 'shale cas init'")
+    ]
+
+
 async def test_the_preflight_accepts_a_plain_store_with_records() -> None:
     place = Place()
     results = await check_store(place.process(), Env.system(), full=True, needs_update=False)
