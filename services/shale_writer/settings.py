@@ -33,6 +33,10 @@ class WalSection(Section):
         default=ENGINE.wal_flush_bytes,
         description="A WAL file is closed and written at this size; none: at l0_sst_size_bytes.",
     )
+    epoch_metadata: bool = Field(
+        default=ENGINE.wal_epoch_metadata,
+        description="WAL files carry the epoch of their writer as metadata, where the store keeps metadata.",
+    )
 
 
 class WriterSettings(ServerSettings, BoundaryFilesSettings):
@@ -133,6 +137,7 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             compression=Compression[self.compression_codec.upper()],
             default_ttl_ms=self.default_ttl_millis,
             wal_flush_bytes=self.wal.flush_bytes,
+            wal_epoch_metadata=self.wal.epoch_metadata,
             **self.engine_values(),
         )
 

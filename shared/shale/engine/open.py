@@ -41,7 +41,13 @@ async def open_writer(
         boundary_files_enabled=options.boundary_files_enabled,
         manifest_update_timeout_s=options.manifest_update_timeout_s,
     )
-    wal = WalStore(database.wal_store or store, root, env, transformer=database.transformer)
+    wal = WalStore(
+        database.wal_store or store,
+        root,
+        env,
+        transformer=database.transformer,
+        marks_epoch=options.wal_epoch_metadata,
+    )
     claim = await claim_database(
         ManifestStore(store, root, env, metrics, protocol),
         wal,

@@ -60,6 +60,7 @@ class DbOpenOptions(ConnectOptions, total=False):
     max_unflushed_bytes: Size
     max_transaction_history_bytes: Size
     wal_enabled: bool
+    wal_epoch_metadata: bool
     wal_stall_limit: Duration
     probe_max_staleness: Duration
     missing_boundary: str

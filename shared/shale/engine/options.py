@@ -46,6 +46,7 @@ class DbOptions:
     a longer pause starts a PUT at once.  0 is adaptive: every first waiter starts a PUT, and rows written during the
     PUT share the next one.  ``None``: only explicit flushes.
     ``wal_flush_bytes``: a WAL file is closed at this size, but no commit is split; ``None``: ``l0_sst_size_bytes``.
+    ``wal_epoch_metadata``: WAL files carry the epoch of their writer as metadata, where the store keeps metadata.
     ``skip_memtable_bytes``: a commit of this size gets a WAL file of its own, which is written at once; ``None``: none.
     ``block_cache_bytes``: a cache of its own for blocks, indexes and filters; ``None``: the process's shared cache
     (``shale.configure``).  ``cache``: a memory budget shared with other handles, instead of both.
@@ -74,6 +75,7 @@ class DbOptions:
     max_unflushed_bytes: int = 1024 * MIB
     max_transaction_history_bytes: int = 64 * MIB
     wal_enabled: bool = True
+    wal_epoch_metadata: bool = True
     wal_stall_limit_s: float = 60.0
     probe_max_staleness_s: float = 60.0
     missing_boundary: str = "panic"

@@ -1,13 +1,15 @@
 """Fences the WAL: afterwards no older writer can append a file that is read.
 
-WAL files carry no epoch.  A zero-byte file in the first free slot is enough, because a writer has one put in flight
-and must use that slot next.
+A zero-byte file in the first free slot is enough, because a writer has one put in flight and must use that slot next.
+Whether a taken slot ends this writer is decided by the manifest.  The epoch in the metadata of the slot, where stores
+keep metadata and the writer has set it, is a second check.
 
 Source: docs/reference/protocol.md 4.2; SlateDB slatedb/src/db.rs (fence_writers).
 """
 
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
+from shale.errors import FencedError
 from shale.protocol.manifest_store import FenceableManifest
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.events import Event
@@ -46,13 +48,17 @@ async def fence_wal(
 
     Raises:
         FencedError: a newer writer has claimed the epoch.
+        ProtocolPanic: another writer has the same epoch.
     """
     started = env.clock.monotonic_s()
     wal_id = await _probe_above_replay_start(wal, manifest, probe_id)
     attempts = 1
-    while not await wal.try_put_fence(wal_id):
+    while not await wal.try_put_fence(wal_id, epoch=manifest.epoch):
         # If the epoch is still ours, an older writer won the slot; its rows are committed and will be replayed.
         await manifest.refresh()
+        found = await wal.require_other_epoch(wal_id, manifest.epoch)
+        if found is not None and found > manifest.epoch:
+            raise FencedError(f"{wal.key(wal_id)} is a file of epoch {found}, ours is {manifest.epoch}")
         wal_id += 1
         attempts += 1
     assert wal_id > manifest.value.replay_after_wal_id, "a fence below the start of replay would hide rows"

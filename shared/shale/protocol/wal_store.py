@@ -10,13 +10,20 @@ from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import AlreadyExists, FencedError, InvalidDbState
+from shale.errors import AlreadyExists, FencedError, InvalidDbState, ProtocolPanic
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
 from shale.store.port import CREATE, ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import WalId
+
+WRITER_EPOCH = "writerepoch"
+"""Name of the metadata that holds the epoch of the writer of a WAL file, in decimal.
+
+It has no underscore: the metadata of objects are HTTP headers, and proxies and gateways drop or rename headers with
+underscores, after which the signature of the request is wrong.
+"""
 
 _PROBES_PER_ROUND = 8
 _DOUBLINGS_MAX = 48
@@ -38,11 +45,27 @@ class WalFile:
 
 
 class WalStore:
-    """The WAL of the database at ``root``, which may have a separate store."""
+    """The WAL of the database at ``root``, which may have a separate store.
 
-    def __init__(self, store: ObjectStore, root: str, env: Env, *, transformer: BlockTransformer | None = None) -> None:
-        """Make the store; encoders and decoders of its files use ``transformer``."""
+    Args:
+        store: the objects.
+        root: the path of the database.
+        env: clock and ids.
+        transformer: used by encoders and decoders of the files.
+        marks_epoch: whether files carry the epoch of their writer as metadata, where the store keeps metadata.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        *,
+        transformer: BlockTransformer | None = None,
+        marks_epoch: bool = True,
+    ) -> None:
         self.transformer = transformer
+        self._marks_epoch = marks_epoch
         self._store = store
         self._root = root
         self._env = env
@@ -69,30 +92,50 @@ class WalStore:
         result = await self._store.get(self.key(wal_id))
         return None if result is None else result.data
 
-    async def put_or_raise_fenced(self, wal_id: int, data: BytesLike | Sequence[BytesLike]) -> None:
-        """Write a file, in one piece or in parts, in one request.
+    async def put_or_raise_fenced(
+        self, wal_id: int, data: BytesLike | Sequence[BytesLike], *, epoch: int | None = None
+    ) -> None:
+        """Write a file of the writer with ``epoch``, in one piece or in parts, in one request.
 
         Raises:
             FencedError: the slot is taken, so another writer is ahead.  A repeated request that meets its own file
                 succeeds: the store's retry layer recognizes it (``store.retry``).
+            ProtocolPanic: the file in the slot has the same epoch, which only one writer may have.
         """
         assert len(data), "an empty WAL file is a fence"
         try:
-            await self._store.put(self.key(wal_id), data, mode=CREATE)
+            await self._store.put(self.key(wal_id), data, mode=CREATE, attributes=self._attributes(epoch))
         except AlreadyExists as error:
+            if epoch is not None:
+                await self.require_other_epoch(wal_id, epoch)
             raise FencedError(f"{self.key(wal_id)} was taken by another writer") from error
 
-    async def try_put(self, wal_id: int, data: BytesLike) -> bool:
+    async def try_put(self, wal_id: int, data: BytesLike, *, epoch: int | None = None) -> bool:
         """Write a file, or a fence of zero bytes, into a slot; return false if it is taken."""
         try:
-            await self._store.put(self.key(wal_id), data, mode=CREATE)
+            await self._store.put(self.key(wal_id), data, mode=CREATE, attributes=self._attributes(epoch))
         except AlreadyExists:
             return False
         return True
 
-    async def try_put_fence(self, wal_id: int) -> bool:
+    async def try_put_fence(self, wal_id: int, *, epoch: int | None = None) -> bool:
         """Write zero bytes into a slot; return false if it is taken."""
-        return await self.try_put(wal_id, b"")
+        return await self.try_put(wal_id, b"", epoch=epoch)
+
+    async def require_other_epoch(self, wal_id: int, epoch: int) -> int | None:
+        """Return the epoch that a taken slot carries; ``None`` if it carries none, as files of SlateDB do.
+
+        The retry layer has found already that the file is of another put.
+
+        Raises:
+            ProtocolPanic: it is ``epoch``: two writers have claimed the same epoch, so the manifest went back.
+        """
+        meta = await self._store.head(self.key(wal_id)) if self._marks_epoch else None
+        text = (meta.attributes or {}).get(WRITER_EPOCH, "") if meta is not None else ""
+        found = int(text) if text.isascii() and text.isdecimal() else None
+        if found == epoch:
+            raise ProtocolPanic("two writers have the same epoch", wal=self.key(wal_id), epoch=epoch)
+        return found
 
     async def list(self) -> list[WalFile]:
         """List every file with a canonical name, ascending by id."""
@@ -131,6 +174,9 @@ class WalStore:
             else:
                 missing = middle
         return WalId(start_after + present)
+
+    def _attributes(self, epoch: int | None) -> dict[str, str] | None:
+        return {WRITER_EPOCH: str(epoch)} if epoch is not None and self._marks_epoch else None
 
     async def _bracket(self, start_after: int) -> tuple[int, int]:
         """Return an offset that exists (or 0) and a greater one that does not, found in doubling steps."""

@@ -195,8 +195,8 @@ class StoreConformance:
     async def test_attributes_survive_where_there_are_any(self, store: ObjectStore) -> None:
         if not store.supports_attributes:
             pytest.skip("the store keeps no attributes")
-        await store.put("db/a", b"1", mode=CREATE, attributes={"slatedbputid": "01ABC", "walid": "7"})
-        assert (await head(store, "db/a")).attributes == {"slatedbputid": "01ABC", "walid": "7"}
+        await store.put("db/a", b"1", mode=CREATE, attributes={"slatedbputid": "01ABC", "writerepoch": "7"})
+        assert (await head(store, "db/a")).attributes == {"slatedbputid": "01ABC", "writerepoch": "7"}
         await store.put("db/a", b"2", attributes={"slatedbputid": "01DEF"})
         assert (await get(store, "db/a")).meta.attributes == {"slatedbputid": "01DEF"}
 

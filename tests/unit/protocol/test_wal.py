@@ -1,18 +1,21 @@
 """The WAL's frontier and its fences: docs/reference/protocol.md 4.2, 4.3, traces T4.a to T4.d and T4.g."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shale.errors import FencedError, InvalidDbState
-from shale.format.names import deleting_key, destroyed_key
+from shale.errors import FencedError, InvalidDbState, ProtocolPanic
+from shale.format.names import deleting_key, destroyed_key, wal_key
 from shale.protocol.manifest_store import WRITER, FenceableManifest
 from shale.protocol.markers import is_destroyed, require_not_destroyed
 from shale.protocol.transactional import Fenceable
 from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
+from shale.store.memory import MemoryStore
+from shale.store.port import ObjectMeta
 from shale.types import Manifest, WalId
 from tests.unit.protocol.conftest import ROOT, Process, World, run
 
@@ -116,6 +119,88 @@ def test_t4c_a_newer_writer_got_the_slot(world: World) -> None:
         with pytest.raises(FencedError):
             await fence_wal(wal_of(b), older, 1, b.env)
         assert [file.id for file in await wal_of(b).list()] == [1]
+
+    run(main)
+
+
+async def epoch_in(world: World, wal_id: int) -> str | None:
+    meta = await world.memory.head(wal_key(ROOT, wal_id))
+    assert meta is not None
+    return (meta.attributes or {}).get("writerepoch")
+
+
+def test_files_and_fences_carry_the_epoch_of_their_writer(world: World) -> None:
+    async def main() -> None:
+        a, b = world.process(), world.process()
+        await claimed(a)
+        manifest = await claimed(b)
+        fence = await fence_wal(wal_of(b), manifest, 1, b.env)
+        await wal_of(b).put_or_raise_fenced(fence.next_wal_id, b"x", epoch=manifest.epoch)
+        assert [await epoch_in(world, 1), await epoch_in(world, 2)] == ["2", "2"]
+        unmarked = WalStore(b.store, ROOT, b.env, marks_epoch=False)
+        await unmarked.put_or_raise_fenced(3, b"x", epoch=manifest.epoch)
+        assert await epoch_in(world, 3) is None
+
+    run(main)
+
+
+def test_the_epoch_costs_no_request_without_a_conflict(world: World) -> None:
+    async def main() -> None:
+        requests: list[str] = []
+
+        class Counting(MemoryStore):
+            async def put(self, key: str, *args: Any, **options: Any) -> str:
+                requests.append("put")
+                return await super().put(key, *args, **options)
+
+            async def head(self, key: str) -> ObjectMeta | None:
+                requests.append("head")
+                return await super().head(key)
+
+        process = world.process(through=lambda _: Counting())
+        await wal_of(process).put_or_raise_fenced(1, b"x", epoch=1)
+        assert await wal_of(process).try_put_fence(2, epoch=1)
+        assert requests == ["put", "put"]
+
+    run(main)
+
+
+def test_a_file_of_our_own_epoch_and_another_put_is_a_panic(world: World) -> None:
+    async def main() -> None:
+        a, b = world.process(), world.process()
+        manifest = await claimed(a)
+        await wal_of(b).put_or_raise_fenced(1, b"x", epoch=manifest.epoch)
+        with pytest.raises(ProtocolPanic, match="same epoch"):
+            await wal_of(a).put_or_raise_fenced(1, b"y", epoch=manifest.epoch)
+        with pytest.raises(ProtocolPanic, match="same epoch"):
+            await fence_wal(wal_of(a), manifest, 1, a.env)
+        assert [file.id for file in await wal_of(a).list()] == [1]
+
+    run(main)
+
+
+def test_a_slot_of_a_lower_epoch_is_passed_and_one_of_a_higher_epoch_fences(world: World) -> None:
+    async def main() -> None:
+        a, b = world.process(), world.process()
+        await claimed(a)
+        manifest = await claimed(b)
+        await wal_of(a).put_or_raise_fenced(1, b"x", epoch=1)
+        assert (await fence_wal(wal_of(b), manifest, 1, b.env)).id == 2
+        # The manifest does not know of this epoch: it was restored from an older state.
+        await wal_of(a).put_or_raise_fenced(3, b"x", epoch=9)
+        with pytest.raises(FencedError, match="epoch 9"):
+            await fence_wal(wal_of(b), manifest, 3, b.env)
+
+    run(main)
+
+
+@pytest.mark.parametrize("junk", ["", "-1", "²", "two"])
+def test_an_epoch_that_is_no_number_counts_as_none(world: World, junk: str) -> None:
+    async def main() -> None:
+        process = world.process()
+        await world.memory.put(wal_key(ROOT, 1), b"x", attributes={"writerepoch": junk})
+        assert await wal_of(process).require_other_epoch(1, 1) is None
+        assert await wal_of(process).require_other_epoch(2, 1) is None, "deleted meanwhile"
 
     run(main)
 

@@ -109,6 +109,7 @@ class WalFlusher:
 
         Raises:
             FencedError: another writer took the id of a file, or claimed a newer epoch.
+            ProtocolPanic: a writer with the same epoch took the id of a file.
             ShaleError: the store refused a file.
         """
         while True:
@@ -135,7 +136,7 @@ class WalFlusher:
         """Write one file and advance the durable frontier."""
         encode = partial(_encode, file, self._compression, self._store.transformer)
         parts = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
-        await self._store.put_or_raise_fenced(file.id, parts)
+        await self._store.put_or_raise_fenced(file.id, parts, epoch=self._manifest.epoch)
         if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
             # During a long stall a newer writer's fence may have been collected, which freed this id for us.
             await self._manifest.refresh()

@@ -16,7 +16,7 @@ DATABASE: dict[str, Any] = {"url": "memory:///db"}
 NOT_SETTINGS = {"cache", "create_if_missing", "defer_checkpoint_release"}
 """Options for callers of the library only."""
 
-DERIVED = {"compression", "default_ttl_ms", "filter_policies", "wal_flush_bytes"}
+DERIVED = {"compression", "default_ttl_ms", "filter_policies", "wal_flush_bytes", "wal_epoch_metadata"}
 """Options that are converted from settings with other names."""
 
 
@@ -59,12 +59,12 @@ def test_settings_reach_the_engine() -> None:
         default_ttl_millis=5,
         compression_codec="zstd",
         l0_max_ssts=9,
-        wal={"flush_bytes": "4MiB"},
+        wal={"flush_bytes": "4MiB", "epoch_metadata": False},
     )
     options = writer.options()
     assert (options.flush_interval_s, options.default_ttl_ms, options.l0_max_ssts) == (0.25, 5, 9)
     assert options.compression.name == "ZSTD"
-    assert options.wal_flush_bytes == 4 << 20
+    assert (options.wal_flush_bytes, options.wal_epoch_metadata) == (4 << 20, False)
     reader = ReaderSettings(database=DATABASE, manifest_poll_interval="3s", enforce_visible_range={"start": "a"})
     assert reader.options().manifest_poll_interval_s == 3.0
     assert reader.options().enforce_visible_range is not None
