@@ -57,6 +57,7 @@ def _collector(place: GcContext, options: Mapping[str, Any]) -> Collector:
         compacted=_task(options["compacted_options"]),
         compactions=_task(options["compactions_options"]),
         detach=None if detach is None else TaskOptions(interval_s=_interval_s(detach)),
+        staged=None,  # SlateDB has no such task
         boundary_files_enabled=options["boundary_files_enabled"],
         delete_grace_period_s=None if place.has_own_wal_store else DELETE_GRACE_PERIOD_S,
     )

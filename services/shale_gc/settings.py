@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from shale.errors import InvalidRequestError
-from shale.gc.options import DELETE_GRACE_PERIOD_S, FENCE_MIN_AGE_S, GcOptions, TaskOptions
+from shale.gc.options import (
+    DELETE_GRACE_PERIOD_S,
+    FENCE_MIN_AGE_S,
+    STAGED_INTERVAL_S,
+    STAGED_MIN_AGE_S,
+    GcOptions,
+    TaskOptions,
+)
 from shale.service.config.sections import PositiveSeconds, Seconds, Section, Texts, TextsByName
 from shale.service.config.settings import BoundarySettings
 from shale.store.location import normalize_path, parse_store_url
@@ -44,6 +51,15 @@ class FenceSection(TaskSection):
     min_age: Seconds = Field(default=FENCE_MIN_AGE_S, description="At least 7 days, unless dry_run is on.")
 
 
+class StagedSection(TaskSection):
+    """Settings of the task for temporaries in the directories of manifests, compactions and WAL files."""
+
+    interval: PositiveSeconds = Field(default=STAGED_INTERVAL_S, description="Time between the starts of two passes.")
+    min_age: Seconds = Field(
+        default=STAGED_MIN_AGE_S, description="Younger objects are kept; less than a day counts as a day."
+    )
+
+
 class DetachSection(Section):
     """Settings of the task that releases the parents of a clone."""
 
@@ -59,6 +75,7 @@ class GcOptionsSection(Section):
     compacted_options: TaskSection | None = TaskSection()
     compactions_options: TaskSection | None = TaskSection()
     detach_options: DetachSection | None = DetachSection()
+    staged_options: StagedSection | None = StagedSection()
     boundary_files_enabled: bool = Field(
         default=True, description="Off only for stores without conditional updates, and then for all GC processes."
     )
@@ -144,6 +161,7 @@ class GcSettings(BoundarySettings):
             compacted=task(section.compacted_options),
             compactions=task(section.compactions_options),
             detach=TaskOptions(interval_s=detach.interval, dry_run=self.dry_run) if detach is not None else None,
+            staged=task(section.staged_options),
             probe_max_staleness_s=self.probe_max_staleness,
             missing_boundary=self.missing_boundary,
             boundary_files_enabled=section.boundary_files_enabled,

@@ -21,6 +21,7 @@ from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.gc.passes import GcProgress, Pass
 from shale.gc.plan import GcPlan, PlannedObject
 from shale.gc.soft_destroy import DeletionPhase, DeletionStatus
+from shale.gc.staged import sweep_staged
 from shale.gc.sweeps import sweep_compacted, sweep_compactions, sweep_detach, sweep_manifests, sweep_wal
 from shale.protocol.checkpoints import remove_expired_checkpoints
 from shale.store.port import ObjectStore
@@ -37,6 +38,7 @@ SWEEPS: Mapping[Task, Sweep] = {
     Task.COMPACTED: sweep_compacted,
     Task.COMPACTIONS: sweep_compactions,
     Task.DETACH: sweep_detach,
+    Task.STAGED: sweep_staged,
 }
 _KEYS_SHOWN_MAX = 3
 log = get_logger("gc")

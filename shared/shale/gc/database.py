@@ -17,17 +17,19 @@ from shale.protocol.options import ProtocolOptions
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
+from shale.store.two_phase.store import two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest, Tree
 
-_PREFIXES: Mapping[Task, Callable[[str], str]] = {
-    Task.MANIFEST: manifest_prefix,
-    Task.WAL: wal_prefix,
-    Task.WAL_FENCE: wal_prefix,
-    Task.COMPACTED: compacted_prefix,
-    Task.COMPACTIONS: compactions_prefix,
+_PREFIXES: Mapping[Task, Sequence[Callable[[str], str]]] = {
+    Task.MANIFEST: (manifest_prefix,),
+    Task.WAL: (wal_prefix,),
+    Task.WAL_FENCE: (wal_prefix,),
+    Task.COMPACTED: (compacted_prefix,),
+    Task.COMPACTIONS: (compactions_prefix,),
+    Task.STAGED: (manifest_prefix, compactions_prefix, wal_prefix),
 }
 log = get_logger("gc")
 
@@ -111,12 +113,16 @@ class GcDatabase:
             yield files
 
     async def existing(self, task: Task, keys: Collection[str]) -> AsyncIterator[str]:
-        """Yield those ``keys`` that still exist, found by listing the namespace of the task."""
-        store = self.wal_store if task in {Task.WAL, Task.WAL_FENCE} else self.store
-        async for page in store.list_pages(_PREFIXES[task](self.root)):
-            for meta in page:
-                if meta.key in keys:
-                    yield meta.key
+        """Yield those ``keys`` that still exist, found by listing the namespaces of the task."""
+        for prefix_of in _PREFIXES[task]:
+            store = self.wal_store if prefix_of is wal_prefix else self.store
+            # Also the staged objects of the two-phase mode, which its own listings leave out.
+            two_phase = two_phase_of(store) if task is Task.STAGED else None
+            listed = store if two_phase is None else two_phase.wrapped
+            async for page in listed.list_pages(prefix_of(self.root)):
+                for meta in page:
+                    if meta.key in keys:
+                        yield meta.key
 
     async def delete_ssts(self, candidates: Sequence[Candidate]) -> Mapping[str, ShaleError]:
         """Delete compacted SSTs; return the errors by key."""

@@ -2,7 +2,7 @@
 
 The order makes an interruption safe at any step.  Before the seal nothing has changed.  After it, no process can
 write, pin or clone the database.  After the marker, a rerun continues without checking for checkpoints again.  The
-marker is deleted last.
+marker is deleted last, after the commit records of the two-phase mode.
 
 Source: docs/reference/protocol.md 8.8; SlateDB slatedb/src/admin.rs (delete_db).
 """
@@ -36,6 +36,7 @@ from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_completeness import require_wal_store
 from shale.store.port import LIST_PAGE, OVERWRITE, ObjectStore
+from shale.store.two_phase.store import two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -151,6 +152,7 @@ async def _destroy(target: DestroyTarget, *, force: bool, on_deleted: OnDeleted 
         await _release_parents(target, latest.value)
     plan = replace(plan, objects=())  # frees the list before the next one: there may be a million objects
     gone = await _delete_everything(target, force=force, on_deleted=on_deleted)
+    await _remove_records(target)
     await target.store.delete(deleting_key(target.root))
     log.info(Event.DB_DESTROYED, path=target.root, mode="hard", deleted=len(gone), bytes=sum(o.size for o in gone))
     return HardDestroyResult(objects=tuple(gone), parents=plan.parents)
@@ -213,6 +215,14 @@ async def _delete_everything(
         for _, stage in groupby(found, key=lambda each: each.stage):
             await _delete_stage(target, list(stage), note)
     raise InvalidDbState(f"objects keep appearing below {target.place}: a process of the database is still at work")
+
+
+async def _remove_records(target: DestroyTarget) -> None:
+    """Remove the commit records and low-water marks of the two-phase mode, once no object needs them."""
+    for store in filter(None, (target.store, target.wal_store)):
+        two_phase = two_phase_of(store)
+        if two_phase is not None:
+            await two_phase.records.remove_all(below(target.root, ""))
 
 
 async def _delete_stage(target: DestroyTarget, objects: Sequence[ObjectToDelete], note: OnDeleted) -> None:

@@ -14,6 +14,9 @@ DELETE_GRACE_PERIOD_S = DAY_S
 """Minimum time from marking a database as destroyed to its deletion."""
 FENCE_MIN_AGE_S = 7 * DAY_S
 """A fence proves that a WAL id was used.  It must outlive each suspended writer that may resume."""
+STAGED_MIN_AGE_S = DAY_S
+"""Younger temporaries are kept whatever ``min_age`` says: a put may still go on."""
+STAGED_INTERVAL_S = 3600.0
 
 
 class Task(StrEnum):
@@ -25,6 +28,7 @@ class Task(StrEnum):
     COMPACTED = "compacted"
     COMPACTIONS = "compactions"
     DETACH = "detach"
+    STAGED = "staged"
 
     @classmethod
     def named(cls, name: str) -> Self:
@@ -49,7 +53,7 @@ class TaskOptions:
 
     Args:
         interval_s: time between the starts of two passes.
-        min_age_s: younger objects are kept; ``detach`` ignores it.
+        min_age_s: younger objects are kept; ``detach`` ignores it, and ``staged`` waits for at least a day.
         dry_run: write nothing; only log what a pass would delete.
     """
 
@@ -86,6 +90,9 @@ class GcOptions:
     compacted: TaskOptions | None = field(default_factory=TaskOptions)
     compactions: TaskOptions | None = field(default_factory=TaskOptions)
     detach: TaskOptions | None = field(default_factory=TaskOptions)
+    staged: TaskOptions | None = field(
+        default_factory=lambda: TaskOptions(interval_s=STAGED_INTERVAL_S, min_age_s=STAGED_MIN_AGE_S)
+    )
     probe_max_staleness_s: float | None = None
     missing_boundary: MissingBoundary = MissingBoundary.PANIC
     boundary_files_enabled: bool = True

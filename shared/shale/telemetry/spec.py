@@ -65,7 +65,7 @@ LABEL_VALUES: dict[str, tuple[str, ...]] = {
     "kind": ("point", "prefix", "range"),
     "path": ("read", "flush", "compact"),
     "phase": ("read", "write", "commit"),
-    "resource": ("manifest", "compactions", "wal", "wal_fence", "compacted", "detach"),
+    "resource": ("manifest", "compactions", "wal", "wal_fence", "compacted", "detach", "staged"),
     "retryable": ("true", "false"),
     "role": ("active", "standby", "fenced", "draining"),
     "size_class": ("lt_64m", "lt_1g", "lt_16g", "ge_16g"),

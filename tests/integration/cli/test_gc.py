@@ -142,6 +142,7 @@ def test_a_schedule_of_slatedb() -> None:
             ("compacted", "null"),
             ("compactions", "null"),
             ("detach", '{interval = "2m"}'),
+            ("staged", "null"),
         )
         for text in ("--set", f"garbage_collector_options.{task}_options={section}")
     ]

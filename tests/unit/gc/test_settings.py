@@ -24,7 +24,14 @@ def options(*argv: str) -> GcOptions:
 
 def test_defaults_are_the_documented_ones() -> None:
     assert options() == GcOptions()
-    assert GcOptions().enabled == (Task.MANIFEST, Task.WAL, Task.COMPACTED, Task.COMPACTIONS, Task.DETACH)
+    assert GcOptions().enabled == (
+        Task.MANIFEST,
+        Task.WAL,
+        Task.COMPACTED,
+        Task.COMPACTIONS,
+        Task.DETACH,
+        Task.STAGED,
+    )
     assert GcOptions().manifest == TaskOptions(interval_s=600, min_age_s=300, dry_run=False)
 
 

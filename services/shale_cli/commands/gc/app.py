@@ -28,7 +28,8 @@ Resources = Annotated[
     typer.Option(
         "--resource",
         "-r",
-        help="manifest, wal, wal_fence, compacted, compactions or detach; repeatable.  Default: all but wal_fence.",
+        help="manifest, wal, wal_fence, compacted, compactions, detach or staged; repeatable.  "
+        "Default: all but wal_fence.",
     ),
 ]
 NoBoundaries = Annotated[
@@ -36,7 +37,7 @@ NoBoundaries = Annotated[
     typer.Option("--disable-boundary-files", help="For stores without conditional updates; must be set in every gc."),
 ]
 MinAge = Annotated[
-    str | None, typer.Option("--min-age", "-m", help="Keep younger objects; default: 5min, for fences 7days.")
+    str | None, typer.Option("--min-age", "-m", help="Keep younger objects; default: 5min, fences 7days, staged 1day.")
 ]
 
 

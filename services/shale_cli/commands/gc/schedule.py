@@ -31,6 +31,7 @@ def daemon_arguments(arguments: Sequence[str]) -> list[str]:
         raise InvalidRequestError(f"name at least one of {', '.join('--' + task for task in TASKS)}")
     for task in TASKS:
         rest += ["--set", f"garbage_collector_options.{task.replace('-', '_')}_options={_section(task, schedules)}"]
+    rest += ["--set", "garbage_collector_options.staged_options=null"]  # SlateDB has no such task
     return rest
 
 

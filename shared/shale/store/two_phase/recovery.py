@@ -1,14 +1,14 @@
 """Finish what dead processes left: uncommitted records, tombstones and staged objects (docs/reference/protocol.md 12.5,
 12.6)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import anyio
 
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ShaleError
-from shale.store.port import ObjectStore
+from shale.store.port import ObjectMeta
 from shale.store.transactional.port import CommitRecord, TransactionalStore
 from shale.store.two_phase.names import is_sequenced_directory, parse_staged_key, slot_of
 from shale.store.two_phase.store import TwoPhaseStore
@@ -19,7 +19,6 @@ from shale.telemetry.metrics import Metrics
 INTERVAL_S = 60.0
 MIN_AGE_MS = 10_000
 """Younger records belong to a put that goes on."""
-STAGED_MIN_AGE_MS = 24 * 60 * 60 * 1000
 log = get_logger("two_phase")
 
 
@@ -100,34 +99,30 @@ class TwoPhaseRecovery:
             raise error
 
 
-async def sweep_staged(
-    objects: ObjectStore, records: TransactionalStore, directory: str, *, now_ms: int, min_age_ms: int, dry_run: bool
-) -> Sequence[str]:
-    """Delete staged objects of a directory whose record can no longer be inserted, and return their keys.
+async def staged_orphans(
+    store: TwoPhaseStore, directory: str, *, now_ms: int, min_age_ms: int
+) -> AsyncIterator[Sequence[ObjectMeta]]:
+    """Yield pages of the staged objects of a directory whose record can no longer be inserted.
 
     An age alone proves nothing: a writer that was frozen for days between its first two steps would commit a record
-    whose bytes are gone.
+    whose bytes are gone.  What is found here stays an orphan: marks only rise, and a record that names another object,
+    or is committed or deleted, is followed only by a higher mark.
 
     Args:
+        store: the store, whose own listings leave staged objects out.
         directory: a directory of numbered files, with its slash.
         now_ms: by the store's clock.
+        min_age_ms: younger objects are not looked at.
 
     Source: docs/reference/protocol.md 12.6.
     """
     assert is_sequenced_directory(directory)
-    mark = await records.low_water_mark(directory.rstrip("/"))
-    old: list[str] = []
-    async for page in objects.list_pages(directory):
-        old += [
-            meta.key
-            for meta in page
-            if parse_staged_key(meta.key) is not None and now_ms - meta.last_modified_ms > min_age_ms
-        ]
-    orphans = [key for key in old if await _is_orphan(records, key, mark)]
-    if not dry_run:
-        for key in orphans:
-            await objects.delete(key)
-    return orphans
+    mark = await store.records.low_water_mark(directory.rstrip("/"))
+    async for page in store.wrapped.list_pages(directory):
+        staged = [meta for meta in page if parse_staged_key(meta.key) is not None]
+        old = [meta for meta in staged if now_ms - meta.last_modified_ms > min_age_ms]
+        if orphans := [meta for meta in old if await _is_orphan(store.records, meta.key, mark)]:
+            yield orphans
 
 
 async def _is_orphan(records: TransactionalStore, key: str, mark: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from shale.core.bytes_like import BytesLike
-from shale.env import Env
+from shale.env import Clock, Env
 from shale.store.memory import MemoryStore
 from shale.store.port import OVERWRITE, ETag, Overwrite, PutMode
 from shale.store.transactional.memory import MemoryTransactionalStore
@@ -15,8 +15,8 @@ from shale.types import AckAfter
 class PlainStore(MemoryStore):
     """A store that must never get a condition, and keeps no metadata."""
 
-    def __init__(self) -> None:
-        super().__init__(supports_attributes=False)
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock, supports_attributes=False)
 
     async def put(
         self,
@@ -71,8 +71,8 @@ class _Proxy:
 class Place:
     """The stores that processes share."""
 
-    def __init__(self) -> None:
-        self.objects = PlainStore()
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.objects = PlainStore(clock)
         self.records = MemoryTransactionalStore()
 
     def process(self, requests: Requests | None = None, ack_after: AckAfter = AckAfter.COPY) -> TwoPhaseStore:

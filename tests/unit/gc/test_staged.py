@@ -1,0 +1,184 @@
+"""Temporaries beside numbered files: which of them a pass deletes, and what it leaves alone."""
+
+import random
+from typing import Any
+
+import pytest
+
+from shale.env import Env, InlineCpu
+from shale.errors import AlreadyExists
+from shale.gc.collector import Collector
+from shale.gc.options import GcOptions, Task, TaskOptions
+from shale.gc.staged import is_temporary
+from shale.protocol.manifest_store import ManifestStore
+from shale.store.memory import MemoryStore
+from shale.store.port import CREATE, PUT_ID, ObjectStore
+from shale.store.two_phase.recovery import staged_orphans
+from shale.telemetry.metrics import Metrics
+from shale.types import Manifest
+from tests.clocks import ManualClock
+from tests.unit.store.two_phase.plain_store import Killed, Place, Requests
+
+pytestmark = pytest.mark.anyio
+
+DAY_MS = 86_400_000
+NAME = f"{7:020}"
+STAGED = f"db/manifest/{NAME}.manifest.01ARZ3NDEKTSV4RRFFQ69G5FAV.0123456789abcdef"
+TEMPORARIES = (
+    f"db/manifest/{NAME}.manifest.tmp",
+    f"db/compactions/{NAME}.compactions.part",
+    f"db/wal/{NAME}.sst#1",
+    STAGED,
+)
+FOREIGN = ("db/manifest/notes.txt", "db/wal/8.sst", f"db/wal/{NAME}.tmp", f"db/wal/{NAME}.manifest.tmp", "db/x.tmp")
+AT_ONCE = TaskOptions(min_age_s=0)
+
+
+class World:
+    """A database, its clock, and collectors of it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.env = Env(self.clock, random.Random(1), InlineCpu())
+
+    async def create(self, store: ObjectStore) -> None:
+        await ManifestStore(store, "db", self.env, Metrics()).create_new(Manifest())
+
+    async def sweep(self, store: ObjectStore, **options: Any) -> Collector:
+        collector = Collector(store, "db", self.env, GcOptions(staged=AT_ONCE), self.metrics, **options)
+        await collector.sweep(Task.STAGED)
+        return collector
+
+    def orphans(self) -> float:
+        found = self.metrics.registry.get_sample_value("slatedb_two_phase_orphans_deleted_total", {"db": ""})
+        return found or 0.0
+
+
+@pytest.mark.parametrize("key", [*TEMPORARIES])
+def test_a_numbered_name_with_something_after_it_is_a_temporary(key: str) -> None:
+    assert is_temporary(f"{key.rpartition('/')[0]}/", key)
+
+
+@pytest.mark.parametrize("key", [*FOREIGN, f"db/wal/{NAME}.sst", f"db/wal/{NAME}.sst.d/x"])
+def test_other_names_are_none(key: str) -> None:
+    assert not is_temporary("db/wal/", key)
+    assert not is_temporary("db/manifest/", key)
+
+
+async def test_temporaries_of_dead_processes_go_after_a_day_and_other_objects_stay() -> None:
+    world = World()
+    store = MemoryStore(world.clock)
+    await world.create(store)
+    for key in (*TEMPORARIES, *FOREIGN):
+        await store.put(key, b"x")
+    before = set(store.objects)
+    world.clock.ms += DAY_MS
+    await world.sweep(store)
+    assert set(store.objects) == before, "not older than a day"
+    world.clock.ms += 1
+    collector = await world.sweep(store)
+    assert before - set(store.objects) == set(TEMPORARIES)
+    assert collector.states[Task.STAGED].progress.deleted == len(TEMPORARIES)
+    assert world.orphans() == 0
+
+
+async def test_those_of_a_wal_in_its_own_store() -> None:
+    world = World()
+    store, wal_store = MemoryStore(world.clock), MemoryStore(world.clock)
+    await world.create(store)
+    for each in (store, wal_store):
+        await each.put(f"db/wal/{NAME}.sst.tmp", b"x")
+    world.clock.ms += DAY_MS + 1
+    await world.sweep(wal_store=wal_store, store=store)
+    assert list(wal_store.objects) == []
+    assert f"db/wal/{NAME}.sst.tmp" in store.objects, "that is no directory of this database"
+
+
+async def test_a_saved_plan_names_them() -> None:
+    world = World()
+    store = MemoryStore(world.clock)
+    await world.create(store)
+    await store.put(STAGED, b"x")
+    world.clock.ms += DAY_MS + 1
+    options = GcOptions(manifest=None, wal=None, compacted=None, compactions=None, detach=None)
+    collector = Collector(store, "db", world.env, options, world.metrics)
+    plan = await collector.plan()
+    assert [each.key for each in plan.objects] == [STAGED]
+    assert STAGED in store.objects
+    await collector.execute(plan)
+    assert STAGED not in store.objects
+
+
+async def staged(place: Place, key: str, put_id: str, *, kill_after: int = 1) -> None:
+    """Kill a create after some of its steps."""
+    process = place.process(Requests(kill_after=kill_after))
+    with pytest.raises(Killed):
+        await process.put(key, b"frozen", mode=CREATE, attributes={PUT_ID: put_id})
+
+
+WAL = "db/wal/{:020}.sst"
+PUT = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+OTHER = "01ARZ3NDEKTSV4RRFFQ69G5FAW"
+
+
+@pytest.mark.fault("F7.9")
+async def test_a_writer_that_is_frozen_for_days_finds_its_source_while_its_id_is_free() -> None:
+    world = World()
+    place = Place(world.clock)
+    await world.create(place.process())
+    await staged(place, WAL.format(2), PUT)
+    for _ in range(3):
+        world.clock.ms += 3 * DAY_MS
+        await world.sweep(place.process())
+    thawed = place.process()
+    await thawed.put(WAL.format(2), b"frozen", mode=CREATE, attributes={PUT_ID: PUT})
+    found = await thawed.get(WAL.format(2))
+    assert found is not None
+    assert bytes(found.data) == b"frozen"
+    assert world.orphans() == 0
+
+
+@pytest.mark.fault("F7.9")
+@pytest.mark.parametrize("is_collected", [False, True], ids=["taken", "taken and collected"])
+async def test_a_frozen_writer_whose_id_was_taken_loses_its_source_and_the_id(is_collected: bool) -> None:
+    world = World()
+    place = Place(world.clock)
+    await world.create(place.process())
+    await staged(place, WAL.format(2), PUT)
+    await place.process().put(WAL.format(2), b"winner", mode=CREATE, attributes={PUT_ID: OTHER})
+    if is_collected:  # with its record and its staged objects
+        await place.process().delete(WAL.format(2))
+        assert not any(key.startswith(WAL.format(2)) for key in place.keys)
+        await staged(place, WAL.format(2), PUT)  # a process that was frozen even before its first step
+    world.clock.ms += 3 * DAY_MS
+    await world.sweep(place.process())
+    assert world.orphans() == 1
+    with pytest.raises(AlreadyExists):
+        await place.process().put(WAL.format(2), b"frozen", mode=CREATE, attributes={PUT_ID: PUT})
+    left = [key for key in place.keys if key.startswith(WAL.format(2))]
+    assert left == ([] if is_collected else [WAL.format(2)])
+
+
+async def test_a_source_whose_record_waits_is_kept_whatever_the_mark_says() -> None:
+    world = World()
+    place = Place(world.clock)
+    await world.create(place.process())
+    await staged(place, WAL.format(5), PUT, kill_after=2)
+    await place.records.raise_low_water_mark("db/wal", 9)
+    before = place.keys
+    world.clock.ms += 3 * DAY_MS
+    pages = staged_orphans(place.process(), "db/wal/", now_ms=world.clock.ms, min_age_ms=DAY_MS)
+    assert [page async for page in pages] == []
+    assert place.keys == before
+
+
+async def test_the_source_of_a_committed_record_goes() -> None:
+    world = World()
+    place = Place(world.clock)
+    await world.create(place.process())
+    await staged(place, WAL.format(2), PUT, kill_after=4)
+    world.clock.ms += DAY_MS + 1
+    await world.sweep(place.process())
+    assert place.keys[1:] == [WAL.format(2)]
+    assert world.orphans() == 1

@@ -1,0 +1,137 @@
+"""GC and destroy of databases with two-phase creates: kills between the steps of a deletion, pins, and records."""
+
+import random
+from typing import Any
+
+import anyio
+import pytest
+
+from shale import Db
+from shale.env import Env, InlineCpu
+from shale.errors import UnavailableError
+from shale.format.names import deleting_key, manifest_key
+from shale.gc.collector import Collector
+from shale.gc.hard_destroy import DestroyTarget, destroy
+from shale.gc.options import GcOptions, Task, TaskOptions
+from shale.protocol.checkpoints import create_checkpoint
+from shale.protocol.manifest_store import ManifestStore
+from shale.store.port import CREATE
+from shale.store.retry import RetryingStore
+from shale.store.two_phase.recovery import TwoPhaseRecovery
+from shale.telemetry.metrics import Metrics
+from tests.clocks import ManualClock
+from tests.unit.store.two_phase.plain_store import Killed, Place, Requests
+
+pytestmark = pytest.mark.anyio
+
+DELETE_STEPS = ["raise_low_water_mark", "set_deleted", "delete_many", "remove_deleted"]
+
+
+class World:
+    """A store without conditional writes, its records, and a clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.place = Place(self.clock)
+        self.env = Env(self.clock, random.Random(1), InlineCpu())
+
+    def store(self, requests: Requests | None = None) -> RetryingStore:
+        return RetryingStore(self.place.process(requests), self.env)
+
+    def manifests(self) -> ManifestStore:
+        return ManifestStore(self.store(), "db", self.env, Metrics())
+
+    def collector(self, requests: Requests | None = None) -> Collector:
+        options = GcOptions(manifest=TaskOptions(min_age_s=0))
+        return Collector(self.store(requests), "db", self.env, options)
+
+    def target(self, root: str = "db") -> DestroyTarget:
+        return DestroyTarget(store=self.store(), root=root, env=self.env, metrics=Metrics())
+
+    async def make(self, root: str = "db") -> None:
+        async with Db.open(root, store=self.store(), env=self.env) as db:
+            await db.put(b"k", b"v")
+
+    async def recover(self) -> None:
+        result = await TwoPhaseRecovery(self.place.process(), self.env, Metrics()).recover(min_age_ms=-1)
+        assert result.errors == {}
+
+
+async def kill(work: Any) -> bool:
+    """Run until the end or until the process is killed; return whether it was."""
+    try:
+        await work
+    except Killed:
+        return True
+    except BaseExceptionGroup as group:
+        if group.subgroup(Killed) is None:
+            raise
+        return True
+    return False
+
+
+@pytest.mark.fault("F7.10")
+@pytest.mark.parametrize("step", range(1, 7))
+async def test_a_collector_that_is_killed_between_its_steps_removes_no_pinned_version(step: int) -> None:
+    world = World()
+    await world.make()
+    pinned = await create_checkpoint(await world.manifests().load(), world.env, lifetime_ms=None)
+    await world.make()
+    await world.make()
+    world.clock.sleep(1)
+    latest = (await world.manifests().read_latest()).id
+    requests = Requests(kill_after=step)
+    assert await kill(world.collector(requests).sweep(Task.MANIFEST))
+    with anyio.fail_after(60):  # probes and helpers between the kill and the next pass
+        for id_ in range(1, latest + 2):
+            await world.store().get(manifest_key("db", id_))
+        assert (await world.manifests().read_latest()).id == latest
+        assert [version.id for version in await world.manifests().list_versions()][-1] == latest
+        await world.recover()
+    await world.collector().sweep(Task.MANIFEST)
+    assert [version.id for version in await world.manifests().list_versions()] == [pinned.manifest_id, latest]
+    assert await world.manifests().read(pinned.manifest_id) is not None
+    assert await world.place.records.low_water_mark("db/manifest") == latest - 1 > pinned.manifest_id
+    assert await world.place.records.unfinished("") == []
+
+
+async def test_the_steps_of_a_deletion_by_the_collector() -> None:
+    world = World()
+    await world.make()
+    world.clock.sleep(1)
+    requests = Requests()
+    await world.collector(requests).sweep(Task.MANIFEST)
+    assert [name for name in requests.done if name in DELETE_STEPS][-4:] == DELETE_STEPS
+
+
+async def test_a_destroy_removes_the_records_and_marks_of_the_database_alone() -> None:
+    world = World()
+    await world.make()
+    await world.make("db2")
+    with pytest.raises(Killed):  # a staged object, and a record that is not committed
+        await world.place.process(Requests(kill_after=2)).put(f"db/wal/{99:020}.sst", b"x", mode=CREATE)
+    kept = await world.place.records.records("db2/")
+    assert kept
+    await destroy(world.target())
+    assert not [key for key in world.place.keys if key.startswith("db/")]
+    assert await world.place.records.records("db/") == []
+    assert await world.place.records.low_water_marks("db/") == {}
+    assert await world.place.records.records("db2/") == kept
+
+
+async def test_records_that_cannot_be_removed_leave_the_marker_for_a_rerun(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    await world.make()
+    records = world.place.records
+
+    async def away(prefix: str) -> None:
+        raise UnavailableError(f"away: {prefix}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "remove_all", away)
+        with pytest.raises(UnavailableError):
+            await destroy(world.target())
+    assert world.place.keys == [deleting_key("db")]
+    await destroy(world.target())
+    assert world.place.keys == []
+    assert await records.low_water_marks("db/") == {}
