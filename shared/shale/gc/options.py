@@ -16,7 +16,8 @@ FENCE_MIN_AGE_S = 7 * DAY_S
 """A fence proves that a WAL id was used.  It must outlive each suspended writer that may resume."""
 STAGED_MIN_AGE_S = DAY_S
 """Younger temporaries are kept whatever ``min_age`` says: a put may still go on."""
-STAGED_INTERVAL_S = 3600.0
+STAGED_INTERVAL_S = 1800.0
+"""Rarer than the other tasks, and well below the hour after which the alert SlateDBGCNotRunning fires."""
 
 
 class Task(StrEnum):
