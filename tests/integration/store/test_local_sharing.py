@@ -111,6 +111,9 @@ def run_and_kill(folder: Path, start: int, after_s: float) -> None:
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"go\n"
+        before = len(files(folder))
+        while len(files(folder)) < before + 4:
+            assert child.poll() is None
         time.sleep(after_s)
         child.kill()
 
