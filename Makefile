@@ -17,7 +17,7 @@ SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim soak gc-soak compat docs quick lint fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim model soak gc-soak compat docs quick lint fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ bench-spark: install ## measure Spark; BENCH= compaction, load, read
 
 sim: install ## simulate faults; SEEDS= how many per row, SEED= replays one
 	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
+
+model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
+	$(BIN)/python -m tests.checks.models $(MODEL)
 
 soak: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten million rows
 	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop tests/model $(TESTS)
@@ -107,6 +110,7 @@ check: test lint docs ## the default suite, the linters and the site
 
 check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's tests
 	$(MAKE) sim SEEDS=5000
+	$(MAKE) model
 	$(MAKE) compat
 
 lock: ## resolve all dependency files again
