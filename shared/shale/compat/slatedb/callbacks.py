@@ -1,31 +1,39 @@
 """Interfaces that programs implement, merge operators and prefix extractors, and their adapters for the engine."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shale.compat.slatedb.handles import Handle
 from shale.compat.slatedb.types.enums import PrefixTarget
 from shale.iter.merge_operator import MergeOperator as EngineOperator
 
 
-class MergeOperator(ABC):
+class MergeOperator:
     """Folds merge operands; subclass it."""
 
-    @abstractmethod
     def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
         """Return the value after one more operand."""
+        raise NotImplementedError
 
 
-class PrefixExtractor(ABC):
+class MergeOperatorImpl(Handle, MergeOperator):
+    """A merge operator of the binding itself; it gives out none."""
+
+
+class PrefixExtractor:
     """Divides keys into a prefix and the rest; subclass it."""
 
-    @abstractmethod
     def name(self) -> str:
         """Return the name of the rule, which is stored in the database."""
+        raise NotImplementedError
 
-    @abstractmethod
     def prefix_len(self, target: PrefixTarget) -> int | None:
         """Return the length of the prefix of a key, or of all keys with a prefix; ``None`` if there is none."""
+        raise NotImplementedError
+
+
+class PrefixExtractorImpl(Handle, PrefixExtractor):
+    """A prefix extractor of the binding itself; it gives out none."""
 
 
 @dataclass(frozen=True, slots=True)

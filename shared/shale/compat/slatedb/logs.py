@@ -1,10 +1,10 @@
 """``init_logging``: Shale's log lines for a program's callback, or on standard error."""
 
 import logging
-from abc import ABC, abstractmethod
 from typing import Any
 
 from shale.compat.slatedb.errors import invalid
+from shale.compat.slatedb.handles import Handle
 from shale.compat.slatedb.types.enums import LogLevel
 from shale.compat.slatedb.types.records import LogRecord
 
@@ -18,12 +18,16 @@ _LEVELS = {
 }
 
 
-class LogCallback(ABC):
+class LogCallback:
     """Receives log lines; subclass it.  Calls may come from any thread."""
 
-    @abstractmethod
     def log(self, record: LogRecord) -> None:
         """Take one line."""
+        raise NotImplementedError
+
+
+class LogCallbackImpl(Handle, LogCallback):
+    """A log callback of the binding itself; it gives out none."""
 
 
 class _Handler(logging.Handler):

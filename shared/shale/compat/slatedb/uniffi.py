@@ -3,11 +3,11 @@
 from shale.compat.slatedb.admin import Admin, AdminBuilder
 from shale.compat.slatedb.builders import DbBuilder, DbReaderBuilder
 from shale.compat.slatedb.caching import DbCache, FilterPolicy
-from shale.compat.slatedb.callbacks import MergeOperator, PrefixExtractor
+from shale.compat.slatedb.callbacks import MergeOperator, MergeOperatorImpl, PrefixExtractor, PrefixExtractorImpl
 from shale.compat.slatedb.clone import CloneBuilder
 from shale.compat.slatedb.db import Db
 from shale.compat.slatedb.errors import Error, InternalError, MergeOperatorCallbackError
-from shale.compat.slatedb.logs import LogCallback, init_logging
+from shale.compat.slatedb.logs import LogCallback, LogCallbackImpl, init_logging
 from shale.compat.slatedb.metrics.recorder import (
     Counter,
     CounterImpl,
@@ -17,6 +17,7 @@ from shale.compat.slatedb.metrics.recorder import (
     Histogram,
     HistogramImpl,
     MetricsRecorder,
+    MetricsRecorderImpl,
     UpDownCounter,
     UpDownCounterImpl,
 )
@@ -187,15 +188,18 @@ __all__ = [
     "KeyRange",
     "KeyValue",
     "LogCallback",
+    "LogCallbackImpl",
     "LogLevel",
     "LogRecord",
     "MergeOperator",
     "MergeOperatorCallbackError",
+    "MergeOperatorImpl",
     "MergeOptions",
     "Metric",
     "MetricLabel",
     "MetricValue",
     "MetricsRecorder",
+    "MetricsRecorderImpl",
     "MokaCacheOptions",
     "ObjectMetadata",
     "ObjectStore",
@@ -204,6 +208,7 @@ __all__ = [
     "ObjectStoreProtocol",
     "ObjectStoreType",
     "PrefixExtractor",
+    "PrefixExtractorImpl",
     "PrefixTarget",
     "PutOptions",
     "ReadOptions",

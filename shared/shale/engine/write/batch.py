@@ -61,7 +61,7 @@ class WriteBatch:
         max_key_bytes: the longest key that the batch takes.
     """
 
-    __slots__ = ("_is_plain", "_lifetimes", "_max_key_bytes", "_operands", "_values", "has_deletes")
+    __slots__ = ("_is_plain", "_lifetimes", "_max_key_bytes", "_operands", "_values", "has_deletes", "has_merges")
 
     def __init__(self, *, max_key_bytes: int = 65_535) -> None:
         self._max_key_bytes = max_key_bytes
@@ -71,6 +71,8 @@ class WriteBatch:
         self._is_plain = True
         """Whether no key has its own lifetime or operands."""
         self.has_deletes = False
+        self.has_merges = False
+        """Whether it needs a merge operator: it has merged, even if a later put or delete replaced every operand."""
 
     def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
         """Add a value; ``ttl`` or ``expire_at`` override the database's default lifetime.
@@ -138,6 +140,7 @@ class WriteBatch:
         added = Operand(operand, resolve_lifetime(ttl, expire_at, None), is_default)
         self._operands.setdefault(key, []).append(added)
         self._is_plain = False
+        self.has_merges = True
 
     def extend(self, other: "WriteBatch") -> None:
         """Add all writes of another batch, after those of this one.
@@ -158,6 +161,7 @@ class WriteBatch:
             self._operands.setdefault(key, []).extend(operands)
         self._is_plain = self._is_plain and other._is_plain
         self.has_deletes = self.has_deletes or other.has_deletes
+        self.has_merges = self.has_merges or other.has_merges
 
     def clear(self) -> None:
         """Remove all writes."""
@@ -165,12 +169,7 @@ class WriteBatch:
         self._lifetimes.clear()
         self._operands.clear()
         self._is_plain = True
-        self.has_deletes = False
-
-    @property
-    def has_merges(self) -> bool:
-        """Whether it needs a merge operator."""
-        return bool(self._operands)
+        self.has_deletes = self.has_merges = False
 
     @property
     def size_bytes(self) -> int:
@@ -204,11 +203,11 @@ class WriteBatch:
             operator: folds the writes of one key.
 
         Raises:
-            MergeOperatorMissing: there are merges and no operator.
+            MergeOperatorMissing: the batch has merged, and there is no operator.
             IncompatibleMergeTtls: a key that is merged has several lifetimes.
             MergeOperatorFailed: the operator raised an error.
         """
-        if self._operands:
+        if self.has_merges:
             return self._folded_rows(default_ttl_ms, operator)
         keys = sorted(self._values)
         is_in_order = keys == list(self._values)

@@ -3,66 +3,70 @@
 import bisect
 import math
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
+from shale.compat.slatedb.handles import Handle
 from shale.compat.slatedb.types.enums import MetricValue
 from shale.compat.slatedb.types.records import HistogramMetricValue, Metric, MetricLabel
 
 
-class Counter(ABC):
+class Counter:
     """A number that grows."""
 
-    @abstractmethod
     def increment(self, value: int) -> None:
         """Add ``value``."""
+        raise NotImplementedError
 
 
-class Gauge(ABC):
+class Gauge:
     """A number that is set."""
 
-    @abstractmethod
     def set(self, value: int) -> None:
         """Set the value."""
+        raise NotImplementedError
 
 
-class UpDownCounter(ABC):
+class UpDownCounter:
     """A number that rises and falls."""
 
-    @abstractmethod
     def increment(self, value: int) -> None:
         """Add ``value``, which may be negative."""
+        raise NotImplementedError
 
 
-class Histogram(ABC):
+class Histogram:
     """A distribution."""
 
-    @abstractmethod
     def record(self, value: float) -> None:
         """Record one observation."""
+        raise NotImplementedError
 
 
-class MetricsRecorder(ABC):
+class MetricsRecorder:
     """The registry of a database's metrics; subclass it."""
 
-    @abstractmethod
     def register_counter(self, name: str, description: str | None, labels: list[MetricLabel]) -> Counter:
         """Register a counter, once per set of labels."""
+        raise NotImplementedError
 
-    @abstractmethod
     def register_gauge(self, name: str, description: str | None, labels: list[MetricLabel]) -> Gauge:
         """Register a gauge."""
+        raise NotImplementedError
 
-    @abstractmethod
     def register_up_down_counter(self, name: str, description: str | None, labels: list[MetricLabel]) -> UpDownCounter:
         """Register a counter that may fall."""
+        raise NotImplementedError
 
-    @abstractmethod
     def register_histogram(
         self, name: str, description: str | None, labels: list[MetricLabel], boundaries: list[float]
     ) -> Histogram:
         """Register a histogram with these upper bounds of its buckets."""
+        raise NotImplementedError
+
+
+class MetricsRecorderImpl(Handle, MetricsRecorder):
+    """A recorder of the binding itself; it gives out none."""
 
 
 class _Number:
