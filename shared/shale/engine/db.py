@@ -132,7 +132,13 @@ class Db(Reads):
         return DbCache(self._resolve_point)
 
     def put(
-        self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None
+        self,
+        key: BytesLike,
+        value: BytesLike,
+        *,
+        ttl: Ttl = None,
+        expire_at: Timestamp | None = None,
+        seq: int | None = None,
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Write a value; it replaces the key's previous value.
 
@@ -141,22 +147,30 @@ class Db(Reads):
             value: at most 4 GiB.
             ttl: lifetime; ``None``: the database's default (no expiry unless set); ``shale.NEVER``: no expiry.
             expire_at: the time of expiry instead: a ``datetime`` with a time zone, or milliseconds since 1970.
+            seq: the sequence number, above all others; by default the next one.
 
         Raises:
             InvalidRequestError: an impossible key, value or lifetime; nothing was written.
+            InvalidSequenceNumber: ``seq`` is not above the last one; nothing was written.
             InvalidClockTick: the wall clock is far below the database's newest commit time.
             FencedError, ClosedError: this writer has been fenced or closed.
         """
-        if ttl is None and expire_at is None:
+        if ttl is None and expire_at is None and seq is None:
             return self._pipeline.put(key, value)
-        return self._pipeline.put_with_ttl(key, value, ttl, expire_at)
+        return self._pipeline.put_with_options(key, value, ttl, expire_at, seq)
 
-    def delete(self, key: BytesLike) -> Coroutine[Any, Any, WriteHandle]:
-        """Delete a key; the key need not exist.  Raises like ``put``."""
-        return self._pipeline.delete(key)
+    def delete(self, key: BytesLike, *, seq: int | None = None) -> Coroutine[Any, Any, WriteHandle]:
+        """Delete a key; the key need not exist.  Argument and errors are those of ``put``."""
+        return self._pipeline.delete(key, seq)
 
     def merge(
-        self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None
+        self,
+        key: BytesLike,
+        operand: BytesLike,
+        *,
+        ttl: Ttl = None,
+        expire_at: Timestamp | None = None,
+        seq: int | None = None,
     ) -> Coroutine[Any, Any, WriteHandle]:
         """Add a merge operand; reads, flushes and compactions fold it into the value.
 
@@ -166,7 +180,7 @@ class Db(Reads):
             MergeOperatorMissing: the database was opened without an operator.
             MergeOperatorFailed: the operator cannot fold the operand; nothing was written.
         """
-        return self._pipeline.merge(key, operand, ttl, expire_at)
+        return self._pipeline.merge(key, operand, ttl, expire_at, seq)
 
     def write(self, batch: WriteBatch, *, seq: int | None = None) -> Coroutine[Any, Any, WriteHandle]:
         """Write a batch: its writes become visible and durable together.  Raises like ``put``.
@@ -378,11 +392,9 @@ class Db(Reads):
 
     def _scan_point(self, durability: Durability) -> ReadPoint:
         point = self._read_point(durability)
-        return (
-            point
-            if point.max_seq is not None
-            else ReadPoint(point.view, self._pipeline.committed_seq, point.view_provider)
-        )
+        if point.max_seq is not None:
+            return point
+        return ReadPoint(point.view, self._pipeline.committed_seq, point.view_provider)
 
     def _clock_ms(self) -> int:
         return self._writer.clock_ms()

@@ -13,7 +13,7 @@ from shale.compat.slatedb.types.enums import CacheTarget, CloseReason, FlushType
 from shale.compat.slatedb.types.options import CloseOptions, FlushOptions, MergeOptions, PutOptions, WriteOptions
 from shale.compat.slatedb.types.records import DbStatus, SegmentPrefix
 from shale.compat.slatedb.types.states import SsTableId
-from shale.compat.slatedb.writes import WriteBatch, WriteHandle, batch_of, handle_of, taken_from
+from shale.compat.slatedb.writes import WriteBatch, WriteHandle, handle_of, taken_from
 from shale.engine import db as engine_db
 from shale.engine import options as engine_options
 from shale.engine.write import batch as engine
@@ -62,10 +62,7 @@ class Db(DbReads):
     @raises_slatedb_errors
     async def delete_with_options(self, key: bytes, options: WriteOptions) -> WriteHandle:
         """Delete a key, optionally with a given sequence number."""
-        plain = checked_key(key)
-        if not options.seqnum:
-            return self._wrote(await self._db.delete(plain))
-        return await self._write(batch_of(lambda batch: batch.delete(plain)), options)
+        return self._wrote(await self._db.delete(checked_key(key), seq=seqnum_of(options)))
 
     @raises_slatedb_errors
     async def merge(self, key: bytes, operand: bytes) -> WriteHandle:
@@ -157,11 +154,10 @@ class Db(DbReads):
     async def _write_value(
         self, operation: Literal["put", "merge"], key: bytes, value: bytes, ttl: Ttl, options: WriteOptions
     ) -> WriteHandle:
-        """Write one row; only a batch can have a given sequence number."""
+        """Write one row."""
         plain, content, life = checked_key(key), checked_value(value), lifetime(ttl)
-        if not options.seqnum:
-            return self._wrote(await getattr(self._db, operation)(plain, content, **life))
-        return await self._write(batch_of(lambda batch: getattr(batch, operation)(plain, content, **life)), options)
+        write = self._db.put if operation == "put" else self._db.merge
+        return self._wrote(await write(plain, content, **life, seq=seqnum_of(options)))
 
     async def _write(self, batch: engine.WriteBatch, options: WriteOptions | None) -> WriteHandle:
         return self._wrote(await self._db.write(batch, seq=seqnum_of(options)))

@@ -99,10 +99,3 @@ def taken_from(batch: WriteBatch) -> engine.WriteBatch:
     if not isinstance(batch, WriteBatch):
         raise TypeError(f"Expected WriteBatch instance, {type(batch).__name__} found")
     return batch._take()
-
-
-def batch_of(add: Callable[[engine.WriteBatch], None]) -> engine.WriteBatch:
-    """Return a batch of the engine with the operations that ``add`` adds."""
-    batch = engine.WriteBatch(max_key_bytes=MAX_KEY_BYTES)
-    add(batch)
-    return batch

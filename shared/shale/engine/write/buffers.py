@@ -1,5 +1,8 @@
 """The memory of a writer: the active memtable, the frozen memtables and the WAL buffer."""
 
+from collections.abc import Iterator, Sequence
+
+from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.memtable.frozen_table import FrozenTables
 from shale.engine.memtable.memtable import ROW_OVERHEAD_BYTES, Memtable
 from shale.engine.options import MAX_VALUE_BYTES, DbOptions
@@ -114,3 +117,10 @@ class WriteBuffers:
         # commits that get a file of their own, and values that are too large to be stored.
         self.threshold_bytes = min(room, size + min(max(left, 0) // 2, self._skip_bytes))
         self.active.limit_plain(self._max_key_bytes, self.threshold_bytes)
+
+
+def older_segments(buffers: WriteBuffers, manifest: WriterManifest) -> Iterator[Sequence[bytes]]:
+    """Yield the segments of each frozen memtable, then those of the manifest."""
+    for frozen in buffers.frozen.tables:
+        yield frozen.segments
+    yield [segment.prefix for segment in manifest.current.segments]

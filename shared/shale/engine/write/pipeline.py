@@ -7,7 +7,7 @@ happens in the caller's task before anything has changed.
 Source: docs/reference/protocol.md 4.4.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio.lowlevel
@@ -20,7 +20,7 @@ from shale.engine.memtable.memtable import Memtable
 from shale.engine.options import DbOptions
 from shale.engine.write.backpressure import Backpressure
 from shale.engine.write.batch import WriteBatch, checked_key, checked_value
-from shale.engine.write.buffers import WriteBuffers
+from shale.engine.write.buffers import WriteBuffers, older_segments
 from shale.engine.write.clock import DbClock
 from shale.engine.write.commit_history import CommitHistory
 from shale.engine.write.durability import DurabilityTracker
@@ -81,7 +81,7 @@ class WritePipeline:
         self.backpressure = Backpressure(self.buffers, durability, options.max_unflushed_bytes, env)
         self.route: SegmentRouter | None = None
         if options.segment_extractor is not None:
-            self.route = SegmentRouter(options.segment_extractor, partial(_older_segments, self.buffers, manifest))
+            self.route = SegmentRouter(options.segment_extractor, partial(older_segments, self.buffers, manifest))
         self.merges = self.write_batches = self.deletes = self.batch_rows = 0
         self._options = options
         self._env = env
@@ -137,21 +137,21 @@ class WritePipeline:
         if recent >= _BURST_PUTS and now == self._fast_ms:
             log.stamp_ahead(min(recent, _STAMPS_MAX), self.last_seq + 1, now, self._default_ttl_ms)
 
-    async def put_with_ttl(
-        self, key: BytesLike, value: BytesLike, ttl: Ttl, expire_at: Timestamp | None
+    async def put_with_options(
+        self, key: BytesLike, value: BytesLike, ttl: Ttl, expire_at: Timestamp | None, seq: int | None = None
     ) -> WriteHandle:
-        """Write one value with its own lifetime."""
+        """Write one value with its own lifetime or sequence number."""
         key, value = checked_key(key, self._max_key_bytes), checked_value(value)
-        return await self._append(key, value, 0, resolve_lifetime(ttl, expire_at, self._default_ttl_ms))
+        return await self._append(key, value, 0, resolve_lifetime(ttl, expire_at, self._default_ttl_ms), seq)
 
-    async def delete(self, key: BytesLike) -> WriteHandle:
+    async def delete(self, key: BytesLike, seq: int | None = None) -> WriteHandle:
         """Write one tombstone."""
-        handle = await self._append(checked_key(key, self._max_key_bytes), b"", FLAG_TOMBSTONE, None)
+        handle = await self._append(checked_key(key, self._max_key_bytes), b"", FLAG_TOMBSTONE, None, seq)
         self.deletes += 1
         return handle
 
     async def merge(
-        self, key: BytesLike, operand: BytesLike, ttl: Ttl = None, expire_at: Timestamp | None = None
+        self, key: BytesLike, operand: BytesLike, ttl: Ttl, expire_at: Timestamp | None, seq: int | None = None
     ) -> WriteHandle:
         """Write one merge operand."""
         if self._operator is None:
@@ -160,23 +160,30 @@ class WritePipeline:
         # As in SlateDB the operator checks every operand before it is stored: an operand that it cannot fold would
         # otherwise fail in the flush of the memtable.
         operand = self._operator(key, None, (checked_value(operand),))
-        handle = await self._append(key, operand, FLAG_MERGE, resolve_lifetime(ttl, expire_at, self._default_ttl_ms))
+        handle = await self._append(
+            key, operand, FLAG_MERGE, resolve_lifetime(ttl, expire_at, self._default_ttl_ms), seq
+        )
         self.merges += 1
         return handle
 
-    async def _append(self, key: bytes, value: bytes, flags: int, lifetime: Lifetime) -> WriteHandle:
+    async def _append(
+        self, key: bytes, value: bytes, flags: int, lifetime: Lifetime, chosen_seq: int | None = None
+    ) -> WriteHandle:
         """Write one row of any kind."""
         if self._limits is not None:
             require_all_inside(self._limits, (key,))
-        now = await self._admit() if self._now_ms() != self._admitted_ms else self._admitted_ms
+        if chosen_seq is not None:
+            self._next_seq(chosen_seq)  # refuse an impossible number before anything records it
+        now = await self._admit(chosen_seq) if self._now_ms() != self._admitted_ms else self._admitted_ms
         # No await from here to the end.
+        seq = self.last_seq + 1 if chosen_seq is None else self._next_seq(chosen_seq)
         if self.route is not None:
             try:
                 self.route.admit(key)
             except ShaleError:
-                self._skip(self.last_seq + 1)
+                self._skip(seq)
                 raise
-        self.last_seq = seq = self.last_seq + 1
+        self.last_seq = seq
         flags, expires = flags | FLAG_CREATE_TS, 0
         if lifetime is not None:
             flags, expires = flags | FLAG_EXPIRE_TS, expire_ts(lifetime, now)
@@ -389,10 +396,3 @@ class WritePipeline:
             self._listener.on_wal_file_pending()
         self.buffers.update_threshold()
         self.invalidate_fast_path()  # the next write checks the memory in use
-
-
-def _older_segments(buffers: WriteBuffers, manifest: WriterManifest) -> Iterator[Sequence[bytes]]:
-    """Yield the segments of each frozen memtable, then those of the manifest."""
-    for frozen in buffers.frozen.tables:
-        yield frozen.segments
-    yield [segment.prefix for segment in manifest.current.segments]

@@ -71,6 +71,13 @@ class CheckedDb:
         self.seq += 9
         self._committed(handle, {key: value}, self._ttl_ms)
 
+    async def chosen_alone(self) -> None:
+        """Put one value under a number that the caller chooses."""
+        key, value = self._next()
+        handle = await self.db.put(key, value, seq=self.seq + 10)
+        self.seq += 9
+        self._committed(handle, {key: value}, self._ttl_ms)
+
     async def refused(self) -> None:
         """Commit with a refused operation, which uses a number."""
         batch = self.db.new_batch()
@@ -104,7 +111,7 @@ STEPS = st.one_of(
     st.tuples(st.just("puts"), st.integers(1, 60)),
     st.tuples(st.just("later"), st.integers(1, 3)),
     st.tuples(st.just("flush"), st.sampled_from(["wal", "memtable"])),
-    st.tuples(st.sampled_from(["living", "unusual", "batch", "chosen", "refused", "delete", "arrow"])),
+    st.tuples(st.sampled_from(["living", "unusual", "batch", "chosen", "chosen_alone", "refused", "delete", "arrow"])),
 )
 
 

@@ -62,6 +62,30 @@ def test_a_key_that_is_too_long_here_adds_nothing() -> None:
     assert len(short) == 0
 
 
+async def test_a_batch_that_merged_needs_an_operator_even_if_no_operand_is_left() -> None:
+    async with shale.Db.open("db", store=MemoryStore()) as db:
+        for replace in (lambda batch: batch.put(b"k", b"2"), lambda batch: batch.delete(b"k")):
+            batch, outer = WriteBatch(), WriteBatch()
+            batch.merge(b"k", b"1")
+            replace(batch)
+            outer.extend(batch)
+            for each in (batch, outer):
+                with pytest.raises(MergeOperatorMissing):
+                    await db.write(each)
+            async with db.transaction() as transaction:
+                with pytest.raises(MergeOperatorMissing):
+                    transaction.write(batch)
+            batch.clear()
+            batch.put(b"k", b"3")
+            await db.write(batch)
+    async with shale.Db.open("other", store=MemoryStore(), merge_operator="concatenate") as db:
+        batch = WriteBatch()
+        batch.merge(b"k", b"1")
+        batch.put(b"k", b"2")
+        await db.write(batch)
+        assert await db.get(b"k") == b"2"
+
+
 async def test_a_transaction_takes_the_same_batch_again_after_a_conflict() -> None:
     batch = WriteBatch()
     batch.put(b"k", b"mine")

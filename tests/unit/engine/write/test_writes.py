@@ -295,6 +295,33 @@ def test_a_refused_number_leaves_no_trace(impossible: Any) -> None:
     run(scenario)
 
 
+def test_single_writes_take_chosen_numbers() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with open_db(store) as db:
+            assert (await db.put(b"k", b"1", seq=10)).seq == 10
+            assert (await db.merge(b"k", b"+", seq=20)).seq == 20
+            assert (await db.delete(b"gone", seq=30)).seq == 30
+            assert (await db.put(b"l", b"2", ttl="1d", seq=40)).seq == 40
+            for wrong in (40, 3):
+                for write in (
+                    db.put(b"k", b"x", seq=wrong),
+                    db.merge(b"k", b"x", seq=wrong),
+                    db.delete(b"k", seq=wrong),
+                ):
+                    with pytest.raises(InvalidSequenceNumber):
+                        await write
+            for impossible in (0, -1, 1 << 63, True, "41"):
+                with pytest.raises(InvalidRequestError):
+                    await db.delete(b"k", seq=impossible)  # type: ignore[arg-type]
+            assert (await db.put(b"m", b"3")).seq == 41
+            await db.flush("wal")
+        async with open_db(store) as db:
+            rows = [await db.get_row(key) for key in (b"k", b"l", b"m")]
+            assert [(row.value, row.seq) for row in rows if row is not None] == [(b"1+", 20), (b"2", 40), (b"3", 41)]
+
+    run(scenario)
+
+
 def test_errors_have_the_kinds_of_slatedb() -> None:
     for error in (IncompatibleMergeTtls, InvalidSequenceNumber, MergeOperatorMissing):
         assert issubclass(error, ShaleError)
