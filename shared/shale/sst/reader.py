@@ -172,8 +172,11 @@ class SstReader:
             loading.set()
         return meta
 
-    async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int) -> list[bytes]:
-        """Return the decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read into it."""
+    async def images(self, slot: SstSlot, meta: SstMeta, first: int, last: int, *, keep: bool = True) -> list[bytes]:
+        """Return the decoded blocks ``[first, last)`` for a lookup: from the cache, or with one range read.
+
+        ``keep``: what is read fills the cache.
+        """
         if has_blocks(slot, meta, first, last):
             self.counts.block_hits += last - first
             slot.touched[first:last] = b"\x01" * (last - first)
@@ -186,7 +189,8 @@ class SstReader:
             for block, start, end in zip(range(first, last), offsets, offsets[1:], strict=False):
                 stored = data[start - offsets[0] : end - offsets[0]]
                 image = bytes(self._open_section(slot, stored, start))
-                self.cache.put_block(slot, block, image)
+                if keep:
+                    self.cache.put_block(slot, block, image)
                 images.append(image)
         return images
 

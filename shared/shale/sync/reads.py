@@ -1,5 +1,6 @@
 """The read methods of every blocking handle."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeVar, overload
 
@@ -11,7 +12,8 @@ from shale.engine.mapping import KeySpace
 from shale.engine.read.reads import Reads
 from shale.sync.loop_thread import LoopThread
 from shale.sync.mapping import ReadMapping
-from shale.sync.scan import Scan
+from shale.sync.scan import Scan, recent_rows
+from shale.types import Entry
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,6 +46,12 @@ class BlockingReads(BlockingHandle[R]):
         """
         inner = self._loop.call_function(partial(self._inner.scan, **options))
         return Scan(inner, self._loop, backward=options.get("reverse", False))
+
+    @parameters_of(Reads.scan_prefix_by_recency)
+    def scan_prefix_by_recency(self, *arguments: Any, **options: Any) -> Iterator[Entry]:
+        """Yield the stored rows of a prefix, the newest source first; see ``shale.Db.scan_prefix_by_recency``."""
+        call = partial(self._inner.scan_prefix_by_recency, *arguments, **options)
+        return recent_rows(self._loop.call_function(call), self._loop)
 
     @overload
     def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> ReadMapping[bytes, V]: ...

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from shale.core.bytes_like import BytesLike
 from shale.engine.scan import scan
+from shale.engine.scan.recency import RecencyScan
 from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, rows_from_entries
 from shale.sync.loop_thread import LoopThread
@@ -151,6 +152,14 @@ class Scan:
 
     def _lies_before(self, key: bytes, other: bytes) -> bool:
         return key > other if self._backward else key < other
+
+
+def recent_rows(inner: RecencyScan, loop_thread: LoopThread) -> Iterator[Entry]:
+    """Yield the rows of a scan by recency; see ``shale.engine.scan.recency``.  Few are fetched at first."""
+    size = _FIRST_FETCH
+    while batch := loop_thread.call(inner.next_batch(size)):
+        yield from batch
+        size = min(2 * size, _FETCH_MAX)
 
 
 def _entry_of(row: Row) -> Entry:

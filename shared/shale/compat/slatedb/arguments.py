@@ -23,6 +23,13 @@ class Lifetime(TypedDict, total=False):
     expire_at: int
 
 
+class LookupArguments(TypedDict):
+    """Keyword arguments of lookups."""
+
+    durability: Durability
+    cache_blocks: bool
+
+
 def checked_key(key: BytesLike) -> bytes:
     """Return a key as bytes.
 
@@ -100,9 +107,9 @@ def seqnum_of(options: WriteOptions | None) -> int | None:
     return None if options is None else unsigned(options.seqnum, "u64", 64) or None
 
 
-def durability_in(options: ReadOptions) -> Durability:
-    """Return the durability of a lookup."""
-    return durability_of(options.durability_filter)
+def lookup_arguments(options: ReadOptions) -> LookupArguments:
+    """Return keyword arguments of ``Reads.get`` and ``Reads.get_row``."""
+    return {"durability": durability_of(options.durability_filter), "cache_blocks": options.cache_blocks}
 
 
 def lifetime(ttl: Ttl) -> Lifetime:

@@ -6,8 +6,8 @@ from shale.compat.slatedb.arguments import (
     bounds_of,
     checked_key,
     checked_value,
-    durability_in,
     key_value,
+    lookup_arguments,
     scan_arguments,
 )
 from shale.compat.slatedb.errors import Invalid, raises_slatedb_errors
@@ -94,7 +94,7 @@ class DbReads(Handle):
         """Return the value of a key at the durability of the options."""
         wanted = checked_key(key)
         self._recording.get(1)
-        return await self._reads().get(wanted, durability=durability_in(options))
+        return await self._reads().get(wanted, **lookup_arguments(options))
 
     @raises_slatedb_errors
     async def get_key_value(self, key: bytes) -> KeyValue | None:
@@ -109,7 +109,7 @@ class DbReads(Handle):
         """Return the row of a key at the durability of the options."""
         wanted = checked_key(key)
         self._recording.get(1)
-        row = await self._reads().get_row(wanted, durability=durability_in(options))
+        row = await self._reads().get_row(wanted, **lookup_arguments(options))
         return None if row is None else key_value(row)
 
     @raises_slatedb_errors

@@ -48,7 +48,9 @@ Found: TypeAlias = Entry | PendingLookup | None
 FoundValue: TypeAlias = bytes | PendingLookup | None
 
 
-def lookup(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms: int | None = None) -> Found:
+def lookup(
+    view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms: int | None = None, keep: bool = True
+) -> Found:
     """Find the newest visible version of a key in memory.
 
     Args:
@@ -56,6 +58,7 @@ def lookup(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms
         key: not empty.
         max_seq: newer versions are invisible; ``None``: all versions are visible.
         now_ms: rows that have expired by then are invisible; ``None``: expired rows are visible.
+        keep: blocks that are read fill the cache; what does not wait is read here then.
 
     Returns:
         The row with its operands folded, ``None`` if the key has no value, or the continuation for ``resume``.
@@ -66,8 +69,8 @@ def lookup(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms
     """
     for place, table in enumerate(view.tables):
         if versions := table.get(key, max_seq):
-            return from_memtable(view, versions, place + 1, max_seq, now_ms)
-    return lookup_in_ssts(view, key, max_seq, now_ms)
+            return from_memtable(view, versions, place + 1, max_seq, now_ms, keep=keep)
+    return lookup_in_ssts(view, key, max_seq, now_ms, keep=keep)
 
 
 def lookup_value(
@@ -116,20 +119,27 @@ def finish_value(view: SuperVersion, key: bytes, status: int) -> FoundValue:
 
 
 async def resume(
-    view: SuperVersion, pending: Sequence[PendingLookup], max_seq: int | None = None, *, now_ms: int | None = None
+    view: SuperVersion,
+    pending: Sequence[PendingLookup],
+    max_seq: int | None = None,
+    *,
+    now_ms: int | None = None,
+    keep: bool = True,
 ) -> list[Entry | None]:
     """Finish lookups of one view with reads from the store, in at most two round trips.
 
     Args:
         view, max_seq, now_ms: those of the lookups.
         pending: the continuations.
+        keep: blocks that are read fill the cache.
 
     Raises:
         SstMissing: an SST is gone.
         CorruptionError: an SST is malformed.
     """
     ref = view.pin.acquire()
-    if len(pending) == 1 and pending[0].tree is not None and view.reader.is_local and view.reader.cache.capacity_bytes:
+    is_local = view.reader.is_local and view.reader.cache.capacity_bytes
+    if keep and len(pending) == 1 and pending[0].tree is not None and is_local:
         found = await _read_in_turn(view, pending[0], max_seq, now_ms)
         if type(found) is not PendingLookup:
             return [found]  # type: ignore[list-item]
@@ -138,7 +148,7 @@ async def resume(
     def find(place: int) -> Entry | int:
         return _find_in_cache(view, pending[place], bound)
 
-    below = await read_versions(view.reader, [(each.key, each.ssts) for each in pending], bound, find)
+    below = await read_versions(view.reader, [(each.key, each.ssts) for each in pending], bound, find, keep=keep)
     del ref
     return [_visible(view, [*each.versions, *versions], now_ms) for each, versions in zip(pending, below, strict=True)]
 
@@ -177,14 +187,24 @@ async def _read_in_turn(view: SuperVersion, pending: PendingLookup, max_seq: int
     return found
 
 
-async def get(view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms: int | None = None) -> Entry | None:
+async def get(
+    view: SuperVersion, key: bytes, max_seq: int | None = None, *, now_ms: int | None = None, keep: bool = True
+) -> Entry | None:
     """Return the newest visible version of a key; see ``lookup`` and ``resume``."""
-    found = lookup(view, key, max_seq, now_ms=now_ms)
-    return (await resume(view, [found], max_seq, now_ms=now_ms))[0] if type(found) is PendingLookup else found  # type: ignore[return-value]
+    found = lookup(view, key, max_seq, now_ms=now_ms, keep=keep)
+    if type(found) is not PendingLookup:
+        return found  # type: ignore[return-value]
+    return (await resume(view, [found], max_seq, now_ms=now_ms, keep=keep))[0]
 
 
 def from_memtable(
-    view: SuperVersion, versions: Sequence[Entry], below: int, max_seq: int | None, now_ms: int | None
+    view: SuperVersion,
+    versions: Sequence[Entry],
+    below: int,
+    max_seq: int | None,
+    now_ms: int | None,
+    *,
+    keep: bool = True,
 ) -> Found:
     """Decide a lookup whose newest version is in a memtable; ``below`` is the place of the next table to search."""
     newest = versions[0]
@@ -199,30 +219,42 @@ def from_memtable(
         found += _down_to_value(table.get(key, max_seq))
     if not found[-1].is_merge:
         return _visible(view, found, now_ms)
-    return _from_cached_blocks(view, PendingLookup(key, found, view.trees.candidates(key)), max_seq, now_ms)
+    pending = PendingLookup(key, found, view.trees.candidates(key))
+    return _from_cached_blocks(view, pending, max_seq, now_ms, keep=keep)
 
 
 def lookup_in_ssts(
-    view: SuperVersion, key: bytes, max_seq: int | None, now_ms: int | None, *, reads_now: bool = True
+    view: SuperVersion,
+    key: bytes,
+    max_seq: int | None,
+    now_ms: int | None,
+    *,
+    reads_now: bool = True,
+    keep: bool = True,
 ) -> Found:
     """Decide a lookup of a key that no memtable holds.
 
-    ``reads_now``: read what the kernel misses, if that does not wait.
+    Args:
+        view, key, max_seq, now_ms, keep: see ``lookup``.
+        reads_now: read what the kernel misses, if that does not wait.
     """
     if not use_kernels():
-        return _from_cached_blocks(view, PendingLookup(key, (), view.trees.candidates(key)), max_seq, now_ms)
+        pending = PendingLookup(key, (), view.trees.candidates(key))
+        return _from_cached_blocks(view, pending, max_seq, now_ms, keep=keep)
     trees, bound = view.trees.route(key), view.trees.bound(max_seq)
     for place, tree in enumerate(trees):
         found = tree.find(key, bound)
-        if reads_now and type(found) is int and found != layout.ABSENT:
+        if reads_now and keep and type(found) is int and found != layout.ABSENT:
             found = tree.find_with_reads(key, bound, found, view.reader, view.pin)
         if type(found) is not Entry:
             if found != layout.ABSENT:
-                return _from_status(view, key, found, trees[place:], max_seq=max_seq, now_ms=now_ms)  # type: ignore[arg-type]
+                left = trees[place:]
+                return _from_status(view, key, found, left, max_seq=max_seq, now_ms=now_ms, keep=keep)  # type: ignore[arg-type]
         elif found.flags & FLAG_TOMBSTONE:
             return None
         elif found.flags & FLAG_MERGE:
-            return _from_status(view, key, layout.FOUND, trees[place:], max_seq=max_seq, now_ms=now_ms)
+            status = layout.FOUND
+            return _from_status(view, key, status, trees[place:], max_seq=max_seq, now_ms=now_ms, keep=keep)
         else:
             return found if now_ms is None or not _is_expired(found, now_ms) else None
     return None
@@ -236,6 +268,7 @@ def _from_status(
     *,
     max_seq: int | None,
     now_ms: int | None = None,
+    keep: bool = True,
 ) -> Found:
     """Go on where the kernel stopped in the first of these trees without a value.
 
@@ -246,13 +279,16 @@ def _from_status(
     if status in (layout.NEED_META, layout.NEED_BLOCK):
         return PendingLookup(key, (), ssts, trees[0])
     pending = PendingLookup(key, (), ssts)
-    return _from_cached_blocks(view, pending, max_seq, now_ms)
+    return _from_cached_blocks(view, pending, max_seq, now_ms, keep=keep)
 
 
-def _from_cached_blocks(view: SuperVersion, pending: PendingLookup, max_seq: int | None, now_ms: int | None) -> Found:
+def _from_cached_blocks(
+    view: SuperVersion, pending: PendingLookup, max_seq: int | None, now_ms: int | None, *, keep: bool = True
+) -> Found:
     """Search SSTs without the kernel, until a read of one of them would wait."""
     key, found = pending.key, [*pending.versions]
-    bound, reader, parts_left = view.trees.bound(max_seq), view.reader, PARTS_MAX if view.pin.is_usable else 0
+    bound, reader = view.trees.bound(max_seq), view.reader
+    parts_left = PARTS_MAX if keep and view.pin.is_usable else 0
     for place, sst in enumerate(pending.ssts):
         slot, meta, above = sst.slot, sst.slot.meta, len(found)
         if meta is None and parts_left > 0:

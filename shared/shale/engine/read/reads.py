@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from shale.engine.mapping import KeySpace, ReadMapping
     from shale.engine.read.multi_get import get_many
     from shale.engine.scan.plan import ScanPlan, scan_range
+    from shale.engine.scan.recency import RecencyScan
     from shale.engine.scan.scan import Scan
 else:
-    KeySpace, ReadMapping, get_many, ScanPlan, scan_range, Scan = import_at_call(
+    KeySpace, ReadMapping, get_many, ScanPlan, scan_range, RecencyScan, Scan = import_at_call(
         globals(),
         KeySpace="shale.engine.mapping",
         ReadMapping="shale.engine.mapping",
         get_many="shale.engine.read.multi_get",
         ScanPlan="shale.engine.scan.plan",
         scan_range="shale.engine.scan.plan",
+        RecencyScan="shale.engine.scan.recency",
         Scan="shale.engine.scan.scan",
     )
 
@@ -49,6 +51,8 @@ class ScanOptions(TypedDict, total=False):
     durability, hide_expired, now_ms: see ``Reads``.
     read_ahead_bytes: size of one request; by default the setting of the handle.
     cache_blocks: short reads fill the cache (the default); long ones never do.
+    start_inclusive: the key ``start`` belongs to the range (the default).
+    stop_inclusive: the key ``stop`` belongs to the range; by default it does not.
     """
 
     durability: Durability
@@ -56,6 +60,8 @@ class ScanOptions(TypedDict, total=False):
     now_ms: int | None
     read_ahead_bytes: int | None
     cache_blocks: bool
+    start_inclusive: bool
+    stop_inclusive: bool
 
 
 _SCAN_OPTIONS = frozenset(ScanOptions.__annotations__)
@@ -117,12 +123,21 @@ class Reads(ABC):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        cache_blocks: bool = True,
     ) -> bytes | None:
-        """Return the value of a key, or ``None`` if it has none."""
+        """Return the value of a key, or ``None`` if it has none.
+
+        Args:
+            key: not empty.
+            durability, hide_expired, now_ms: see the class.
+            cache_blocks: blocks that are read fill the cache.
+        """
         if type(key) is not bytes or not key:
             key = checked_key(key, KEY_BYTES_MAX)
-        if hide_expired or now_ms is not None:
-            entry = await self._get_entry(key, durability, self._clock_ms() if now_ms is None else now_ms)
+        if hide_expired or now_ms is not None or not cache_blocks:
+            if hide_expired and now_ms is None:
+                now_ms = self._clock_ms()
+            entry = await self._get_entry(key, durability, now_ms, keep=cache_blocks)
             return None if entry is None else entry.value
         point = self._point_source.fast_point
         if point is None or durability != "memory":
@@ -161,13 +176,14 @@ class Reads(ABC):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        cache_blocks: bool = True,
     ) -> Row | None:
-        """Return the value of a key with its sequence number and times, or ``None`` if it has none."""
+        """Return the value of a key with its sequence number and times, or ``None`` if it has none; see ``get``."""
         if type(key) is not bytes or not key:
             key = checked_key(key, KEY_BYTES_MAX)
         if hide_expired and now_ms is None:
             now_ms = self._clock_ms()
-        entry = await self._get_entry(key, durability, now_ms)
+        entry = await self._get_entry(key, durability, now_ms, keep=cache_blocks)
         return None if entry is None else row_of(entry)
 
     async def get_many(
@@ -233,7 +249,7 @@ class Reads(ABC):
         now_ms, read_ahead_bytes = options.get("now_ms"), options.get("read_ahead_bytes")
         if read_ahead_bytes is not None and read_ahead_bytes < 1:
             raise InvalidRequestError("read_ahead_bytes must be greater than 0")
-        wanted = scan_range(prefix=prefix, start=start, stop=stop)
+        wanted = range_of(prefix, start, stop, options)
         if self._visible_range is not None:
             require_overlap(self._visible_range, wanted)
         point = self._scan_point(options.get("durability", "memory"))
@@ -250,6 +266,31 @@ class Reads(ABC):
             cache_blocks=options.get("cache_blocks", True),
         )
         return Scan(point, plan)
+
+    def scan_prefix_by_recency(
+        self, prefix: BytesLike, *, reverse: bool = False, durability: Durability = "memory", cache_blocks: bool = True
+    ) -> "RecencyScan":
+        """Return the stored rows of a prefix, the newest source first: what was written last needs no SST.
+
+        Args:
+            prefix: all keys begin with it; they lie in one segment.
+            reverse: keys descend inside each source.
+            durability: see the class.
+            cache_blocks: short reads fill the cache.
+
+        Returns:
+            An async iterator of ``Entry``: all versions, also tombstones and merge operands, expired or not.
+
+        Raises:
+            InvalidRequestError: the prefix is not bytes-like, or keys with it are in several segments.
+        """
+        wanted = scan_range(prefix=prefix)
+        if self._visible_range is not None:
+            require_overlap(self._visible_range, wanted)
+        point = self._scan_point(durability)
+        self.scans += 1
+        plan = ScanPlan(key_range=wanted, prefix=bytes(prefix) or None, reverse=reverse, cache_blocks=cache_blocks)
+        return RecencyScan(point, plan)
 
     @overload
     def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> "ReadMapping[bytes, V]": ...
@@ -271,15 +312,23 @@ class Reads(ABC):
         if self._visible_range is not None:
             require_some_inside(self._visible_range, keys)
 
-    async def _get_entry(self, key: bytes, durability: Durability, now_ms: int | None) -> Entry | None:
+    async def _get_entry(self, key: bytes, durability: Durability, now_ms: int | None, *, keep: bool) -> Entry | None:
         self._require_in_visible_range((key,))
         point = self._read_point(durability)
         self.gets += 1
-        found = lookup(point.view, key, point.max_seq, now_ms=now_ms)
-        return await self._resume(point.view, found, durability, now_ms) if type(found) is PendingLookup else found  # type: ignore[return-value]
+        found = lookup(point.view, key, point.max_seq, now_ms=now_ms, keep=keep)
+        if type(found) is not PendingLookup:
+            return found  # type: ignore[return-value]
+        return await self._resume(point.view, found, durability, now_ms, keep=keep)
 
     async def _resume(
-        self, view: SuperVersion, pending: PendingLookup, durability: Durability, now_ms: int | None
+        self,
+        view: SuperVersion,
+        pending: PendingLookup,
+        durability: Durability,
+        now_ms: int | None,
+        *,
+        keep: bool = True,
     ) -> Entry | None:
         """Finish a lookup with reads from the store.
 
@@ -290,10 +339,23 @@ class Reads(ABC):
             point = await self._resolve_point(durability)
             try:
                 if point.view is view:
-                    return (await resume(view, [pending], point.max_seq, now_ms=now_ms))[0]
-                return await get_entry(point.view, pending.key, point.max_seq, now_ms=now_ms)
+                    return (await resume(view, [pending], point.max_seq, now_ms=now_ms, keep=keep))[0]
+                return await get_entry(point.view, pending.key, point.max_seq, now_ms=now_ms, keep=keep)
             except SstMissing as gone:
                 await _recover_missing_sst(point, gone)
+
+
+def range_of(
+    prefix: BytesLike | None, start: BytesLike | None, stop: BytesLike | None, options: ScanOptions
+) -> KeyRange:
+    """Return the keys of a scan; see ``Reads.scan``."""
+    return scan_range(
+        prefix=prefix,
+        start=start,
+        stop=stop,
+        start_inclusive=options.get("start_inclusive", True),
+        stop_inclusive=options.get("stop_inclusive", False),
+    )
 
 
 def row_of(entry: Entry) -> Row:

@@ -29,6 +29,8 @@ async def read_versions(
     lookups: Sequence[tuple[bytes, Sequence[VisibleSst]]],
     max_seq: int,
     find: Callable[[int], Entry | int],
+    *,
+    keep: bool = True,
 ) -> list[list[Entry]]:
     """Return the versions of each key in SSTs, newest first, down to the first that is no merge operand.
 
@@ -38,6 +40,7 @@ async def read_versions(
         max_seq: newer versions are left out.
         find: the search of the lookup at this place with a kernel, which is fast but sees only what the cache holds;
             it returns the value or tombstone, ``ABSENT``, or another status if it is not enough.
+        keep: blocks that are read fill the cache.
 
     Raises:
         SstMissing: an SST is gone.
@@ -46,7 +49,7 @@ async def read_versions(
     slots = list(dict.fromkeys(sst.slot for _, ssts in lookups for sst in ssts))
     metas = dict(zip(slots, await gather([partial(reader.load, slot) for slot in slots]), strict=True))
     spans = [_spans(key, ssts, metas, reader.counts) for key, ssts in lookups]
-    images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas)
+    images = await _read_images(reader, dict.fromkeys(span for of_key in spans for span in of_key), metas, keep)
     decided = _find_all(len(lookups), reader.counts, images, find)
     versions: list[list[Entry]] = []
     for (key, _), of_key, found in zip(lookups, spans, decided, strict=True):
@@ -105,13 +108,15 @@ def _versions(
 
 
 async def _read_images(
-    reader: SstReader, spans: Iterable[Span], metas: Mapping[SstSlot, SstMeta]
+    reader: SstReader, spans: Iterable[Span], metas: Mapping[SstSlot, SstMeta], keep: bool
 ) -> dict[tuple[SstSlot, int], bytes]:
     wanted: dict[SstSlot, set[int]] = {}
     for slot, first, last in spans:
         wanted.setdefault(slot, set()).update(range(first, last))
     reads = [(slot, *span) for slot, blocks in wanted.items() for span in coalesce_spans(blocks, metas[slot])]
-    results = await gather([partial(reader.images, slot, metas[slot], first, last) for slot, first, last in reads])
+    results = await gather(
+        [partial(reader.images, slot, metas[slot], first, last, keep=keep) for slot, first, last in reads]
+    )
     return {
         (slot, first + index): image
         for (slot, first, _), images in zip(reads, results, strict=True)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from shale.core.bytes_like import BytesLike
 from shale.errors import InvalidRequestError
-from shale.types import EVERYTHING, KeyRange
+from shale.types import EVERYTHING, KeyRange, excluded, included
 
 
 class ScanPlan(NamedTuple):
@@ -34,14 +34,23 @@ class ScanPlan(NamedTuple):
 
 
 def scan_range(
-    *, prefix: BytesLike | None = None, start: BytesLike | None = None, stop: BytesLike | None = None
+    *,
+    prefix: BytesLike | None = None,
+    start: BytesLike | None = None,
+    stop: BytesLike | None = None,
+    start_inclusive: bool = True,
+    stop_inclusive: bool = False,
 ) -> KeyRange:
-    """Return the keys that begin with ``prefix`` and lie in ``[start, stop)``; ``None`` is no limit.
+    """Return the keys that begin with ``prefix`` and lie between ``start`` and ``stop``; ``None`` is no limit.
 
     Raises:
         InvalidRequestError: a bound is not bytes-like.
     """
     wanted = KeyRange.half_open(_bound(start, "start"), _bound(stop, "stop"))
+    if not start_inclusive and wanted.first_key is not None:
+        wanted = KeyRange(excluded(wanted.first_key), wanted.end)
+    if stop_inclusive and wanted.end_key is not None:
+        wanted = KeyRange(wanted.start, included(wanted.end_key))
     begin = _bound(prefix, "prefix")
     return wanted if begin is None else wanted.intersect(KeyRange.with_prefix(begin))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
+from shale.concurrency.read_ahead import ReadAhead
 from shale.engine.read.read_options import table_rows
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.scan.plan import ScanPlan
@@ -118,19 +119,29 @@ def _read_ahead_bytes(view: SuperVersion, plan: ScanPlan) -> int:
 
 
 def _tree_sources(view: SuperVersion, plan: ScanPlan, part: KeyRange, tree: Tree) -> list[RowSource]:
-    """Return the L0s and runs of one tree, newest first."""
-    l0 = _l0_in(tree, part)
+    """Return the L0s and runs of one tree, newest first, which share the rows of a limited scan evenly."""
+    if plan.expected_rows is not None:
+        levels = len(_l0_in(tree, part)) + len(tree.compacted)
+        plan = plan._replace(expected_rows=plan.expected_rows // (levels or 1) + _ROWS_SPARE)
+    return level_sources(view, plan, part, tree, read_ahead=view.options.read_ahead)
+
+
+def level_sources(
+    view: SuperVersion, plan: ScanPlan, part: KeyRange, tree: Tree, *, read_ahead: ReadAhead | None = None
+) -> list[RowSource]:
+    """Return the L0s and runs of one tree, newest first; each expects the rows of the plan."""
     options = SourceOptions(
         max_seq=_max_seq_of_ssts(view, plan),
         prefix=plan.prefix,
-        read_ahead=view.options.read_ahead,
+        read_ahead=read_ahead,
         cache_blocks=plan.cache_blocks,
         reverse=plan.reverse,
+        expected_rows=plan.expected_rows,
     )
-    if plan.expected_rows is not None:
-        options["expected_rows"] = plan.expected_rows // (len(l0) + len(tree.compacted) or 1) + _ROWS_SPARE
     size_bytes = _read_ahead_bytes(view, plan)
-    sources: list[RowSource] = [SstSource(view.reader, view_, part, size_bytes, **options) for view_ in l0]
+    sources: list[RowSource] = [
+        SstSource(view.reader, view_, part, size_bytes, **options) for view_ in _l0_in(tree, part)
+    ]
     sources += [RunSource(view.reader, run, part, size_bytes, **options) for run in tree.compacted]
     return sources
 

@@ -13,10 +13,11 @@ from uuid import UUID
 from shale.core.bytes_like import BytesLike
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.read.read_point import Durability, ReadPoint, SeqHold
-from shale.engine.read.reads import KEY_BYTES_MAX, Reads, ScanOptions, checked_durability
+from shale.engine.read.reads import KEY_BYTES_MAX, Reads, ScanOptions, checked_durability, range_of
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.read.view_publisher import ViewPublisher
 from shale.engine.scan.plan import scan_range
+from shale.engine.scan.recency import RecencyScan
 from shale.engine.scan.scan import Scan
 from shale.engine.txn.own_writes import FrozenWrites, OwnWrites
 from shale.engine.write.batch import WriteBatch, checked_key
@@ -145,10 +146,13 @@ class Transaction(Reads):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        cache_blocks: bool = True,
     ) -> bytes | None:
         """Return the value of a key and mark the key as read; see ``Reads.get``."""
         self._note_reads((key,))
-        return await super().get(key, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+        return await super().get(
+            key, durability=durability, hide_expired=hide_expired, now_ms=now_ms, cache_blocks=cache_blocks
+        )
 
     async def get_row(
         self,
@@ -157,10 +161,13 @@ class Transaction(Reads):
         durability: Durability = "memory",
         hide_expired: bool = False,
         now_ms: int | None = None,
+        cache_blocks: bool = True,
     ) -> Row | None:
         """Return the row of a key and mark the key as read."""
         self._note_reads((key,))
-        return await super().get_row(key, durability=durability, hide_expired=hide_expired, now_ms=now_ms)
+        return await super().get_row(
+            key, durability=durability, hide_expired=hide_expired, now_ms=now_ms, cache_blocks=cache_blocks
+        )
 
     async def get_many(
         self,
@@ -192,13 +199,23 @@ class Transaction(Reads):
         The whole range is marked as read, even if not all rows are taken; a scan that has reached its limit marks the
         range up to its last row.
         """
-        self._scanned = scan_range(prefix=prefix, start=start, stop=stop)
+        self._scanned = range_of(prefix, start, stop, options)
         scan = super().scan(prefix=prefix, start=start, stop=stop, reverse=reverse, limit=limit, **options)
         if self._is_serializable:
             if limit is None:
                 self._ranges.append(self._scanned)
             else:
                 self._limited_scans.append(scan)
+        return scan
+
+    def scan_prefix_by_recency(
+        self, prefix: BytesLike, *, reverse: bool = False, durability: Durability = "memory", cache_blocks: bool = True
+    ) -> RecencyScan:
+        """Scan stored rows, this transaction's writes first; marks all keys with the prefix as read."""
+        self._scanned = scan_range(prefix=prefix)
+        scan = super().scan_prefix_by_recency(prefix, reverse=reverse, durability=durability, cache_blocks=cache_blocks)
+        if self._is_serializable:
+            self._ranges.append(self._scanned)
         return scan
 
     async def commit(self, *, durable: bool = False, seq: int | None = None) -> WriteHandle | None:
