@@ -10,6 +10,7 @@ import anyio
 from shale.concurrency.background_tasks import BackgroundTasks
 from shale.concurrency.first_error import first_error
 from shale.concurrency.read_ahead import ReadAhead
+from shale.concurrency.signal import Signal
 from shale.concurrency.task_host import TaskHost
 from shale.core.lazy_names import import_at_call
 from shale.core.ttl import Timestamp
@@ -24,6 +25,7 @@ from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.engine.reader.state import LatestViewProvider, ReaderState, ReaderStateBuilder, require_readable
 from shale.engine.seq_times import seq_at, time_of
+from shale.engine.status_updates import StatusSubscription
 from shale.engine.write.durability import reraise
 from shale.env import Env
 from shale.errors import (
@@ -80,6 +82,7 @@ class DbReader(Reads):
         self._read_ahead: ReadAhead | None = None
         self._last_poll_ms = 0
         self._ended = anyio.Event()
+        self._changed = Signal()
         self._export(metrics)
 
     @classmethod
@@ -167,6 +170,7 @@ class DbReader(Reads):
             return
         self._error = ClosedError("the reader is closed")
         self._ended.set()
+        self._changed.notify()
         if self._read_ahead is not None:
             self._read_ahead.close()
         self._background.close()
@@ -214,6 +218,10 @@ class DbReader(Reads):
     def problem(self) -> ShaleError | None:
         """The error that stopped this reader, if any."""
         return self._error
+
+    def subscribe(self) -> StatusSubscription:
+        """Return an async iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
+        return StatusSubscription(lambda: self._state.status(self._error), self._changed)
 
     async def failed(self) -> ShaleError:
         """Wait until the reader has failed, for instance lost its lease, or was closed; return the error."""
@@ -345,12 +353,14 @@ class DbReader(Reads):
             destroyed = await is_destroyed(self._stores.main, self._where.root)
             await self._follower.poll(destroyed=destroyed)
             self._last_poll_ms = self._env.clock.now_ms()
+            self._changed.notify()
 
     def _on_failure(self, error: BaseException) -> None:
         """Fail all reads from now on: GC may have deleted the SSTs."""
         if self._error is None:
             self._error = error if isinstance(error, ShaleError) else ShaleError(f"the reader failed: {error!r}")
             self._ended.set()
+            self._changed.notify()
         self._background.close()
         if self._following is not None:
             self._following.fail(self._error)

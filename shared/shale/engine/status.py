@@ -5,6 +5,7 @@ from datetime import datetime
 from shale.core.ttl import Timestamp
 from shale.engine.options import FlushType
 from shale.engine.seq_times import seq_at, time_of
+from shale.engine.status_updates import StatusSubscription, StatusUpdate
 from shale.engine.write.writer import Writer
 from shale.errors import ShaleError
 from shale.types import Manifest
@@ -89,6 +90,10 @@ class DbStatus:
         """The error that stopped this writer, if any."""
         return self._writer.durability.problem
 
+    def subscribe(self) -> StatusSubscription:
+        """Return an async iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
+        return StatusSubscription(self._update, self._writer.durability.status_changed)
+
     async def wait_failed(self) -> ShaleError:
         """Wait until the writer fails (for instance, is fenced) or is closed, and return the error."""
         return await self._writer.durability.wait_failed()
@@ -108,3 +113,13 @@ class DbStatus:
     def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
         """Return when the database reached a sequence number, to the second; see ``seq_at``."""
         return time_of(self._writer.sequence_tracker(), seq, round_up=round_up)
+
+    def _update(self) -> StatusUpdate:
+        durability = self._writer.durability
+        return StatusUpdate(
+            durable_seq=durability.durable_seq,
+            manifest_id=self.manifest_id,
+            manifest=self.manifest,
+            segments=tuple(self.segments),
+            problem=durability.problem or durability.ended,
+        )

@@ -11,9 +11,10 @@ from shale.engine.read.read_point import ReadPoint, ViewProvider, names_sst
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.reader.options import ReaderOptions
 from shale.engine.reader.tables import ReplayedTables
+from shale.engine.status_updates import StatusUpdate
 from shale.engine.wal.replay import replay_wal
 from shale.env import Env
-from shale.errors import InvalidDbState, SegmentExtractorMismatch, SstMissing, WalTruncated
+from shale.errors import InvalidDbState, SegmentExtractorMismatch, ShaleError, SstMissing, WalTruncated
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
@@ -44,6 +45,12 @@ class ReaderState:
     def visible_seq(self) -> int:
         """The newest visible sequence number; everything up to it is durable."""
         return max(self.tables.last_seq, self.manifest.value.last_l0_seq)
+
+    def status(self, problem: ShaleError | None) -> StatusUpdate:
+        """Return this state as subscribers see it; ``problem`` is the error that stopped the reader."""
+        manifest = self.manifest.value
+        segments = tuple(segment.prefix for segment in manifest.segments)
+        return StatusUpdate(self.visible_seq, self.manifest.id, manifest, segments, problem)
 
 
 class ReaderStateBuilder:

@@ -18,7 +18,9 @@ class DurabilityTracker:
         wal_id: the WAL file that fences older writers.
     """
 
-    __slots__ = ("_closed", "_ended", "changed", "durable_seq", "durable_wal_id", "flushed_seq", "problem")
+    __slots__ = (
+        "_closed", "changed", "durable_seq", "durable_wal_id", "ended", "flushed_seq", "problem", "status_changed",
+    )  # fmt: skip
 
     def __init__(self, seq: int = 0, wal_id: int = 0) -> None:
         self.durable_seq = seq
@@ -28,8 +30,11 @@ class DurabilityTracker:
         """The first fatal error."""
         self.changed = Signal()
         """Notified when a frontier moves, the writer fails or closes, or a stall begins or ends."""
+        self.status_changed = Signal()
+        """Notified when a frontier moves, the writer fails or closes, and when its manifest or segments change."""
         self._closed: ClosedError | None = None
-        self._ended: ShaleError | None = None
+        self.ended: ShaleError | None = None
+        """What waiters get once the tasks have ended."""
 
     @property
     def is_open(self) -> bool:
@@ -40,7 +45,7 @@ class DurabilityTracker:
         """Record that all rows up to ``seq`` are durable."""
         if self.problem is None and seq > self.durable_seq:
             self.durable_seq = seq
-            self.changed.notify()
+            self._notify()
 
     def advance_flushed(self, seq: int) -> None:
         """Record that all rows up to ``seq`` are in the manifest's trees."""
@@ -52,7 +57,7 @@ class DurabilityTracker:
         """Record the first fatal error and wake all waiters; later errors change nothing."""
         if self.problem is None:
             self.problem = error
-            self.changed.notify()
+            self._notify()
 
     def stop_accepting(self, error: ClosedError) -> None:
         """Refuse new reads and writes with ``error``; flushes of the close may still move the frontiers."""
@@ -61,8 +66,8 @@ class DurabilityTracker:
 
     def end(self, error: ShaleError) -> None:
         """Raise ``error`` in all present and future waiters: the tasks have ended, so no frontier moves any more."""
-        self._ended = error
-        self.changed.notify()
+        self.ended = error
+        self._notify()
 
     def check(self) -> None:
         """Raise the fatal error, if there is one."""
@@ -78,8 +83,8 @@ class DurabilityTracker:
     async def wait_failed(self) -> ShaleError:
         """Wait for the fatal error, or for the end of a writer that was closed, and return the error."""
         while self.problem is None:
-            if self._ended is not None:
-                return self._ended
+            if self.ended is not None:
+                return self.ended
             await self.changed.wait()
         return self.problem
 
@@ -92,7 +97,7 @@ class DurabilityTracker:
         """
         while self.durable_seq < seq:
             # Checked here and not in a helper: thousands of tasks wait here at once, and each pays for every frame.
-            if self.problem is not None or self._ended is not None:
+            if self.problem is not None or self.ended is not None:
                 self._raise()
             await self.changed.wait()
 
@@ -112,10 +117,14 @@ class DurabilityTracker:
                 return
             await self.changed.wait()
 
+    def _notify(self) -> None:
+        self.changed.notify()
+        self.status_changed.notify()
+
     def _raise(self) -> None:
         self.check()
-        if self._ended is not None:
-            reraise(self._ended)
+        if self.ended is not None:
+            reraise(self.ended)
 
 
 def reraise(error: ShaleError) -> None:

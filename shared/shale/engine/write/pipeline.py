@@ -81,7 +81,8 @@ class WritePipeline:
         self.backpressure = Backpressure(self.buffers, durability, options.max_unflushed_bytes, env)
         self.route: SegmentRouter | None = None
         if options.segment_extractor is not None:
-            self.route = SegmentRouter(options.segment_extractor, partial(older_segments, self.buffers, manifest))
+            older = partial(older_segments, self.buffers, manifest)
+            self.route = SegmentRouter(options.segment_extractor, older, durability.status_changed.notify)
         self.merges = self.write_batches = self.deletes = self.batch_rows = 0
         self._options = options
         self._env = env

@@ -107,13 +107,20 @@ class SegmentRouter:
     Args:
         extractor: the database's extractor.
         older: returns the segments of each frozen memtable and of the manifest, each ascending.
+        on_touched: called after the active memtable got a segment.
     """
 
-    __slots__ = ("_extractor", "_older", "_touched")
+    __slots__ = ("_extractor", "_older", "_on_touched", "_touched")
 
-    def __init__(self, extractor: PrefixExtractor, older: Callable[[], Iterable[Sequence[bytes]]]) -> None:
+    def __init__(
+        self,
+        extractor: PrefixExtractor,
+        older: Callable[[], Iterable[Sequence[bytes]]],
+        on_touched: Callable[[], None] = lambda: None,
+    ) -> None:
         self._extractor = extractor
         self._older = older
+        self._on_touched = on_touched
         self._touched: list[bytes] = []
 
     def admit(self, key: bytes) -> None:
@@ -127,6 +134,7 @@ class SegmentRouter:
         if not self._is_touched(prefix):
             self._require_room(prefix)
             insort(self._touched, prefix)
+            self._on_touched()
 
     def admit_all(self, prefixes: Iterable[bytes]) -> None:
         """Check and record the segments of a batch, all or none.
@@ -140,7 +148,9 @@ class SegmentRouter:
                 raise _nesting(right, left)
         for prefix in new:
             self._require_room(prefix)
-        self._touched = sorted([*self._touched, *new])
+        if new:
+            self._touched = sorted([*self._touched, *new])
+            self._on_touched()
 
     @property
     def known(self) -> list[bytes]:

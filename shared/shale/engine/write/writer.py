@@ -318,6 +318,7 @@ class Writer:
 
     def _on_manifest_changed(self) -> None:
         self.views.publish()
+        self.durability.status_changed.notify()
         self.instruments.describe(self.manifest.current)
 
     def _stop_accepting(self) -> ClosedError:
