@@ -8,6 +8,7 @@ from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy
 from shale.iter.merge_operator import MergeOperator
 from shale.service.embedded import ServiceContext
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.options import SstOptions
 from shale.types import Compression
 from shale_compactor.compactor import Compactor, CompactorOptions
@@ -33,6 +34,11 @@ class CompactorContext(ServiceContext, Protocol):
     @property
     def filter_policies(self) -> tuple[BloomPolicy, ...]:
         """Filters of new SSTs."""
+        ...
+
+    @property
+    def disk_cache(self) -> DiskCacheOptions | None:
+        """The writer's disk cache."""
         ...
 
 
@@ -97,6 +103,7 @@ def _executor(place: CompactorContext, options: Mapping[str, Any]) -> ExecutorOp
         ),
         max_sst_size_bytes=options["max_sst_size"],
         max_subcompactions=options["max_subcompactions"],
+        output_cache=place.disk_cache,
     )
 
 

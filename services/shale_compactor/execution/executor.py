@@ -24,7 +24,9 @@ from shale.iter.source import RowSource
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import entries_from_rows
 from shale.sst.cache import BlockCache
+from shale.sst.caching_uploads import SstUploads
 from shale.sst.paths import SstPaths
+from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.reader import SstReader
 from shale.sst.source import BlockSource
 from shale.store.port import ObjectStore
@@ -141,7 +143,7 @@ class Executor(JobExecutor):
 
     def _writer(self, job: Job, progress: JobProgress, index: int, tasks: TaskGroup, part_bytes: int) -> RunWriter:
         return RunWriter(
-            self._store,
+            self._uploads(),
             self._root,
             self._env,
             tasks,
@@ -152,6 +154,12 @@ class Executor(JobExecutor):
             ),
             on_sst=lambda sst: progress.add(index, sst),
         )
+
+    def _uploads(self) -> SstUploads:
+        disk = self._options.output_cache
+        if disk is None or not disk.cache_on_compaction:
+            return self._store
+        return PROCESS_CACHE.uploads(self._store, disk, self._env)
 
     async def _fill(
         self, writer: RunWriter, job: Job, progress: JobProgress, inputs: JobInputs, index: int, *, hash_bytes: int

@@ -18,8 +18,8 @@ from shale.format.names import sst_key
 from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import Rows
 from shale.sst.builder import SstBuilder
+from shale.sst.caching_uploads import SstUploads
 from shale.sst.options import SstOptions
-from shale.store.port import ObjectStore
 from shale.types import Sst, Ulid
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class RunWriter:
 
     def __init__(
         self,
-        store: ObjectStore,
+        store: SstUploads,
         root: str,
         env: Env,
         tasks: TaskGroup,
@@ -176,7 +176,7 @@ class _Upload:
         self.send: MemoryObjectSendStream[BytesLike]
         self.send, self._receive = anyio.create_memory_object_stream[BytesLike](_PARTS_IN_FLIGHT)
 
-    async def run(self, store: ObjectStore, key: str) -> None:
+    async def run(self, store: SstUploads, key: str) -> None:
         """Stream parts to the store until the sender is closed."""
         with self._receive:
             await store.put_stream(key, self._receive)

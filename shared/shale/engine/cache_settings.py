@@ -2,11 +2,18 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 from shale.core.settings_values import parse_size
 from shale.errors import InvalidRequestError
-from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
+from shale.sst.disk_cache_options import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_OPEN_FILES,
+    DEFAULT_PART_BYTES,
+    DiskCacheOptions,
+    Preload,
+)
 
 DiskCacheSetting: TypeAlias = DiskCacheOptions | Mapping[str, Any] | str | os.PathLike[str] | None
 
@@ -28,11 +35,22 @@ def parse_disk_cache(value: DiskCacheSetting) -> DiskCacheOptions | None:
 
 
 def _from_mapping(value: Mapping[str, Any]) -> DiskCacheOptions:
-    unknown = sorted(set(value) - {"directory", "max_bytes", "part_bytes"})
+    unknown = sorted(set(value) - {each.name for each in fields(DiskCacheOptions)})
     if unknown:
         raise InvalidRequestError(f"disk_cache: no such option: {', '.join(map(str, unknown))}")
     return DiskCacheOptions(
         os.fspath(value.get("directory", "")),
         max_bytes=parse_size(value.get("max_bytes", DEFAULT_MAX_BYTES), name="disk_cache.max_bytes"),
         part_bytes=parse_size(value.get("part_bytes", DEFAULT_PART_BYTES), name="disk_cache.part_bytes"),
+        cache_on_flush=bool(value.get("cache_on_flush", False)),
+        cache_on_compaction=bool(value.get("cache_on_compaction", False)),
+        preload=_preload(value.get("preload")),
+        max_open_files=value.get("max_open_files", DEFAULT_OPEN_FILES),
     )
+
+
+def _preload(value: str | None) -> Preload | None:
+    try:
+        return None if value is None else Preload(value)
+    except ValueError:
+        raise InvalidRequestError(f"disk_cache.preload={value!r}: must be 'l0' or 'all'") from None

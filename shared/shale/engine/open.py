@@ -1,5 +1,8 @@
 """Opens a database for writing (docs/reference/protocol.md 4.1)."""
 
+from typing import TYPE_CHECKING
+
+from shale.core.lazy_names import import_at_call
 from shale.engine.location import ConnectedDatabase
 from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
@@ -8,9 +11,15 @@ from shale.env import Env
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
+from shale.sst.process_cache import PROCESS_CACHE
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from shale.engine.preload import preload_disk_cache
+else:
+    (preload_disk_cache,) = import_at_call(globals(), preload_disk_cache="shale.engine.preload")
 
 log = get_logger("writer")
 
@@ -65,6 +74,9 @@ async def open_writer(
     writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
     try:
         await writer.start()
+        disk = PROCESS_CACHE.disk_options(options.disk_cache)
+        if disk is not None and disk.preload is not None:
+            await preload_disk_cache(writer.views.reader, writer.manifest.current, disk)
     except BaseException:
         # Also on cancellation: the caller gets no handle, so only this code can end the tasks.
         await writer.abort()

@@ -99,6 +99,10 @@ class DiskCache:
         self.drop(wanted.name, wanted.part)
         return None
 
+    def has(self, name: bytes, part: int) -> bool:
+        """Return whether a part is on disk, perhaps damaged."""
+        return (self._root / _file_name(name, part)).exists()
+
     def open_part(self, wanted: PartRange) -> OpenFile | None:
         """Open a part for reads that do not wait; ``None`` if it is missing or damaged, or reading its head waits."""
         file = self._local_files.open(str(self._root / _file_name(wanted.name, wanted.part)))

@@ -14,6 +14,7 @@ import numpy as np
 
 from shale.core.open_file import has_too_many_files
 from shale.kernels.columns import address_of
+from shale.sst.disk_cache_options import DEFAULT_OPEN_FILES
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject, ObjectStore, open_local_of
 
@@ -30,7 +31,6 @@ OpenPart = Callable[[SstSlot, int], LocalObject | None]
 WHOLE_OBJECT: Final = 1 << 62
 """Size of the parts where an object is one file."""
 
-_FILES_MAX = 128
 _BUFFER_BYTES = 16 * 1024
 
 
@@ -40,9 +40,13 @@ class LocalReader:
     Args:
         open_part: opens files.
         part_bytes: the size of a part.
+        files_max: files that stay open.
     """
 
-    def __init__(self, open_part: OpenPart, part_bytes: int = WHOLE_OBJECT) -> None:
+    def __init__(
+        self, open_part: OpenPart, part_bytes: int = WHOLE_OBJECT, files_max: int = DEFAULT_OPEN_FILES
+    ) -> None:
+        self._files_max = files_max
         self._open_part = open_part
         self._part_bytes = part_bytes
         self._opened: deque[tuple[weakref.ref[SstSlot], int]] = deque()
@@ -100,7 +104,7 @@ class LocalReader:
         """Open a file; close those that were opened first, if there are too many."""
         if self._is_closed:
             return None
-        while self._opened and (len(self._opened) >= _FILES_MAX or has_too_many_files()):
+        while self._opened and (len(self._opened) >= self._files_max or has_too_many_files()):
             self._close_first()
         may_stay_open = not has_too_many_files()
         file = self._open_part(slot, part)
@@ -129,6 +133,6 @@ def part_reader_of(
 def local_reader_of(store: ObjectStore, parts: "PartReader | None") -> LocalReader | None:
     """Return the reader for the disk cache, else for the store; ``None``: neither has files on this machine."""
     if parts is not None:
-        return LocalReader(parts.open_part, parts.part_bytes)
+        return LocalReader(parts.open_part, parts.part_bytes, parts.max_open_files)
     open_local = open_local_of(store)
     return None if open_local is None else LocalReader(lambda slot, _: open_local(slot.path))

@@ -10,6 +10,7 @@ from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
 from shale.core.open_file import OpenFile
 from shale.env import Env
+from shale.sst.caching_uploads import store_parts
 from shale.sst.disk_cache import DiskCache, object_name
 from shale.sst.disk_part import PartRange, head_size
 from shale.sst.slot import SstSlot
@@ -20,6 +21,8 @@ Fetch = Callable[[int, int], Awaitable[memoryview]]
 """Reads bytes ``[start, end)`` of one object from the store."""
 
 
+_PRELOAD_BYTES = 8 << 20
+"""Size of one read of a preload."""
 UNWRITTEN_BYTES_MAX = 64 << 20
 """Limit of parts that wait to be written; above it new parts are not kept."""
 
@@ -78,6 +81,11 @@ class PartReader:
         return None if opened is None else _OpenPart(self, self._cache, whole, opened)
 
     @property
+    def max_open_files(self) -> int:
+        """How many parts a database keeps open."""
+        return self._cache.options.max_open_files
+
+    @property
     def pending_parts(self) -> int:
         """How many parts are being read or wait to be written to disk."""
         return len(self._pending)
@@ -102,6 +110,18 @@ class PartReader:
         self.hits += len(wanted) - len(missing)
         await gather([partial(self._fetch_parts, read, first, last) for first, last in _runs(missing)])
         return memoryview(b"".join(piece for piece in read.pieces.values() if piece is not None))
+
+    async def preload(self, key: str, size: int, fetch: Fetch) -> None:
+        """Write the parts of an object's first ``size`` bytes that are not on disk, one read after the other."""
+        name = object_name(self._store_url, key)
+        parts = range(-(-size // self._step))
+        missing = await self._env.cpu.run(lambda: [part for part in parts if not self._cache.has(name, part)])
+        at_once = max(1, _PRELOAD_BYTES // self._step)
+        for first, last in _runs(missing):
+            for begin in range(first, last, at_once):
+                end = min(begin + at_once, last)
+                data = await fetch(begin * self._step, min(end * self._step, size))
+                await self._env.cpu.run(partial(self._store, name, begin, data))
 
     def forget(self, key: str) -> None:
         """Drop a damaged object: the store may hold the right bytes by now."""
@@ -199,9 +219,7 @@ class PartReader:
                 del self._pending[name, part]
 
     def _store(self, name: bytes, first: int, data: BytesLike) -> None:
-        view = memoryview(data)
-        for part, at in enumerate(range(0, len(view), self._step), start=first):
-            self._cache.store(name, part, view[at : at + self._step])
+        store_parts(self._cache, name, first, data)
 
 
 class _OpenPart:

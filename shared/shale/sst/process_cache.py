@@ -3,13 +3,15 @@
 import threading
 from typing import TYPE_CHECKING
 
-from shale.env import Clock
+from shale.env import Clock, Env
 from shale.sst.budget import MemoryBudget
 from shale.sst.cache import BlockCache, thread_cache
 from shale.sst.disk_cache_options import DiskCacheOptions
 
 if TYPE_CHECKING:
+    from shale.sst.caching_uploads import SstUploads
     from shale.sst.disk_cache import DiskCache
+    from shale.store.port import ObjectStore
 
 
 class ProcessCache:
@@ -27,15 +29,27 @@ class ProcessCache:
             return thread_cache(budget)
         return thread_cache(self.budget) if own_bytes is None else BlockCache(own_bytes)
 
+    def disk_options(self, options: DiskCacheOptions | None) -> DiskCacheOptions | None:
+        """Return the options of a database opened with these; ``None``: it has no disk cache."""
+        return options if options is not None else self.disk_default
+
+    def uploads(self, store: "ObjectStore", options: DiskCacheOptions | None, env: Env) -> "SstUploads":
+        """Return where new SSTs go: the store, and the disk cache, if there is one."""
+        from shale.sst.caching_uploads import CachingUploads
+
+        disk = self.disk(options, env.clock)
+        return store if disk is None else CachingUploads(store, store.url, disk, env)
+
     def disk(self, options: DiskCacheOptions | None, clock: Clock) -> "DiskCache | None":
         """Return the disk cache of a database opened with these options; ``None``: it has none.
 
         Raises:
             InvalidRequestError: the directory cannot be created.
         """
-        chosen = options if options is not None else self.disk_default
+        chosen = self.disk_options(options)
         if chosen is None:
             return None
+        chosen = chosen.shared
         from shale.sst.disk_cache import DiskCache
 
         with self._lock:

@@ -194,6 +194,12 @@ class SstReader:
                 images.append(image)
         return images
 
+    async def preload(self, sst: Sst) -> None:
+        """Load a whole SST into the disk cache, if there is one."""
+        if self._parts is not None:
+            slot = self.slot(sst)
+            await self._parts.preload(slot.path, sst.info.sections_end, partial(self._fetch, slot))
+
     def meta_now(self, slot: SstSlot) -> SstMeta | None:
         """Do the same as ``load`` without waiting; ``None`` if that is impossible: ``load`` finds out why."""
         if slot.meta is not None:

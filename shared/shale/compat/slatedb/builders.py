@@ -140,6 +140,7 @@ class DbBuilder(_Builder):
             merge_operator=self._engine.get("merge_operator"),
             block_size_bytes=options.block_size_bytes,
             filter_policies=self._engine.get("filter_policies", (BloomPolicy(),)),
+            disk_cache=options.disk_cache,
         )
         background = EmbeddedTasks()
         try:

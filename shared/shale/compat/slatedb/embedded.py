@@ -17,6 +17,7 @@ from shale.env import Env
 from shale.errors import ShaleError
 from shale.format.sst.filter_policy import BloomPolicy
 from shale.iter.merge_operator import MergeOperator
+from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.options import BLOCK_SIZE_DEFAULT
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -56,6 +57,7 @@ class EmbeddedContext:
     merge_operator: MergeOperator | None = None
     block_size_bytes: int = BLOCK_SIZE_DEFAULT
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)
+    disk_cache: DiskCacheOptions | None = None
 
 
 class EmbeddedTasks:

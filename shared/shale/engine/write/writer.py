@@ -136,8 +136,10 @@ class Writer:
         )
 
     def _new_flusher(self, store: ObjectStore, operator: MergeOperator | None) -> MemtableFlusher:
+        disk = PROCESS_CACHE.disk_options(self.options.disk_cache)
+        is_cached = disk is not None and disk.cache_on_flush
         sst_uploader = L0Uploader(
-            store,
+            PROCESS_CACHE.uploads(store, disk, self.env) if is_cached else store,
             self._sst_options,
             self.instruments.counting(operator, "flush"),
             self.env,

@@ -7,9 +7,11 @@ from typing import Any
 from shale.compat.slatedb.settings.durations import parse_duration_ms
 from shale.compat.slatedb.writes import MAX_KEY_BYTES
 from shale.engine.options import DbOptions
-from shale.sst.disk_cache_options import DiskCacheOptions
+from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DiskCacheOptions, Preload
 from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
+
+_PRELOADS = {None: None, "L0Sst": Preload.L0, "AllSst": Preload.ALL}
 
 
 def seconds(text: str) -> float:
@@ -67,5 +69,12 @@ def _disk_cache(values: Mapping[str, Any]) -> DiskCacheOptions | None:
     folder, limit = values["root_folder"], values["max_cache_size_bytes"]
     if folder is None:
         return None
-    sizes = {"part_bytes": values["part_size_bytes"]}
-    return DiskCacheOptions(directory=folder, **sizes, **({} if limit is None else {"max_bytes": limit}))
+    return DiskCacheOptions(
+        directory=folder,
+        max_bytes=DEFAULT_MAX_BYTES if limit is None else limit,
+        part_bytes=values["part_size_bytes"],
+        cache_on_flush=values["cache_on_flush"],
+        cache_on_compaction=values["cache_on_compaction"],
+        preload=_PRELOADS[values["preload_disk_cache_on_startup"]],
+        max_open_files=max(1, values["max_open_file_handles"]),
+    )
