@@ -24,12 +24,11 @@ from shale.iter.source import RowSource
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import entries_from_rows
 from shale.sst.cache import BlockCache
-from shale.sst.caching_uploads import SstUploads
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.reader import SstReader
 from shale.sst.source import BlockSource
-from shale.store.port import ObjectStore
+from shale.store.port import ObjectStore, SstUploads
 from shale.telemetry.metrics import Metrics
 from shale.types import Entry, KeyRange, Sst, excluded, included
 from shale_compactor.execution.buffers import Buffers, hash_bytes_of, plan_buffers

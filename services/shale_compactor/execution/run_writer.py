@@ -18,8 +18,8 @@ from shale.format.names import sst_key
 from shale.kernels.merge_status import MergeStatus
 from shale.kernels.rows import Rows
 from shale.sst.builder import SstBuilder
-from shale.sst.caching_uploads import SstUploads
 from shale.sst.options import SstOptions
+from shale.store.port import SstUploads
 from shale.types import Sst, Ulid
 
 if TYPE_CHECKING:

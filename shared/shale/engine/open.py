@@ -76,7 +76,7 @@ async def open_writer(
         await writer.start()
         disk = PROCESS_CACHE.disk_options(options.disk_cache)
         if disk is not None and disk.preload is not None:
-            await preload_disk_cache(writer.views.reader, writer.manifest.current, disk)
+            await preload_disk_cache(store, writer.views.reader, writer.manifest.current, disk)
     except BaseException:
         # Also on cancellation: the caller gets no handle, so only this code can end the tasks.
         await writer.abort()

@@ -10,8 +10,7 @@ from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
 from shale.core.open_file import OpenFile
 from shale.env import Env
-from shale.sst.caching_uploads import store_parts
-from shale.sst.disk_cache import DiskCache, object_name
+from shale.sst.disk_cache import DiskCache, object_name, store_parts
 from shale.sst.disk_part import PartRange, head_size
 from shale.sst.slot import SstSlot
 from shale.store.port import LocalObject

@@ -9,9 +9,8 @@ from shale.sst.cache import BlockCache, thread_cache
 from shale.sst.disk_cache_options import DiskCacheOptions
 
 if TYPE_CHECKING:
-    from shale.sst.caching_uploads import SstUploads
     from shale.sst.disk_cache import DiskCache
-    from shale.store.port import ObjectStore
+    from shale.store.port import ObjectStore, SstUploads
 
 
 class ProcessCache:
@@ -35,7 +34,7 @@ class ProcessCache:
 
     def uploads(self, store: "ObjectStore", options: DiskCacheOptions | None, env: Env) -> "SstUploads":
         """Return where new SSTs go: the store, and the disk cache, if there is one."""
-        from shale.sst.caching_uploads import CachingUploads
+        from shale.sst.disk_cache import CachingUploads
 
         disk = self.disk(options, env.clock)
         return store if disk is None else CachingUploads(store, store.url, disk, env)

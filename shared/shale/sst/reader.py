@@ -88,8 +88,9 @@ class SstReader:
         self._with_filters = options.get("with_filters", True)
         self._on_read = options.get("on_read")
         self._transformer = options.get("transformer")
-        self._parts = part_reader_of(disk, store, env, options.get("background"))
-        self._local = local_reader_of(store, self._parts)
+        self.parts = part_reader_of(disk, store, env, options.get("background"))
+        """Reads through the disk cache, if there is one."""
+        self._local = local_reader_of(store, self.parts)
         self.reads_now = self._local is not None
         """Whether some reads do not wait: ``meta_now`` and ``local_blocks``."""
         self.local_blocks = LocalBlocks(
@@ -99,8 +100,8 @@ class SstReader:
         self._corrupt = None
         if metrics is not None:
             self.counts.export(metrics)
-            if self._parts is not None:
-                self._parts.export(metrics)
+            if self.parts is not None:
+                self.parts.export(metrics)
             self._corrupt = metrics.counter("slatedb_corruption_total", resource="compacted")
         gone = weakref.finalize(self, cache.abandon, self._slots)
         gone.atexit = False
@@ -125,9 +126,9 @@ class SstReader:
     def evict(self, slot: SstSlot, *, disk: bool = False) -> None:
         """Evict everything of an SST from memory, and from disk if ``disk``."""
         self.cache.forget(slot)
-        if disk and self._parts is not None:
+        if disk and self.parts is not None:
             slot.files.clear()
-            self._parts.forget(slot.path)
+            self.parts.forget(slot.path)
 
     def evict_blocks(self, slot: SstSlot, first: int, last: int) -> None:
         """Evict the blocks ``[first, last)`` from memory."""
@@ -193,12 +194,6 @@ class SstReader:
                     self.cache.put_block(slot, block, image)
                 images.append(image)
         return images
-
-    async def preload(self, sst: Sst) -> None:
-        """Load a whole SST into the disk cache, if there is one."""
-        if self._parts is not None:
-            slot = self.slot(sst)
-            await self._parts.preload(slot.path, sst.info.sections_end, partial(self._fetch, slot))
 
     def meta_now(self, slot: SstSlot) -> SstMeta | None:
         """Do the same as ``load`` without waiting; ``None`` if that is impossible: ``load`` finds out why."""
@@ -300,7 +295,7 @@ class SstReader:
     def open_direct(self, slot: SstSlot) -> LocalObject | None:
         """Open the file of an SST whose bytes are its blocks; ``None``: there is none, or reads of it may wait."""
         is_image = slot.sst.info.compression is Compression.NONE and self._transformer is None
-        if self._local is None or self._parts is not None or self._on_read is not None or not is_image:
+        if self._local is None or self.parts is not None or self._on_read is not None or not is_image:
             return None
         return self._local.open(slot)
 
@@ -328,8 +323,8 @@ class SstReader:
         for slot in self.slots():
             if slot.path == path:
                 slot.files.clear()
-        if self._parts is not None:
-            self._parts.forget(path)
+        if self.parts is not None:
+            self.parts.forget(path)
         self.count_missing()
 
     def count_missing(self) -> None:
@@ -372,10 +367,10 @@ class SstReader:
         )
 
     async def _read(self, slot: SstSlot, start: int, end: int) -> memoryview:
-        if self._parts is None:
+        if self.parts is None:
             return await self._fetch(slot, start, end)
         fetch = partial(self._fetch, slot)
-        return await self._parts.read(slot.path, start, end, slot.sst.info.sections_end, fetch)
+        return await self.parts.read(slot.path, start, end, slot.sst.info.sections_end, fetch)
 
     async def _fetch(self, slot: SstSlot, start: int, end: int) -> memoryview:
         data = await self._store.get_range(slot.path, start, end)

@@ -72,6 +72,18 @@ class NotModified:
 NOT_MODIFIED = NotModified()
 
 
+class SstUploads(Protocol):
+    """Where new SSTs go: a store, or one that keeps a copy in the disk cache, too."""
+
+    async def put(self, key: str, data: BytesLike | Sequence[BytesLike]) -> object:
+        """See ``ObjectStore``."""
+        ...
+
+    async def put_stream(self, key: str, parts: AsyncIterable[BytesLike]) -> None:
+        """See ``ObjectStore``."""
+        ...
+
+
 class ObjectStore(Protocol):
     """One bucket, container or directory."""
 

@@ -22,8 +22,8 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.iter.merge_operator import MergeOperator
 from shale.iter.source import ChunksSource, RowSource, RowsSource
 from shale.kernels.rows import Rows
-from shale.sst.caching_uploads import SstUploads
 from shale.sst.options import SstOptions
+from shale.store.port import SstUploads
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import KeyRange, Sst, SstInfo, Ulid

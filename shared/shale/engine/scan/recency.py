@@ -104,10 +104,14 @@ class RecencyScan:
         for table in self._tables:
             if entries := await self._table_entries(table):
                 return entries
-        while self._carried is not None or (source := next(sources, None)) is not None:
-            if entries := await self._read_on(*(self._carried or (source, []))):
+        while True:
+            if self._carried is None:
+                source = next(sources, None)
+                if source is None:
+                    return []
+                self._carried = source, []
+            if entries := await self._read_on(*self._carried):
                 return entries
-        return []
 
     async def _open(self) -> Iterator[RowSource]:
         if self._point.resolve is not None:

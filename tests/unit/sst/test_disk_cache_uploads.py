@@ -10,13 +10,11 @@ import pytest
 
 import shale
 from shale.core.bytes_like import BytesLike
-from shale.engine.flush import uploader
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.kernels.rows import rows_from_entries
 from shale.sst.builder import build_sst
-from shale.sst.caching_uploads import CachingUploads
-from shale.sst.disk_cache import DiskCache
+from shale.sst.disk_cache import CachingUploads, DiskCache
 from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.options import SstOptions
 from shale.store.memory import MemoryStore
@@ -72,10 +70,7 @@ class World:
         return self.store.reads - before
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_a_flushed_sst_needs_no_read(streamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if streamed:
-        monkeypatch.setattr(uploader, "_STREAM_FROM_BYTES", 0)
+def test_a_flushed_sst_needs_no_read(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     async def run() -> None:
