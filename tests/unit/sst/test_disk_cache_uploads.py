@@ -94,8 +94,8 @@ def test_without_the_option_the_first_reads_fetch(tmp_path: Path) -> None:
     anyio.run(run)
 
 
-def test_an_upload_that_failed_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A footer larger than what is held back leaves nothing behind either: it is no SST that can be cached."""
+def test_an_upload_that_failed_leaves_no_copy(tmp_path: Path) -> None:
+    """A footer larger than what is held back leaves no copy either."""
     rows = rows_from_entries([Entry(b"%05d" % number, Random(number).randbytes(200), 1, 0) for number in range(4000)])
     data, info = build_sst(rows, SstOptions())
     whole = b"".join(map(bytes, data)) if isinstance(data, list) else bytes(data)
