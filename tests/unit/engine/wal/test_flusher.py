@@ -10,7 +10,7 @@ from shale.engine.wal.flusher import WalFlusher
 from shale.engine.wal.replay import wal_rows
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.instruments import WriterInstruments
-from shale.errors import FencedError
+from shale.errors import FencedError, ProtocolPanic
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.metrics import Metrics
 from tests.unit.engine.writer_parts import Parts, make_parts
@@ -148,6 +148,21 @@ def test_a_commit_larger_than_a_file_is_not_split() -> None:
             assert len(rows) == 10
 
     anyio.run(with_flusher(scenario, flush_interval_s=None, wal_flush_bytes=1000))
+
+
+def test_an_id_that_another_writer_of_the_same_epoch_took_is_a_panic() -> None:
+    async def run() -> None:
+        parts = await make_parts(flush_interval_s=None)
+        store = WalStore(parts.store, "db", parts.env)
+        await store.put_or_raise_fenced(2, b"rows", epoch=parts.manifest.epoch)
+        flusher = flusher_of(parts, store)
+        await parts.pipeline.put(b"k", b"v")
+        flusher.request()
+        with pytest.raises(ProtocolPanic, match="same epoch"), anyio.fail_after(10):
+            await flusher.run()
+        assert parts.durability.durable_seq == 0
+
+    anyio.run(run)
 
 
 def test_a_taken_id_fences_and_acknowledges_nothing() -> None:
