@@ -1,8 +1,9 @@
 """Create a clone: a new database that reads the SSTs of others in place.
 
-The order of the steps makes a crash after any of them safe.  The half-built manifest comes first, so that a second
-attempt finds the checkpoint ids.  Then the checkpoints, so that an initialized clone always pins what it borrows.
-Then the WAL files.  The last write sets ``initialized``.
+The order of the steps makes a crash after any of them safe.  SSTs that the clone does not borrow come first: without a
+manifest they are garbage.  The half-built manifest is next, so that a second attempt finds the checkpoint ids.  Then
+the checkpoints, so that an initialized clone always pins what it borrows.  Then the WAL files.  The last write sets
+``initialized``.
 
 Source: docs/reference/protocol.md 10.2, 10.3, 11.3.
 """
@@ -11,13 +12,14 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from shale.clones.clone_manifest import cloned
+from shale.clones.clone_manifest import Source, cloned
 from shale.clones.database_catalog import DatabaseCatalog
 from shale.clones.existing_clone import require_pinned, require_resumable, verify_existing
+from shale.clones.own_ssts import store_own_ssts, with_distinct_ids
 from shale.clones.request import CloneRequest, CloneResult, check_request
-from shale.clones.sources import ResolvedSource, resolve_source, with_checkpoint_ids
+from shale.clones.sources import resolve_source, with_checkpoint_ids
 from shale.clones.union import unite
-from shale.clones.wal_files import copy_files, require_complete_wal, wal_range, without_wal
+from shale.clones.wal_files import copy_files, require_complete_wal, wal_range
 from shale.errors import ObjectVersionExists
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import StoredManifest
@@ -63,7 +65,9 @@ async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResu
     latest = await manifests.try_read_latest()
     if latest is None:
         resolved = [await resolve_source(catalog, request, source) for source in request.sources]
-        first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, resolved))
+        sources = with_distinct_ids([each.source for each in resolved])
+        first = await catalog.env.cpu.run(partial(_first_manifest, catalog, request, sources))
+        await store_own_ssts(catalog, request.path, sources, [sst for each in resolved for sst in each.built], first)
         clone = await manifests.create_new(first)
         left_out = sum(each.wal_files_left_out for each in resolved)
     elif latest.value.initialized:
@@ -81,12 +85,10 @@ async def _attempt(catalog: DatabaseCatalog, request: CloneRequest) -> CloneResu
     return replace(await _finish(catalog, request, clone), wal_files_left_out=left_out)
 
 
-def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, resolved: list[ResolvedSource]) -> Manifest:
+def _first_manifest(catalog: DatabaseCatalog, request: CloneRequest, sources: list[Source]) -> Manifest:
     new_uuid = catalog.env.ids.uuid
     if not request.is_union:
-        first = cloned(resolved[0].source, new_uuid)
-        return without_wal(first) if request.projects(request.sources[0]) else first
-    sources = [each.source for each in resolved]
+        return cloned(sources[0], new_uuid)
     return unite(sources, new_uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
 
 

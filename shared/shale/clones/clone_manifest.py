@@ -3,8 +3,8 @@
 Source: docs/reference/protocol.md 10.2, step 6; 11.2, rules 6 and 7.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, replace
 from uuid import UUID
 
 from shale.core.lazy_dataclass import dataclass
@@ -22,12 +22,15 @@ class Source:
         path: the path as manifests store it.
         manifest: the manifest of the checkpoint, projected if requested.
         named_range: the key range that the caller requested of this source.
+        own: SSTs of ``manifest`` that the clone stores under its own path, with the key of the object to copy, which
+            is empty if the SST is made of the rows of the WAL.
     """
 
     path: str
     checkpoint_id: UUID
     manifest: Manifest
     named_range: KeyRange | None = None
+    own: Mapping[Ulid, str] = field(default_factory=dict)
 
 
 def cloned(source: Source, new_uuid: NewUuid) -> Manifest:
@@ -42,7 +45,7 @@ def cloned(source: Source, new_uuid: NewUuid) -> Manifest:
         path=source.path,
         source_checkpoint_id=source.checkpoint_id,
         final_checkpoint_id=new_uuid(),
-        sst_ids=owned_ssts(source.manifest),
+        sst_ids=owned_ssts(source),
     )
     external_dbs = (*borrowed, own)
     require_one_place(external_dbs)
@@ -61,10 +64,16 @@ def inherited(manifest: Manifest) -> tuple[ExternalDb, ...]:
     return tuple(_handed_on(entry) for entry in manifest.external_dbs if entry.sst_ids)
 
 
-def owned_ssts(manifest: Manifest) -> tuple[Ulid, ...]:
+def owned_ssts(source: Source) -> tuple[Ulid, ...]:
     """Return the ids of the SSTs under the database's own path, sorted."""
-    borrowed = {sst_id for entry in manifest.external_dbs for sst_id in entry.sst_ids}
-    return tuple(sorted(manifest.ssts().keys() - borrowed))
+    borrowed = {sst_id for entry in source.manifest.external_dbs for sst_id in entry.sst_ids}
+    return tuple(sorted(source.manifest.ssts().keys() - borrowed - source.own.keys()))
+
+
+def places_of(source: Source) -> dict[Ulid, str]:
+    """Return the path of the database that stores each SST, without those that the clone stores itself."""
+    places = {sst_id: entry.path for entry in source.manifest.external_dbs for sst_id in entry.sst_ids}
+    return {sst_id: places.get(sst_id, source.path) for sst_id in source.manifest.ssts().keys() - source.own.keys()}
 
 
 def borrowings(source: Source) -> tuple[ExternalDb, ...]:
@@ -73,7 +82,7 @@ def borrowings(source: Source) -> tuple[ExternalDb, ...]:
     Raises:
         InvalidDbState: see ``inherited``.
     """
-    owned = owned_ssts(source.manifest)
+    owned = owned_ssts(source)
     if not owned:
         return inherited(source.manifest)
     own = ExternalDb(path=source.path, source_checkpoint_id=source.checkpoint_id, sst_ids=owned)

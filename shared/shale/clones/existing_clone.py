@@ -3,11 +3,13 @@
 Source: docs/reference/protocol.md 10.2, steps 2 and 3.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 
 from shale.clones.clone_manifest import borrowings
 from shale.clones.database_catalog import DatabaseCatalog
+from shale.clones.own_ssts import with_distinct_ids
 from shale.clones.request import CloneRequest, CloneSource
 from shale.clones.sources import reresolve
 from shale.clones.union import unite
@@ -21,7 +23,7 @@ from shale.errors import (
     ManifestMissing,
 )
 from shale.protocol.versioned import Versioned
-from shale.types import ExternalDb, Manifest, Ulid
+from shale.types import ExternalDb, KeyRange, Manifest, Ulid
 
 _START_OVER = "destroy it (destroy --hard) and start over"
 
@@ -61,14 +63,25 @@ async def _is_union_of(catalog: DatabaseCatalog, clone: Manifest, request: Clone
 
     A half-built clone still has the trees of the sources.  For an initialized one only the borrowed SSTs are compared.
     """
-    found = [await reresolve(catalog, request, source) for source in request.sources]
+    found = with_distinct_ids([await reresolve(catalog, request, source) for source in request.sources])
     if _borrowed(clone.external_dbs) != _borrowed(entry for source in found for entry in borrowings(source)):
         return False
     if clone.initialized:
         return True
     work = partial(unite, found, catalog.env.ids.uuid, allow_gaps=request.allow_gaps, compact=request.compact_union)
     united = await catalog.env.cpu.run(work)
-    return (united.tree, united.segments) == (clone.tree, clone.segments)
+    return _borrowed_views(united) == _borrowed_views(clone)
+
+
+def _borrowed_views(manifest: Manifest) -> Counter[tuple[bytes, Ulid, KeyRange | None]]:
+    """Count the views of borrowed SSTs by tree; L0s that are made of a WAL have other ids in each attempt."""
+    borrowed = {sst_id for _, sst_id in _borrowed(manifest.external_dbs)}
+    return Counter(
+        (prefix, view.sst.id, view.visible_range)
+        for prefix, tree in manifest.trees()
+        for view in tree.views()
+        if view.sst.id in borrowed
+    )
 
 
 def _borrowed(entries: Iterable[ExternalDb]) -> set[tuple[str, Ulid]]:

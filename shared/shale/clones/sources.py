@@ -9,9 +9,10 @@ from uuid import UUID
 
 from shale.clones.clone_manifest import Source
 from shale.clones.database_catalog import DatabaseCatalog
+from shale.clones.own_ssts import BuiltSst, with_wal_in_l0
 from shale.clones.projection import project
 from shale.clones.request import CloneRequest, CloneSource
-from shale.clones.wal_files import files_left_out, require_complete_wal, require_no_rows
+from shale.clones.wal_files import files_left_out, require_complete_wal
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
 from shale.protocol.checkpoints import create_checkpoint, parse_checkpoint_id, resolve_checkpoint
@@ -29,10 +30,11 @@ log = get_logger("clones")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSource:
-    """A source, and the number of its WAL files that the clone leaves out."""
+    """A source, the number of its WAL files that the clone leaves out, and SSTs of the others for the clone."""
 
     source: Source
     wal_files_left_out: int
+    built: tuple[BuiltSst, ...] = ()
 
 
 async def with_checkpoint_ids(catalog: DatabaseCatalog, request: CloneRequest) -> CloneRequest:
@@ -68,7 +70,7 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
         LatestRecordMissing: there is no database.
         InvalidDbState: it is half built, being destroyed or not complete, or its WAL store was not given.
         CheckpointMissing: the checkpoint does not exist or has expired.
-        InvalidCloneSourceWithWal: the WAL has rows, which cannot be projected or united.
+        InvalidCloneSourceWithWal: see ``with_wal_in_l0``; only if the source is projected or united.
         InvalidProjection: see ``project``.
     """
     stored = await catalog.load(source.path)
@@ -86,9 +88,11 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
         left_out = await files_left_out(wal, manifest, catalog.env, await _written_ms(catalog, stored, checkpoint))
         _check_completeness(request, source, left_out)
     await require_complete_wal(wal, manifest)
+    built: tuple[BuiltSst, ...] = ()
     if request.is_union or request.projects(source):
-        await require_no_rows(wal, manifest, source.path, catalog.env)
-    return ResolvedSource(await _projected(catalog, request, source, checkpoint.id, manifest), left_out)
+        manifest, built = await with_wal_in_l0(wal, manifest, source.path, catalog.env)
+    found = await _projected(catalog, request, source, checkpoint.id, manifest)
+    return ResolvedSource(replace(found, own={sst.id: "" for sst in built}), left_out, built)
 
 
 async def reresolve(catalog: DatabaseCatalog, request: CloneRequest, source: CloneSource) -> Source:

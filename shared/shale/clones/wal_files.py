@@ -1,4 +1,4 @@
-"""The WAL of a clone's source: files to copy, files that forbid a projection, and files that are left out.
+"""The WAL of a clone's source: files to copy, and files that are left out.
 
 Source: docs/reference/protocol.md 10.2, steps 4, 5 and 8.
 """
@@ -11,7 +11,7 @@ from typing import TypeVar
 from shale.concurrency.gather import gather
 from shale.engine.wal.file import decode_wal_file
 from shale.env import Env
-from shale.errors import CorruptionError, InvalidCloneSourceWithWal, InvalidDbState, WalTruncated
+from shale.errors import CorruptionError, InvalidDbState, WalTruncated
 from shale.protocol.wal_completeness import wal_truncated
 from shale.protocol.wal_store import WalFile, WalStore
 from shale.types import Manifest, WalId
@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 _READS_AT_ONCE = 4
 """Bounds memory: a file may be as large as a memtable."""
-_SIZES_AT_ONCE = 16
 
 
 def wal_range(manifest: Manifest) -> range:
@@ -31,7 +30,7 @@ def wal_range(manifest: Manifest) -> range:
 def without_wal(manifest: Manifest) -> Manifest:
     """Return the manifest with an empty WAL range: the WAL of a projection may hold rows that the clone must not show.
 
-    Its rows are in the L0s as well (``require_no_rows``), there limited to the range.
+    Its rows are in L0s, there limited to the range (``with_wal_in_l0``).
     """
     return replace(manifest, replay_after_wal_id=WalId(manifest.next_wal_sst_id - 1))
 
@@ -46,22 +45,6 @@ async def require_complete_wal(wal: WalStore, manifest: Manifest) -> None:
     for wal_id in {wal_ids[0], wal_ids[-1]} if wal_ids else ():
         if not await wal.exists(wal_id):
             raise wal_truncated(wal, wal_id - 1, manifest)
-
-
-async def require_no_rows(wal: WalStore, manifest: Manifest, path: str, env: Env) -> None:
-    """Check that all rows in the WAL files of the manifest are in its L0s too.
-
-    Raises:
-        InvalidCloneSourceWithWal: one is not, and rows of a WAL can be neither projected nor united.
-        WalTruncated: a file is gone.
-    """
-    async for wal_id, size in _each_file(wal, wal.size, wal_range(manifest), at_once=_SIZES_AT_ONCE):
-        if size and await _holds_rows_after(wal, wal_id, manifest.last_l0_seq, env):
-            raise InvalidCloneSourceWithWal(
-                f"{wal.key(wal_id)} holds rows of {path or '/'} that are in no SST yet, and rows in a WAL can be "
-                "neither projected nor united: flush the WAL and then the memtable, or open and close the "
-                "database, after a compaction if its L0 is full"
-            )
 
 
 async def files_left_out(wal: WalStore, manifest: Manifest, env: Env, before_ms: int | None = None) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 import shale
 from shale.admin.clones import source
-from shale.errors import InvalidCloneSourceWithWal, InvalidDbState
+from shale.errors import InvalidDbState
 from shale.format.names import wal_key, wal_prefix
 from shale.store.memory import MemoryStore
 
@@ -80,15 +80,16 @@ def test_an_unnamed_store_is_refused_before_anything_is_written(end: bytes | Non
 
 
 @with_harness
-async def test_rows_in_the_log_can_be_neither_cut_nor_united(harness: Harness) -> None:
+async def test_rows_in_the_log_can_be_cut_and_united(harness: Harness) -> None:
     async with shale.Db.open("q", store=harness.store, wal_store=harness.apart) as db:
         await db.put(b"zz", b"")
     async with harness.clones("c") as clones:
-        with pytest.raises(InvalidCloneSourceWithWal, match="p/wal/"):
-            await clones.create(source("p", end=b"n"))
-        with pytest.raises(InvalidCloneSourceWithWal, match="p/wal/"):
-            await clones.create("p", "q")
-    assert await harness.store.list("c/") == []
+        await clones.create(source("p", end=b"n"))
+    async with harness.clones("u") as clones:
+        await clones.create("p", "q")
+    assert await harness.apart.list(wal_prefix("c")) == await harness.apart.list(wal_prefix("u")) == []
+    assert await harness.rows("c") == {key: value for key, value in ROWS.items() if key < b"n"}
+    assert await harness.rows("u") == ROWS | {b"zz": b""}
 
 
 @with_harness

@@ -8,7 +8,6 @@ from shale.clones.sources import EPHEMERAL_LIFETIME_MS, reresolve, resolve_sourc
 from shale.errors import (
     AmbiguousCheckpoint,
     CheckpointMissing,
-    InvalidCloneSourceWithWal,
     InvalidDbState,
     LatestRecordMissing,
     ManifestMissing,
@@ -166,7 +165,7 @@ def test_rows_that_the_clone_lacks_are_refused_and_counted_if_that_is_allowed(na
     run(main)
 
 
-def test_rows_in_the_wal_can_be_cloned_whole_but_not_cut() -> None:
+def test_rows_in_the_wal_are_in_an_l0_of_what_is_cut() -> None:
     async def main() -> None:
         harness = Harness()
         await flushed(harness)
@@ -179,8 +178,12 @@ def test_rows_in_the_wal_can_be_cloned_whole_but_not_cut() -> None:
         manifest = (await resolve_source(catalog(harness), request(whole), whole)).source.manifest
         has_wal = manifest.next_wal_sst_id - manifest.replay_after_wal_id > 1
         assert has_wal
-        with pytest.raises(InvalidCloneSourceWithWal):
-            await resolve_source(catalog(harness), request(cut), cut)
+        found = await resolve_source(catalog(harness), request(cut), cut)
+        taken = found.source.manifest
+        assert taken.replay_after_wal_id == taken.next_wal_sst_id - 1
+        assert taken.last_l0_seq > manifest.last_l0_seq
+        (made,) = found.built
+        assert dict(found.source.own) == {made.id: ""}
 
     run(main)
 

@@ -66,8 +66,7 @@ def create(
     """Create a clone at --url; after an interruption, run the command again.
 
     Fails if the WAL of a source holds durable rows that the clone would lack: give --writer-url while the writer runs.
-    With several sources or a range, the WAL of the sources must contain no rows: flush and close them first.  Only the
-    WAL is copied.  The sources keep the SSTs of the clone until it does not need them any more.
+    Only rows in the WAL are copied.  The sources keep the SSTs of the clone until it does not need them any more.
     """
 
     token = None if writer_token_file is None else writer_token_file.read_text().strip()
