@@ -17,10 +17,11 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing
 from shale.protocol.checkpoints import create_checkpoint, parse_checkpoint_id, resolve_checkpoint
 from shale.protocol.manifest_store import StoredManifest
+from shale.protocol.visible_range import read_visible_range
 from shale.protocol.wal_completeness import require_wal_store
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
-from shale.types import Checkpoint, Manifest
+from shale.types import EVERYTHING, Checkpoint, KeyRange, Manifest
 
 EPHEMERAL_LIFETIME_MS = 300_000
 """Lifetime of the temporary source checkpoint, within which an interrupted clone can be completed."""
@@ -30,11 +31,18 @@ log = get_logger("clones")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSource:
-    """A source, the number of its WAL files that the clone leaves out, and SSTs of the others for the clone."""
+    """A source as a clone takes it.
+
+    Args:
+        wal_files_left_out: the number of WAL files with rows that the clone leaves out.
+        built: SSTs for the clone with the rows of the other WAL files.
+        keys: the keys that the clone may take over; ``None``: all.
+    """
 
     source: Source
     wal_files_left_out: int
     built: tuple[BuiltSst, ...] = ()
+    keys: KeyRange | None = None
 
 
 async def with_checkpoint_ids(catalog: DatabaseCatalog, request: CloneRequest) -> CloneRequest:
@@ -92,7 +100,14 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
     if request.is_union or request.projects(source):
         manifest, built = await with_wal_in_l0(wal, manifest, source.path, catalog.env)
     found = await _projected(catalog, request, source, checkpoint.id, manifest)
-    return ResolvedSource(replace(found, own={sst.id: "" for sst in built}), left_out, built)
+    keys = await _visible_range(catalog, request, source)
+    return ResolvedSource(replace(found, own={sst.id: "" for sst in built}), left_out, built, keys)
+
+
+async def _visible_range(catalog: DatabaseCatalog, request: CloneRequest, source: CloneSource) -> KeyRange | None:
+    """Return the keys that are taken of a source, which may be a projected clone itself."""
+    stored, taken = await read_visible_range(catalog.store, source.path), request.keys_of(source)
+    return stored if taken is None else taken.intersect(stored or EVERYTHING)
 
 
 async def reresolve(catalog: DatabaseCatalog, request: CloneRequest, source: CloneSource) -> Source:

@@ -35,8 +35,9 @@ from shale.errors import (
 )
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.manifest_store import ManifestStore
-from shale.protocol.markers import is_destroyed, require_not_destroyed
+from shale.protocol.markers import is_destroyed
 from shale.protocol.options import ProtocolOptions
+from shale.protocol.visible_range import require_usable
 from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
@@ -288,7 +289,7 @@ class DbReader(Reads):
         store = self._stores.main
         protocol = ProtocolOptions(component="reader", probe_max_staleness_s=options.probe_max_staleness_s)
         manifests = ManifestStore(store, root, env, metrics, protocol)
-        await require_not_destroyed(store, root)
+        self._visible_range = await require_usable(store, root, options.enforce_visible_range)
         stored = await manifests.load()
         require_readable(stored.value, self._where, options)
         tasks = await self._host.start(self._on_failure)

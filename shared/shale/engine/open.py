@@ -1,5 +1,6 @@
 """Opens a database for writing (docs/reference/protocol.md 4.1)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shale.core.lazy_names import import_at_call
@@ -69,8 +70,11 @@ async def open_writer(
             separate_wal=database.wal_store is not None,
             extractor=options.segment_extractor,
             admit=admit,
+            keys=options.enforce_visible_range,
         ),
     )
+    if claim.keys != options.enforce_visible_range:
+        options = replace(options, enforce_visible_range=claim.keys)
     writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
     try:
         await writer.start()

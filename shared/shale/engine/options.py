@@ -59,7 +59,8 @@ class DbOptions:
     that it includes only durable rows.  ``None``: as long as the flush can go on; while L0 is full, or while the store
     does not answer, the checkpoint includes what is in the WAL.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
-    ``enforce_visible_range``: writes outside and reads wholly outside are refused; for the owner of one shard.
+    ``enforce_visible_range``: writes outside and reads wholly outside are refused; by default the range of a projected
+    clone, and ``EVERYTHING`` overrides it.
     """
 
     flush_interval_s: float | None = 0.1

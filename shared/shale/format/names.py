@@ -67,6 +67,11 @@ def boundary_key(root: str, resource: str) -> str:
     return f"{gc_prefix(root)}{resource}.boundary"
 
 
+def visible_range_key(root: str) -> str:
+    """Return the key of the range that a projected clone shows."""
+    return f"{gc_prefix(root)}visible_range"
+
+
 def deleting_key(root: str) -> str:
     """Return the key of the marker that SlateDB's admin writes while it deletes a database."""
     return below(root, ".deleting")

@@ -14,7 +14,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.sst.paths import SstPaths
 from shale.store.connect import open_store
 from shale.store.port import ObjectStore
-from shale.types import Manifest
+from shale.types import EVERYTHING, Manifest
 
 Rows = dict[bytes, bytes]
 PATHS = ("g", "p", "c")
@@ -59,7 +59,7 @@ def rows_of(name: str, first: int, end: int) -> Rows:
 async def fill(url: str, path: str, rows: Rows) -> None:
     """Write two L0s."""
     items = [*rows.items()]
-    async with shale.Db.open(path, store=url) as db:
+    async with shale.Db.open(path, store=url, enforce_visible_range=EVERYTHING) as db:
         for half in (items[::2], items[1::2]):
             for key, value in half:
                 await db.put(key, value)

@@ -28,7 +28,7 @@ from shale.protocol.checkpoints import create_checkpoint, release_checkpoints
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
 from shale.store.memory import MemoryStore
-from shale.types import KeyRange
+from shale.types import EVERYTHING, KeyRange
 
 
 class UnevenClock(SystemClock):
@@ -61,7 +61,7 @@ class Harness:
             yield admin.clones
 
     async def filled(self, path: str, *keys: bytes) -> "Harness":
-        async with shale.Db.open(path, store=self.store) as db:
+        async with shale.Db.open(path, store=self.store, enforce_visible_range=EVERYTHING) as db:
             for key in keys:
                 await db.put(key, key)
         return self

@@ -18,7 +18,7 @@ from shale.protocol.versioned import Versioned
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.store.connect import open_store
-from shale.types import Manifest
+from shale.types import EVERYTHING, Manifest
 from tests.clocks import FixedClock
 from tests.unit.clones.lineage import CUT, PATHS, Lineage, Rows, manifest_of, written
 
@@ -43,7 +43,7 @@ async def scanned(db: Any, **options: Any) -> Rows:
 @with_lineage
 async def test_readers_and_writers(lineage: Lineage, folder: Path) -> None:
     for path, opens in itertools.product(PATHS, (shale.DbReader.open, shale.Db.open)):
-        async with opens(lineage.place(path)) as db:
+        async with opens(lineage.place(path), enforce_visible_range=EVERYTHING) as db:
             assert await scanned(db) == lineage.rows[path]
             assert {key: await db.get(key) for key in lineage.rows["g"]} == {
                 key: lineage.rows[path].get(key) for key in lineage.rows["g"]
@@ -144,7 +144,7 @@ async def test_a_scan_under_way_finds_what_the_clone_no_longer_borrows(lineage: 
         begun = db.scan()
         found = {row.key: row.value for row in [await anext(aiter(begun))]}
         await compacted_away(lineage)
-        await db.put(b"later", b"")
+        await db.put(b"key-1", b"")
         await db.flush("memtable")
         assert db.status.manifest.external_dbs[0].sst_ids == ()
         assert found | {row.key: row.value async for row in begun} == lineage.rows["c"]

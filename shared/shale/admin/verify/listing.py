@@ -18,6 +18,7 @@ from shale.format.names import (
     parse_manifest_key,
     parse_sst_key,
     parse_wal_key,
+    visible_range_key,
     wal_prefix,
 )
 from shale.protocol.wal_store import WalFile
@@ -88,7 +89,7 @@ class Listing:
     def add(self, page: Sequence[ObjectMeta], *, only_wal: bool = False) -> None:
         """Add the objects of a page to their namespaces."""
         known = {boundary_key(self.root, name) for name in ("manifest", "compactions")}
-        known |= {deleting_key(self.root), destroyed_key(self.root)}
+        known |= {deleting_key(self.root), destroyed_key(self.root), visible_range_key(self.root)}
         for meta in page:
             self.objects += 1
             if not (self._take_wal(meta) if only_wal else self._take(meta)) and meta.key not in known:

@@ -47,7 +47,8 @@ class ReaderOptions:
         merge_operator: a callable, or a name (``shale.merge_operators``).
         disk_cache: directory that caches parts of SSTs; ``None``: the setting of the process.
         segment_extractor: its name must equal the one in the manifest; reads route by the prefixes of the manifest.
-        enforce_visible_range: a read wholly outside is refused; for the owner of one shard.
+        enforce_visible_range: a read wholly outside is refused; by default the range of a projected clone, and
+            ``EVERYTHING`` overrides it.
     """
 
     checkpoint: UUID | str | None = None

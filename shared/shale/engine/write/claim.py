@@ -15,14 +15,14 @@ from shale.errors import (
 from shale.format.sst.filter_policy import PrefixExtractor
 from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
-from shale.protocol.markers import require_not_destroyed
 from shale.protocol.transactional import Stored
+from shale.protocol.visible_range import require_usable
 from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
 from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Manifest, WalId
+from shale.types import KeyRange, Manifest, WalId
 
 Admission: TypeAlias = Callable[[StoredManifest, WalId], Awaitable[None]]
 """Called right before the epoch is claimed, with the newest manifest and the id of the last WAL file.  It raises to
@@ -37,6 +37,8 @@ class ClaimedDatabase:
     fence_id: WalId
     wal_rows: dict[int, Rows]
     """Rows of WAL files that were read before the claim, by id."""
+    keys: KeyRange | None = None
+    """The keys that the writer keeps to; ``None``: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +46,15 @@ class ClaimOptions:
     """How a database is claimed.
 
     ``separate_wal``: the WAL has a store of its own.  ``extractor``: of the database's segments; a new database records
-    its name.  ``admit``: may refuse; while it runs no other writer is fenced.
+    its name.  ``admit``: may refuse; while it runs no other writer is fenced.  ``keys``: to keep to these, instead of
+    the stored range of a projected clone.
     """
 
     create_if_missing: bool = True
     separate_wal: bool = False
     extractor: PrefixExtractor | None = None
     admit: Admission | None = None
+    keys: KeyRange | None = None
 
 
 async def claim_database(
@@ -74,6 +78,7 @@ async def claim_database(
     """
     extractor = options.extractor
     new = Manifest(segment_extractor_name=None if extractor is None else extractor.name)
+    keys = await require_usable(store, root, options.keys)
     stored = await _load(store, root, manifests, env, new if options.create_if_missing else None)
     _check(stored.value, root, extractor, separate_wal=options.separate_wal)
     last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
@@ -85,13 +90,12 @@ async def claim_database(
     fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
     await fenceable.refresh()
     wal_rows[fence.id] = EMPTY_ROWS
-    return ClaimedDatabase(fenceable, fence.id, wal_rows)
+    return ClaimedDatabase(fenceable, fence.id, wal_rows, keys)
 
 
 async def _load(
     store: ObjectStore, root: str, manifests: ManifestStore, env: Env, new: Manifest | None
 ) -> StoredManifest:
-    await require_not_destroyed(store, root)
     latest = await manifests.try_read_latest()
     if latest is not None:
         return Stored(manifests, latest, env)

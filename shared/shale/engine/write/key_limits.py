@@ -1,6 +1,4 @@
-"""The key range that a handle is limited to, for the owner of one shard of a split database.
-
-The caller gives the range; it is stored nowhere.  A projected clone alone does not prevent writes outside of its range.
+"""The key range that a handle is limited to: that of a projected clone, or one that the caller gives.
 
 Source: docs/reference/protocol.md 11.1.
 """

@@ -24,7 +24,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.sst.verify.codes import Code
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
-from shale.types import KeyRange, Ulid
+from shale.types import EVERYTHING, KeyRange, Ulid
 from tests.unit.admin.verify.harness import CLONE, PATH, Harness
 
 Scenario = Callable[[MemoryStore], Awaitable[None]]
@@ -167,7 +167,7 @@ def test_clones(name: str) -> None:
         report = await require_sound(store, CLONE)
         assert report.ssts >= 3
         assert report.borrowed
-        async with shale.Db.open(CLONE, store=store, env=ENV) as db:
+        async with shale.Db.open(CLONE, store=store, env=ENV, enforce_visible_range=EVERYTHING) as db:
             await db.put(b"a", b"newer")
             await db.flush("memtable")
         await require_sound(store, CLONE)

@@ -1,0 +1,51 @@
+"""The range of keys that a projected clone shows."""
+
+import pytest
+
+from shale.errors import CorruptionError, InvalidDbState
+from shale.format.names import destroyed_key, visible_range_key
+from shale.protocol.visible_range import (
+    decode_visible_range,
+    encode_visible_range,
+    read_visible_range,
+    require_usable,
+    write_visible_range,
+)
+from shale.store.memory import MemoryStore
+from shale.types import EVERYTHING, UNBOUNDED, KeyRange, excluded, included
+from tests.clocks import ManualClock
+from tests.unit.protocol.conftest import run
+
+KEYS = KeyRange.half_open(b"a\xff", b"m")
+
+
+@pytest.mark.parametrize(
+    "keys", [KEYS, EVERYTHING, KeyRange(excluded(b""), included(b"\0")), KeyRange(UNBOUNDED, excluded(b"z"))], ids=str
+)
+def test_what_is_stored_is_read(keys: KeyRange) -> None:
+    assert decode_visible_range(encode_visible_range(keys), path="x") == keys
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "start": null, "end": "a"}'])
+def test_anything_else_is_refused_by_its_path(data: bytes) -> None:
+    with pytest.raises(CorruptionError, match="db/gc/visible_range"):
+        decode_visible_range(data, path="db/gc/visible_range")
+
+
+def test_a_handle_keeps_to_the_given_range_or_to_the_stored_one() -> None:
+    async def main() -> None:
+        store = MemoryStore(ManualClock())
+        assert await require_usable(store, "db", None) is None
+        await write_visible_range(store, "db", KEYS)
+        assert await store.head(visible_range_key("db")) is not None
+        assert await require_usable(store, "db", None) == KEYS
+        assert await require_usable(store, "db", KeyRange.half_open(b"x", None)) == KeyRange.half_open(b"x", None)
+        assert await require_usable(store, "db", EVERYTHING) is None
+        await write_visible_range(store, "db", None)
+        assert await read_visible_range(store, "db") is None
+        await store.put(destroyed_key("db"), b"{}")
+        for given in (None, KEYS):
+            with pytest.raises(InvalidDbState, match="destroyed"):
+                await require_usable(store, "db", given)
+
+    run(main)
