@@ -17,7 +17,7 @@ SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim model soak gc-soak compat docs quick lint fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim model soak gc-soak compat docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -91,6 +91,9 @@ lint: install ## ruff, layer contracts, prose, duplicates, mypy strict, pyright
 	$(BIN)/python -m tests.checks.duplicates
 	$(BIN)/mypy
 	$(BIN)/pyright
+
+mutations: install ## break functions of 20 sections of design-documents.md, see tests fail; OPTIONS="--all"
+	$(BIN)/python -m tests.checks.mutations $(OPTIONS)
 
 fmt: install ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .

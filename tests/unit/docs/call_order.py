@@ -1,8 +1,6 @@
 """Records which functions an operation calls, in order, and compares them with the numbered list of a page."""
 
 import dis
-import importlib
-import inspect
 import re
 import sys
 import threading
@@ -11,7 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from tests.checks.design_table import function_at
 
 _STEP = re.compile(r"^\d+\. [^`]*`((?:shale|shale_[a-z]+)(?:\.\w+)+)`", re.MULTILINE)
 _RESUME = dis.opmap["RESUME"]
@@ -42,23 +42,10 @@ def steps_of(page: Path) -> list[Step]:
 
 def code_of(name: str) -> CodeType:
     """Return the code of the function or method with this dotted name."""
-    parts = name.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:count]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[count:]:
-            assert hasattr(found, part), f"{name}: {found.__name__} has no {part}"
-            found = inspect.getattr_static(found, part) if inspect.isclass(found) else getattr(found, part)
-        if isinstance(found, classmethod | staticmethod) or inspect.ismethod(found):
-            found = found.__func__
-        if isinstance(found, property):
-            found = found.fget
-        found = inspect.unwrap(found)
-        assert inspect.isfunction(found), f"{name} is no function"
-        return found.__code__
-    raise AssertionError(f"{name}: there is no such module")
+    try:
+        return function_at(name).__code__
+    except LookupError as error:
+        raise AssertionError(str(error)) from error
 
 
 class CallRecorder:
