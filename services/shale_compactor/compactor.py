@@ -18,6 +18,7 @@ from shale.telemetry.metrics import Metrics
 from shale_compactor.coordinator.coordinator import Coordinator
 from shale_compactor.coordinator.live_coordinator import require_no_live_coordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
+from shale_compactor.coordinator.view_sizes import ViewSizes
 from shale_compactor.execution.executor import Executor
 from shale_compactor.execution.job import JobExecutor
 from shale_compactor.execution.options import ExecutorOptions
@@ -71,7 +72,8 @@ class Compactor:
         self._require_alive = partial(require_not_destroyed, store, root)
         self._manifests = ManifestStore(store, root, env, metrics, options.protocol)
         self._compactions = CompactionsStore(store, root, env, metrics, options.protocol)
-        runtime = CompactorRuntime(require_alive=self._require_alive)
+        sizes = ViewSizes(store, root, options.executor.sst.transformer)
+        runtime = CompactorRuntime(require_alive=self._require_alive, view_sizes=sizes)
         self.coordinator = Coordinator(
             self._manifests,
             self._compactions,

@@ -5,6 +5,7 @@ from dataclasses import field
 
 from shale.concurrency.signal import WakeEvent
 from shale.core.lazy_dataclass import dataclass
+from shale_compactor.coordinator.view_sizes import ViewSizes
 
 
 async def _always_alive() -> None:
@@ -19,8 +20,10 @@ class CompactorRuntime:
         require_alive: raises once the database is marked as destroyed; called at each poll.
         jobs_ready: set when jobs were scheduled, to wake the worker.
         results_ready: set when a result is stored, to wake the coordinator.
+        view_sizes: measures views that show a part of their SST; ``None``: policies see the sizes of whole SSTs.
     """
 
     require_alive: Callable[[], Awaitable[None]] = _always_alive
     jobs_ready: WakeEvent = field(default_factory=WakeEvent)
     results_ready: WakeEvent = field(default_factory=WakeEvent)
+    view_sizes: ViewSizes | None = None

@@ -20,6 +20,7 @@ from shale_compactor.coordinator.options import CoordinatorOptions, max_poll_gap
 from shale_compactor.coordinator.reporting import CoordinatorReporter
 from shale_compactor.coordinator.state import CoordinatorState, refresh_state
 from shale_compactor.coordinator.state_writer import repair_duplicate_l0, write_both
+from shale_compactor.coordinator.view_sizes import MeasuredScheduler
 from shale_compactor.planning.merge_state import MergedState
 from shale_compactor.planning.reclaim import ObservedHeartbeat, observe_heartbeats
 from shale_compactor.planning.round import Policy, SourceSet, plan_commit_round, plan_round, update_cooldown
@@ -49,6 +50,7 @@ class Coordinator:
         self._options = options
         self._reporter = CoordinatorReporter(metrics if metrics is not None else Metrics())
         self._jobs_ready = runtime.jobs_ready
+        self._view_sizes = runtime.view_sizes
         self._results_ready = runtime.results_ready
         self._view: CoordinatorState | None = None
         self._seen: dict[Ulid, ObservedHeartbeat] = {}
@@ -147,6 +149,8 @@ class Coordinator:
         now_s = self._env.clock.monotonic_s()
         self.last_poll_s = now_s
         await self._repair_duplicate_l0()
+        if self._view_sizes is not None:
+            await self._view_sizes.measure(self.manifest.value)
         await self._execute(
             plan_round(
                 self.manifest.value,
@@ -190,8 +194,9 @@ class Coordinator:
         self._looked_s = now_s
 
     def _policy(self) -> Policy:
+        scheduler = self._options.scheduler
         return Policy(
-            scheduler=self._options.scheduler,
+            scheduler=scheduler if self._view_sizes is None else MeasuredScheduler(scheduler, self._view_sizes.applied),
             capacity=self._options.max_concurrent_compactions,
             trivial_moves=self._options.enable_trivial_move,
             in_cooldown=self._cooldown_until_s.keys(),
