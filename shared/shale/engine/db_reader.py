@@ -28,11 +28,7 @@ from shale.engine.seq_times import seq_at, time_of
 from shale.engine.status_updates import StatusSubscription
 from shale.engine.write.durability import reraise
 from shale.env import Env
-from shale.errors import (
-    ClosedError,
-    ShaleError,
-    WalTruncated,
-)
+from shale.errors import ClosedError, ShaleError, WalTruncated
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
@@ -50,10 +46,14 @@ from shale.types import Manifest
 
 if TYPE_CHECKING:
     from shale.engine.db_cache import DbCache
+    from shale.engine.preload import preload_disk_cache
     from shale.merge_operators import resolve_operator
 else:
-    DbCache, resolve_operator = import_at_call(
-        globals(), DbCache="shale.engine.db_cache", resolve_operator="shale.merge_operators"
+    DbCache, preload_disk_cache, resolve_operator = import_at_call(
+        globals(),
+        DbCache="shale.engine.db_cache",
+        preload_disk_cache="shale.engine.preload",
+        resolve_operator="shale.merge_operators",
     )
 
 _PICKLED_WAL_COLLECTED = (
@@ -327,6 +327,8 @@ class DbReader(Reads):
         self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)
         await self._following.open(through_wal_id)
         self._last_poll_ms = env.clock.now_ms()
+        if (disk := PROCESS_CACHE.preloading(options.disk_cache)) is not None:
+            await preload_disk_cache(store, reader, self.manifest, disk)
         if options.mode is not ReaderMode.CHECKPOINT:
             tasks.start_soon(self._poll_loop, name="reader.poll")
         log.info(Event.DB_OPENED, path=root, mode=options.mode.value, manifest_id=self.manifest_id)

@@ -78,8 +78,7 @@ async def open_writer(
     writer = Writer(claim, store=store, wal_files=wal, root=root, options=options, env=env, metrics=metrics)
     try:
         await writer.start()
-        disk = PROCESS_CACHE.disk_options(options.disk_cache)
-        if disk is not None and disk.preload is not None:
+        if (disk := PROCESS_CACHE.preloading(options.disk_cache)) is not None:
             await preload_disk_cache(store, writer.views.reader, writer.manifest.current, disk)
     except BaseException:
         # Also on cancellation: the caller gets no handle, so only this code can end the tasks.

@@ -32,6 +32,11 @@ class ProcessCache:
         """Return the options of a database opened with these; ``None``: it has no disk cache."""
         return options if options is not None else self.disk_default
 
+    def preloading(self, options: DiskCacheOptions | None) -> DiskCacheOptions | None:
+        """Return the same, if the database is to load SSTs into the disk cache when it is opened."""
+        chosen = self.disk_options(options)
+        return None if chosen is None or chosen.preload is None else chosen
+
     def uploads(self, store: "ObjectStore", options: DiskCacheOptions | None, env: Env) -> "SstUploads":
         """Return where new SSTs go: the store, and the disk cache, if there is one."""
         from shale.sst.disk_cache import CachingUploads

@@ -61,7 +61,7 @@ class World:
             await db.put(key, value)
         await db.flush("memtable")
 
-    async def check(self, db: shale.Db) -> int:
+    async def check(self, db: shale.Db | shale.DbReader) -> int:
         """Compare all rows; return how many reads of SSTs that took."""
         before = self.store.reads
         for key in list(self.rows)[::97]:
@@ -95,7 +95,7 @@ def test_without_the_option_the_first_reads_fetch(tmp_path: Path) -> None:
 
 
 def test_an_upload_that_failed_leaves_no_copy(tmp_path: Path) -> None:
-    """A footer larger than what is held back leaves no copy either."""
+    """What does not end like an SST leaves no copy either."""
     rows = rows_from_entries([Entry(b"%05d" % number, Random(number).randbytes(200), 1, 0) for number in range(4000)])
     data, info = build_sst(rows, SstOptions())
     whole = b"".join(map(bytes, data)) if isinstance(data, list) else bytes(data)
@@ -136,6 +136,22 @@ def test_a_preload_brings_everything_before_the_open_returns(preload: str, tmp_p
         async with world.open(preload=preload) as db:
             assert world.store.reads == loaded, "what is on disk is not loaded again"
             assert await world.check(db) == 0
+
+    anyio.run(run)
+
+
+def test_a_reader_preloads_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def run() -> None:
+        async with world.open() as db:
+            await world.fill(db)
+        cache = {"directory": str(tmp_path), "part_bytes": STEP, "preload": "all"}
+        async with shale.DbReader.open(
+            "db", store=world.store, disk_cache=cache, block_cache_bytes=0, follow_latest=True
+        ) as reader:
+            assert world.store.reads > 0
+            assert await world.check(reader) == 0
 
     anyio.run(run)
 

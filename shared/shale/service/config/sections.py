@@ -10,7 +10,13 @@ from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
-from shale.sst.disk_cache_options import DEFAULT_MAX_BYTES, DEFAULT_PART_BYTES, DiskCacheOptions
+from shale.sst.disk_cache_options import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_OPEN_FILES,
+    DEFAULT_PART_BYTES,
+    DiskCacheOptions,
+    Preload,
+)
 from shale.store.location import Location, parse_location, parse_store_url
 from shale.types import AckAfter, CasMode, KeyRange
 
@@ -362,6 +368,15 @@ class DiskCacheSection(Section):
     part_bytes: Bytes = Field(
         default=DEFAULT_PART_BYTES, description="Size of the parts in which SSTs are read from the store."
     )
+    cache_on_flush: bool = Field(
+        default=False, description="SSTs that this process flushes enter the cache while they are uploaded."
+    )
+    preload: Literal["l0", "all"] | None = Field(
+        default=None, description="Load whole SSTs at the start, as far as they fit: those of L0, or all."
+    )
+    max_open_files: int = Field(
+        default=DEFAULT_OPEN_FILES, ge=1, description="Parts that a database keeps open for reads."
+    )
 
     @model_validator(mode="after")
     def _is_possible(self) -> "DiskCacheSection":
@@ -373,4 +388,11 @@ class DiskCacheSection(Section):
 
     def options(self) -> DiskCacheOptions:
         """Return the options of the engine."""
-        return DiskCacheOptions(self.directory, self.max_bytes, self.part_bytes)
+        return DiskCacheOptions(
+            self.directory,
+            self.max_bytes,
+            self.part_bytes,
+            cache_on_flush=self.cache_on_flush,
+            preload=None if self.preload is None else Preload(self.preload),
+            max_open_files=self.max_open_files,
+        )
