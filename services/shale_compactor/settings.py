@@ -58,7 +58,9 @@ class WorkerSection(Section):
         default=WORKER.persist_interval_s, ge=0, description="Minimum time between two such writes."
     )
     max_job_attempts: int | None = Field(
-        default=WORKER.max_job_attempts, ge=1, description="Attempts of a job on this worker; None: no limit."
+        default=WORKER.max_job_attempts,
+        ge=1,
+        description="Attempts of all workers before a job is Failed; None: no limit.",
     )
     max_sst_size: Bytes = Field(default=EXECUTOR.max_sst_size_bytes, gt=0, description="Target size of an output SST.")
     max_subcompactions: int = Field(

@@ -8,13 +8,14 @@ Source: docs/reference/protocol.md 6.1, 6.4, 6.6.
 
 from dataclasses import replace
 
-from shale.compaction.entries import with_status
+from shale.compaction.entries import count_claimable, with_status
 from shale.env import Env
 from shale.errors import FencedError
 from shale.protocol.compactions_store import CompactionsStore, FenceableCompactions
 from shale.protocol.manifest_store import FenceableManifest, ManifestStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Compactions, CompactionStatus, Ulid
+from shale_compactor.coordinator.job_log import JobLog
 from shale_compactor.coordinator.leadership import acquire_leadership, release_leadership
 from shale_compactor.coordinator.options import CoordinatorOptions, max_poll_gap_s
 from shale_compactor.coordinator.reporting import CoordinatorReporter
@@ -48,7 +49,9 @@ class Coordinator:
         self._compactions_store = compactions
         self._env = env
         self._options = options
-        self._reporter = CoordinatorReporter(metrics if metrics is not None else Metrics())
+        metrics = metrics if metrics is not None else Metrics()
+        self._reporter = CoordinatorReporter(metrics)
+        self._job_log = JobLog(compactions.records, env.clock, metrics)
         self._jobs_ready = runtime.jobs_ready
         self._view_sizes = runtime.view_sizes
         self._results_ready = runtime.results_ready
@@ -170,7 +173,7 @@ class Coordinator:
             FencedError: another coordinator has taken over.
             InvalidDbState: the database is being destroyed.
         """
-        if await refresh_state(self.view, wanted=_needs_a_round):
+        if await refresh_state(self.view, wanted=self._needs_round):
             await self._repair_duplicate_l0()
             await self._execute(plan_commit_round(self.manifest.value, self.local, self._policy(), self._env.ids.ulid))
 
@@ -185,13 +188,23 @@ class Coordinator:
         now_s = self._env.clock.monotonic_s()
         self._reporter.merged(merged)
         self._cooldown_until_s = update_cooldown(
-            self._cooldown_until_s, merged.cancelled, now_s=now_s, cooldown_s=self._options.cancel_cooldown_s
+            self._cooldown_until_s,
+            (*merged.cancelled, *merged.failed),
+            now_s=now_s,
+            cooldown_s=self._options.cancel_cooldown_s,
         )
+        self._job_log.merged(merged, now_s)
         gap_s = now_s - self._looked_s if self._looked_s is not None else 0.0
         self._seen = observe_heartbeats(
             self._seen, merged.compactions, now_s, unwatched_s=max(0.0, gap_s - max_poll_gap_s(self._options))
         )
         self._looked_s = now_s
+
+    def _needs_round(self, compactions: Compactions) -> bool:
+        """Return whether a result is waiting, or a submission and a worker for it."""
+        has_capacity = count_claimable(compactions) < self._options.max_concurrent_compactions
+        waiting = (CompactionStatus.COMPACTED, *([CompactionStatus.SUBMITTED] if has_capacity else []))
+        return any(with_status(compactions, status) for status in waiting)
 
     def _policy(self) -> Policy:
         scheduler = self._options.scheduler
@@ -212,14 +225,11 @@ class Coordinator:
             reclaimed=step.reclaimed,
         )
         self._report(step)
+        await self._job_log.flush()
 
     def _report(self, step: PlanningStep) -> None:
         self._reporter.decided(step, self.local, self._env.clock.now_ms())
+        self._job_log.decided(step, heartbeat_timeout_s=self._options.worker_heartbeat_timeout_s)
         self._reporter.observe(self.manifest.value, self.local)
         if step.scheduled or step.reclaimed:
             self._jobs_ready.notify()
-
-
-def _needs_a_round(compactions: Compactions) -> bool:
-    """Return whether a result or a submission is waiting."""
-    return any(with_status(compactions, status) for status in (CompactionStatus.COMPACTED, CompactionStatus.SUBMITTED))

@@ -17,7 +17,7 @@ class CoordinatorOptions:
         poll_interval_s: time between two scheduling rounds.
         commit_compacted_interval_s: time between two checks for results, while jobs are active.
         worker_heartbeat_timeout_s: time without a heartbeat after which a job is reclaimed.
-        cancel_cooldown_s: time after a cancellation in which the same job is not scheduled again.
+        cancel_cooldown_s: time after a cancellation or a failure in which the same job is not scheduled again.
         checkpoint_lifetime_s: time for which a commit protects its inputs for readers.
         enable_trivial_move: move sources that do not overlap to a run without rewriting them.
     """

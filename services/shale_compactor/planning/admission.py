@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from shale.compaction.apply import with_run, without_drained
-from shale.compaction.entries import count_using_capacity, with_entry, with_status
+from shale.compaction.entries import count_claimable, count_using_capacity, with_entry, with_status
 from shale.compaction.specs import source_views
 from shale.compaction.validation import ValidationStage, check_proposal, validate
 from shale.errors import InvalidCompaction
@@ -51,16 +51,31 @@ def _start(keys: KeyRange) -> tuple[bool, bytes]:
 _S = CompactionStatus
 
 
-def admit_submitted(manifest: Manifest, compactions: Compactions, *, trivial_moves: bool) -> PlanningStep:
-    """Schedule, complete or fail each Submitted entry, in order of ids."""
+def admit_submitted(
+    manifest: Manifest, compactions: Compactions, *, trivial_moves: bool, capacity: int | None = None
+) -> PlanningStep:
+    """Schedule, complete or fail Submitted entries, in order of ids.
+
+    A valid one that needs a worker waits while there is no capacity, and the later ones wait after it: they may share
+    its sources.
+
+    Args:
+        capacity: maximum of Scheduled and Running entries; ``None``: no limit.
+    """
     step = PlanningStep(manifest=manifest, compactions=compactions)
+    has_to_wait = False
     for entry in with_status(compactions, _S.SUBMITTED):
         try:
             validate(step.manifest, step.compactions, entry, ValidationStage.SUBMITTED)
         except InvalidCompaction as error:
             step = reject(step, entry, error)
-        else:
-            step = _admit(step, entry, trivial_moves=trivial_moves)
+            continue
+        if has_to_wait:
+            continue
+        done = _completed_at_once(step, entry, trivial_moves=trivial_moves)
+        has_to_wait = done is None and capacity is not None and count_claimable(step.compactions) >= capacity
+        if not has_to_wait:
+            step = done or _scheduled(step, entry)
     return step
 
 
@@ -98,14 +113,12 @@ def admit_proposals(
                 step, refused=(*step.refused, RefusedProposal(spec=spec, rule=error.rule, message=str(error)))
             )
         else:
-            step = _admit(step, replace(candidate, id=new_id()), trivial_moves=trivial_moves, is_ours=True)
+            step = _propose(step, replace(candidate, id=new_id()), trivial_moves=trivial_moves)
     return step
 
 
-def _admit(step: PlanningStep, entry: Compaction, *, trivial_moves: bool, is_ours: bool = False) -> PlanningStep:
+def _propose(step: PlanningStep, entry: Compaction, *, trivial_moves: bool) -> PlanningStep:
     step = _completed_at_once(step, entry, trivial_moves=trivial_moves) or _scheduled(step, entry)
-    if not is_ours:
-        return step
     admitted = step.compactions.get(entry.id)
     assert admitted is not None, "it was inserted a line above"
     return replace(step, proposed=(*step.proposed, admitted))

@@ -1,8 +1,9 @@
 """Merge the stored compactions into the coordinator's local state (docs/reference/protocol.md 6.6, step 1).
 
 The coordinator schedules and finishes entries; workers move entries between Scheduled, Running and Compacted; admins
-add Submitted ones.  Changes outside of these roles are ignored.  The exception is a cancellation: an active entry that
-is stored as Failed becomes Failed in the local state, too (docs/reference/protocol.md 6.13).
+add Submitted ones.  Changes outside of these roles are ignored.  The exceptions are a cancellation by an admin and a
+job that its worker has ended: an active entry that is stored as Failed becomes Failed in the local state, too
+(docs/reference/protocol.md 6.9, 6.13).
 """
 
 from collections.abc import Iterable
@@ -32,11 +33,13 @@ class MergedState:
     Args:
         compactions: the new local state.
         cancelled: entries that an admin has set to Failed, as stored.
+        failed: entries that their worker has set to Failed, as stored; they name the worker.
         ignored: new entries with a status that only a coordinator may add: Scheduled or Running.
     """
 
     compactions: Compactions
     cancelled: tuple[Compaction, ...] = ()
+    failed: tuple[Compaction, ...] = ()
     ignored: tuple[Compaction, ...] = ()
 
 
@@ -58,8 +61,10 @@ def merge_remote(local: Compactions, remote: Compactions, reclaimed: Iterable[Co
             (adopted if entry.status in _ACCEPTED_NEW else ignored).append(entry)
         elif entry.status in _ADOPTED[known.status]:
             adopted.append(entry)
+    ended = [entry for entry in adopted if entry.status is _S.FAILED]
     return MergedState(
         compactions=with_entries(local, adopted),
-        cancelled=tuple(entry for entry in adopted if entry.status is _S.FAILED),
+        cancelled=tuple(entry for entry in ended if entry.worker is None),
+        failed=tuple(entry for entry in ended if entry.worker is not None),
         ignored=tuple(ignored),
     )

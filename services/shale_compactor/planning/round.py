@@ -20,11 +20,11 @@ SourceSet: TypeAlias = frozenset[Source]
 
 
 def update_cooldown(
-    until_s: Mapping[SourceSet, float], cancelled: Iterable[Compaction], *, now_s: float, cooldown_s: float
+    until_s: Mapping[SourceSet, float], ended: Iterable[Compaction], *, now_s: float, cooldown_s: float
 ) -> dict[SourceSet, float]:
-    """Add the sources of cancelled jobs and drop those whose cooldown has ended (monotonic seconds)."""
+    """Add the sources of cancelled and failed jobs and drop those whose cooldown has ended (monotonic seconds)."""
     kept = {sources: end_s for sources, end_s in until_s.items() if end_s > now_s}
-    return kept | {frozenset(sources_of(entry.spec)): now_s + cooldown_s for entry in cancelled}
+    return kept | {frozenset(sources_of(entry.spec)): now_s + cooldown_s for entry in ended}
 
 
 def outside_cooldown(specs: Iterable[CompactionSpec], in_cooldown: Collection[SourceSet]) -> Iterator[CompactionSpec]:
@@ -40,7 +40,7 @@ class Policy:
         scheduler: proposes compactions.
         capacity: maximum of waiting and running entries.
         trivial_moves: move sources that do not overlap to a run without rewriting them.
-        in_cooldown: sources of recently cancelled jobs, which are not scheduled again yet.
+        in_cooldown: sources of recently cancelled or failed jobs, which are not scheduled again yet.
     """
 
     scheduler: CompactionScheduler
@@ -54,7 +54,9 @@ def plan_commit_round(
 ) -> PlanningStep:
     """Commit results, admit submissions, then admit proposals; each step sees the decisions of the one before."""
     step = commit_compacted(manifest, compactions)
-    step = step.then(admit_submitted(step.manifest, step.compactions, trivial_moves=policy.trivial_moves))
+    step = step.then(
+        admit_submitted(step.manifest, step.compactions, trivial_moves=policy.trivial_moves, capacity=policy.capacity)
+    )
     if count_using_capacity(step.compactions) >= policy.capacity:
         return step
     return step.then(

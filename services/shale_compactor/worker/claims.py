@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from shale.compaction.entries import with_entries, with_entry
+from shale.compaction.entries import finished, with_entries, with_entry
 from shale.types import (
     Compaction,
     CompactionContext,
@@ -27,7 +27,7 @@ Edit: TypeAlias = Callable[[Compactions], Compactions | None]
 
 
 def claimable(compactions: Compactions, excluded: Collection[Ulid], capacity: int) -> list[Compaction]:
-    """Return Return Scheduled tiered entries without a worker, oldest first, up to the free capacity."""
+    """Return Scheduled tiered entries without a worker, oldest first, up to the free capacity."""
     entries = [
         entry
         for entry in compactions.entries
@@ -104,6 +104,15 @@ def finish(
     worker = WorkerClaim(worker_id=worker_id, last_heartbeat_ms=now_ms)
     done = replace(entry, status=_S.COMPACTED, output_ssts=output_ssts, worker=worker, ctx=None)
     return with_entry(compactions, done)
+
+
+def fail(compactions: Compactions, id: Ulid, worker_id: str, now_ms: int) -> Compactions | None:  # noqa: A002
+    """End an owned job as Failed; the entry keeps this worker, which tells a failure from a cancellation."""
+    entry = compactions.get(id)
+    if entry is None or not owns(entry, worker_id):
+        return None
+    worker = WorkerClaim(worker_id=worker_id, last_heartbeat_ms=now_ms)
+    return with_entry(compactions, replace(finished(entry, _S.FAILED), worker=worker))
 
 
 def release(

@@ -127,6 +127,10 @@ class CompactionsClient:
         """Store a result; return the version that has it, or the one that shows that it is too late."""
         return await self._write(change)
 
+    async def fail(self, id_: Ulid) -> Compactions:
+        """End an owned job as Failed."""
+        return await self._write(lambda value: claims.fail(value, id_, self._worker_id, self._env.clock.now_ms()))
+
     async def release(self, progress: Progress) -> Compactions:
         """Release entries with their progress."""
         return await self._write(lambda value: claims.release(value, progress, self._worker_id))

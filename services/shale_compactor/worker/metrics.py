@@ -25,6 +25,7 @@ class WorkerMetrics:
     def __init__(self, metrics: Metrics, env: Env, worker: str, jobs: Mapping[Ulid, RunningJob]) -> None:
         self._clock = env.clock
         self._jobs = jobs
+        self.abandoned = metrics.counter("slatedb_compactor_jobs_failed_total").inc
         self.claimed = metrics.counter("slatedb_compactor_jobs_claimed_total").inc
         self._running = metrics.gauge("slatedb_compactor_running", worker=worker)
         self._output_bytes = metrics.counter("slatedb_compactor_output_bytes_total", worker=worker).inc

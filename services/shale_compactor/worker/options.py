@@ -17,7 +17,7 @@ class WorkerOptions:
         persist_every_sst: also write a heartbeat after each finished SST.
         persist_interval_s: minimum time between two of these; SSTs finished within it are lost in a crash.
         retry_delay_s, retry_delay_max_s: delay before a failed job is claimed again, doubled after each failure.
-        max_job_attempts: failures after which this worker leaves a job to others; ``None``: no limit.
+        max_job_attempts: attempts of all workers after which a job is Failed; ``None``: no limit.
         release_timeout_s: time limit for releasing the jobs of a stopping worker.
         only: ids of the jobs that this worker may claim; ``None``: all.
     """
@@ -26,11 +26,11 @@ class WorkerOptions:
     max_concurrent_compactions: int = 4
     compactions_poll_interval_s: float = 5.0
     heartbeat_interval_s: float = 10.0
-    persist_every_sst: bool = False
+    persist_every_sst: bool = True
     persist_interval_s: float = 1.0
     retry_delay_s: float = 1.0
     retry_delay_max_s: float = 300.0
-    max_job_attempts: int | None = None
+    max_job_attempts: int | None = 10
     release_timeout_s: float = 10.0
     only: frozenset[Ulid] | None = None
 

@@ -11,7 +11,13 @@ from shale.types import CompactionContext
 
 
 class DamagedProgress(CorruptionError):
-    """Persisted progress from which no worker can continue; it stays until the compaction is cancelled."""
+    """Persisted progress from which no worker can continue."""
+
+
+class ForeignProgress(DamagedProgress):
+    """Another process has replaced the persisted progress; the next attempt continues from that."""
+
+    retryable = True
 
 
 def check_context(context: CompactionContext) -> None:

@@ -37,10 +37,9 @@ class WorkerReporter:
         )
 
     def not_begun(self, entry: Compaction, error: InvalidCompaction | DamagedProgress, *, attempt: int) -> None:
-        """Report a claimed entry that cannot be executed and is released.
+        """Report a claimed entry that cannot be executed.
 
-        Missing sources are the normal result of a race with a commit.  Damaged progress is an error that stays until
-        the compaction is cancelled.
+        Missing sources are the normal result of a race with a commit.  Damaged progress ends the job.
         """
         if isinstance(error, InvalidCompaction):
             self._log.info(Event.COMPACTION_RELEASED, compaction_id=str(entry.id), reason=str(error))
@@ -68,6 +67,11 @@ class WorkerReporter:
             error=error,
             **({"exc": foreign} if foreign else {}),
         )
+
+    def abandoned(self, job_id: Ulid, reason: str) -> None:
+        """Report a job that this worker ended as Failed."""
+        self._metrics.abandoned()
+        self._log.error(Event.COMPACTION_ABANDONED, compaction_id=str(job_id), reason=reason)
 
     def finished(self, job: RunningJob, outputs: tuple[Sst, ...]) -> None:
         """Report a stored result."""

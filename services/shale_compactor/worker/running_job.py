@@ -14,8 +14,9 @@ class RunningJob:
     """A job under execution.
 
     Attributes:
-        attempt: number of the attempt in this process, from 1.
+        attempt: number of the attempt, over all workers, from 1.
         claimed_s: monotonic time of the claim.
+        claimed_ms: time of the claim in milliseconds since 1970.
         is_finishing: the result is being stored, so this worker may lose the entry by its own write.
         failure: why this worker stopped the job while it was running.
         scope: cancels the job.
@@ -25,6 +26,7 @@ class RunningJob:
     progress: JobProgress
     attempt: int
     claimed_s: float
+    claimed_ms: int = 0
     is_resumed: bool = False
     is_finishing: bool = False
     failure: Exception | None = None

@@ -23,10 +23,11 @@ from shale_compactor.execution.progress import JobProgress
 from shale_compactor.runtime import CompactorRuntime
 from shale_compactor.worker import claims
 from shale_compactor.worker.compactions_client import CompactionsClient
+from shale_compactor.worker.failures import FailureLog
 from shale_compactor.worker.heartbeats import run_heartbeats
 from shale_compactor.worker.metrics import WorkerMetrics
 from shale_compactor.worker.options import WorkerOptions
-from shale_compactor.worker.progress_checks import DamagedProgress, check_context
+from shale_compactor.worker.progress_checks import DamagedProgress, ForeignProgress, check_context
 from shale_compactor.worker.reporting import WorkerReporter
 from shale_compactor.worker.retries import Retries
 from shale_compactor.worker.running_job import RunningJob
@@ -62,6 +63,7 @@ class Worker:
         self._jobs: dict[Ulid, RunningJob] = {}
         self._stopping: set[Ulid] = set()
         self._retries = Retries(options)
+        self._failures = FailureLog(compactions.records, self.id, env, self._retries)
         self._jobs_ready = runtime.jobs_ready
         self._results_ready = runtime.results_ready
         self._news = WakeEvent()
@@ -127,9 +129,12 @@ class Worker:
         await self._require_alive()
         seen = await self.client.refresh()
         self.last_poll_s = self._env.clock.monotonic_s()
-        if seen is None or not self._claimable(seen, 0):
+        if seen is None or not (candidates := self._claimable(seen, 0)):
             return []
         self._retries.keep_only({entry.id for entry in seen.entries if entry.is_active})
+        await self._failures.learn(candidates)
+        if not self._claimable(seen, 0):
+            return []
         claimed_s = self._env.clock.monotonic_s()
         claimed = await self.client.claim(self._claimable)
         if not claimed:
@@ -147,17 +152,26 @@ class Worker:
         return {entry.id for entry in claims.claimable(compactions, excluded, capacity)}
 
     async def _begin(self, entry: Compaction, manifest: Manifest, claimed_s: float) -> RunningJob | None:
-        """Plan a claimed job; release one that cannot be planned, with a delay."""
+        """Plan a claimed job; release one that cannot be planned, with a delay, or end it."""
+        exhausted = self._retries.exhausted(entry.id)
+        if exhausted is not None:
+            await self._abandon(entry.id, exhausted.error or f"{exhausted.spent} attempts did not end")
+            return None
         self._metrics.claimed()
         self._reporter.claimed(entry, attempt=self._retries.attempt(entry.id))
         try:
             plan = plan_job(entry, manifest)
             if entry.ctx is not None:
                 check_context(entry.ctx)
-        except (InvalidCompaction, DamagedProgress) as error:
+        except InvalidCompaction as error:
             self._reporter.not_begun(entry, error, attempt=self._retries.attempt(entry.id))
             self._retries.failed(entry.id, self._env.clock.monotonic_s())
             await self.client.release({entry.id: None})
+            return None
+        except DamagedProgress as error:
+            self._reporter.not_begun(entry, error, attempt=self._retries.attempt(entry.id))
+            reason = await self._failures.failed(entry.id, entry.spec, error, outputs=0)
+            await self._abandon(entry.id, reason or str(error))
             return None
         progress = JobProgress(
             retention_min_seq=manifest.recent_snapshot_min_seq,
@@ -171,6 +185,7 @@ class Worker:
             progress=progress,
             attempt=self._retries.attempt(entry.id),
             claimed_s=claimed_s,
+            claimed_ms=self._env.clock.now_ms(),
             is_resumed=entry.ctx is not None,
         )
         self._jobs[entry.id] = job
@@ -206,12 +221,25 @@ class Worker:
             return None
 
     async def _fail(self, job: RunningJob, error: Exception) -> None:
-        """Report a failed attempt and release the job."""
+        """Report a failed attempt; release the job for the next one, or end it if there is none."""
+        job_id = job.plan.id
         self._reporter.failed(job, error)
-        self._retries.failed(job.plan.id, self._env.clock.monotonic_s())
-        await self.client.release({job.plan.id: job.progress.context()})
+        reason = await self._failures.failed(
+            job_id, job.plan.spec, error, outputs=len(job.progress.outputs()), started_ms=job.claimed_ms
+        )
+        if reason is not None:
+            await self._abandon(job_id, reason)
+            self._forget(job)
+            return
+        await self.client.release({job_id: job.progress.context()})
         self._forget(job)
-        self._reporter.released(job.plan.id)
+        self._reporter.released(job_id)
+
+    async def _abandon(self, job_id: Ulid, reason: str) -> None:
+        """End a job as Failed: its sources are free for other compactions."""
+        self._retries.abandon(job_id)
+        await self.client.fail(job_id)
+        self._reporter.abandoned(job_id, reason)
 
     async def _finish(self, job: RunningJob, outputs: tuple[Sst, ...]) -> None:
         job_id = job.plan.id
@@ -248,7 +276,7 @@ class Worker:
         for job_id, reason in claims.invalid_progress(compactions, self._progress(), self.id).items():
             job = self._jobs[job_id]
             if job.failure is None and not job.is_finishing:
-                job.failure = DamagedProgress(reason)
+                job.failure = ForeignProgress(reason)
                 job.scope.cancel()
 
     def _forget(self, job: RunningJob) -> None:

@@ -38,6 +38,11 @@ def count_using_capacity(compactions: Compactions) -> int:
     return sum(entry.status in _USES_CAPACITY for entry in compactions.entries)
 
 
+def count_claimable(compactions: Compactions) -> int:
+    """Count Scheduled and Running entries: those that need a worker now."""
+    return sum(entry.status in (CompactionStatus.SCHEDULED, CompactionStatus.RUNNING) for entry in compactions.entries)
+
+
 def with_status(compactions: Compactions, status: CompactionStatus) -> list[Compaction]:
     """Return the entries with one status, ascending by id."""
     return [entry for entry in compactions.entries if entry.status is status]

@@ -9,6 +9,7 @@ from shale.types import U64_MAX, CompactionsId, ManifestId, Ulid, WalId
 MANIFEST_SUFFIX = ".manifest"
 COMPACTIONS_SUFFIX = ".compactions"
 SST_SUFFIX = ".sst"
+RECORD_SUFFIX = ".json"
 _ID_DIGITS = 20
 
 
@@ -37,6 +38,11 @@ def compacted_prefix(root: str) -> str:
     return below(root, "compacted/")
 
 
+def compaction_records_prefix(root: str) -> str:
+    """Return the folder of the records of compactions, which only Shale uses, with its slash."""
+    return below(root, "compaction_records/")
+
+
 def gc_prefix(root: str) -> str:
     """Return the folder of the boundary files, with its slash."""
     return below(root, "gc/")
@@ -60,6 +66,11 @@ def wal_key(root: str, id: int) -> str:  # noqa: A002 - the format's name
 def sst_key(root: str, ulid: Ulid) -> str:
     """Return the key of a compacted SST."""
     return f"{compacted_prefix(root)}{ulid}{SST_SUFFIX}"
+
+
+def compaction_record_key(root: str, ulid: Ulid) -> str:
+    """Return the key of the record of one compaction."""
+    return f"{compaction_records_prefix(root)}{ulid}{RECORD_SUFFIX}"
 
 
 def boundary_key(root: str, resource: str) -> str:
@@ -103,6 +114,12 @@ def parse_wal_key(root: str, key: str) -> WalId | None:
 def parse_sst_key(root: str, key: str) -> Ulid | None:
     """Return the ULID in a listed key; ``None`` unless the key is exactly what ``sst_key`` gives."""
     stem = _stem(key, compacted_prefix(root), SST_SUFFIX)
+    return None if stem is None else Ulid.parse(stem)
+
+
+def parse_compaction_record_key(root: str, key: str) -> Ulid | None:
+    """Return the id of the compaction in a listed key; ``None`` unless it is what ``compaction_record_key`` gives."""
+    stem = _stem(key, compaction_records_prefix(root), RECORD_SUFFIX)
     return None if stem is None else Ulid.parse(stem)
 
 

@@ -7,7 +7,14 @@ from typing import Self
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ManifestMissing, ShaleError
-from shale.format.names import compacted_prefix, compactions_prefix, manifest_prefix, parse_sst_key, wal_prefix
+from shale.format.names import (
+    compacted_prefix,
+    compaction_records_prefix,
+    compactions_prefix,
+    manifest_prefix,
+    parse_sst_key,
+    wal_prefix,
+)
 from shale.gc.options import Task
 from shale.gc.plan import Candidate
 from shale.gc.planner import SstFile
@@ -28,7 +35,7 @@ _PREFIXES: Mapping[Task, Sequence[Callable[[str], str]]] = {
     Task.WAL: (wal_prefix,),
     Task.WAL_FENCE: (wal_prefix,),
     Task.COMPACTED: (compacted_prefix,),
-    Task.COMPACTIONS: (compactions_prefix,),
+    Task.COMPACTIONS: (compactions_prefix, compaction_records_prefix),
     Task.STAGED: (manifest_prefix, compactions_prefix, wal_prefix),
 }
 log = get_logger("gc")
@@ -124,8 +131,8 @@ class GcDatabase:
                     if meta.key in keys:
                         yield meta.key
 
-    async def delete_ssts(self, candidates: Sequence[Candidate]) -> Mapping[str, ShaleError]:
-        """Delete compacted SSTs; return the errors by key."""
+    async def delete_objects(self, candidates: Sequence[Candidate]) -> Mapping[str, ShaleError]:
+        """Delete objects of the main store; return the errors by key."""
         return await self.store.delete_many([each.key for each in candidates])
 
     async def delete_wal(self, candidates: Sequence[Candidate]) -> Mapping[str, ShaleError]:

@@ -27,10 +27,11 @@ class DeletionStage(IntEnum):
     COMPACTED = 1
     WAL = 2
     COMPACTIONS = 3
-    MANIFEST = 4
-    GC = 5
-    LATEST_MANIFEST = 6
-    MARKER = 7
+    COMPACTION_RECORDS = 4
+    MANIFEST = 5
+    GC = 6
+    LATEST_MANIFEST = 7
+    MARKER = 8
     """``.destroyed``.  The last one, ``.deleting``, is not part of a plan."""
 
     @property

@@ -41,6 +41,11 @@ class GcProgress:
     failed: int = 0
     logged_s: float = 0.0
 
+    def add(self, other: "GcProgress") -> None:
+        """Add the counts of a part of the pass."""
+        for name in ("listed", "planned", "planned_bytes", "deleted", "deleted_bytes", "failed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:

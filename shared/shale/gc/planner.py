@@ -18,6 +18,8 @@ from shale.types import Compactions, ExternalDb, Manifest, Ulid
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from shale.store.port import ObjectMeta
+
 
 @dataclass(frozen=True, slots=True)
 class VersionPlan:
@@ -53,6 +55,22 @@ def plan_manifest_gc(
 def plan_compactions_gc(versions: Sequence[VersionMeta], *, now_ms: int, min_age_ms: int) -> VersionPlan:
     """Plan the deletion of old compactions files; the newest is always kept, and no other can be pinned."""
     return plan_manifest_gc(versions, pinned=(), now_ms=now_ms, min_age_ms=min_age_ms)
+
+
+RECORD_MIN_AGE_MS = 7 * 86_400_000
+"""Minimum age of a deleted record: a week, in which the end of a compaction can be looked up."""
+
+
+def plan_records_gc(
+    records: Iterable[tuple[Ulid, "ObjectMeta"]], *, active: Collection[Ulid], now_ms: int, min_age_ms: int
+) -> "tuple[ObjectMeta, ...]":
+    """Plan the deletion of records that have not changed for a week.
+
+    Args:
+        active: compactions that are active in the newest compactions file.
+    """
+    age_ms = max(min_age_ms, RECORD_MIN_AGE_MS)
+    return tuple(meta for id_, meta in records if id_ not in active and now_ms - meta.last_modified_ms > age_ms)
 
 
 def plan_wal_gc(

@@ -10,7 +10,7 @@ from shale.errors import LatestRecordMissing, ManifestMissing, ProtocolPanic, Sh
 from shale.format.names import sst_key
 from shale.gc.database import GcDatabase
 from shale.gc.options import Task
-from shale.gc.passes import Pass
+from shale.gc.passes import GcProgress, Pass
 from shale.gc.plan import Candidate
 from shale.gc.planner import (
     Cutoff,
@@ -20,6 +20,7 @@ from shale.gc.planner import (
     plan_compactions_gc,
     plan_detach,
     plan_manifest_gc,
+    plan_records_gc,
     plan_wal_gc,
 )
 from shale.gc.ulid_set import UlidSet
@@ -44,6 +45,7 @@ WHY: Mapping[Task, str] = {
     Task.DETACH: "a parent that no version reads",
 }
 """The reasons that logs and saved plans show."""
+_OLD_RECORD = "the record of a compaction that ended long ago"
 _LISTINGS_MAX = 3
 _CHUNK = 1000
 log = get_logger("gc")
@@ -62,7 +64,7 @@ async def sweep_manifests(database: GcDatabase, this: Pass) -> None:
 
 
 async def sweep_compactions(database: GcDatabase, this: Pass) -> None:
-    """Delete all old compactions files except the newest.
+    """Delete all old compactions files except the newest, and old records of compactions.
 
     Raises:
         CorruptionError: the newest one is corrupt; nothing is deleted.
@@ -73,6 +75,25 @@ async def sweep_compactions(database: GcDatabase, this: Pass) -> None:
         await database.compactions.read(versions[-1].id)
     plan = plan_compactions_gc(versions, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
     await _sweep_versions(database.compactions, versions, plan, this)
+    records = replace(this, progress=GcProgress())
+    await records.execute(_record_candidates(database, records), database.delete_objects, why=_OLD_RECORD)
+    this.progress.add(records.progress)
+    this.instruments.planned(this.task, this.progress.planned)
+
+
+async def _record_candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequence[Candidate]]:
+    async for page in database.compactions.records.pages():
+        this.progress.listed += len(page)
+        planned = plan_records_gc(page, active=(), now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
+        if not planned:
+            continue
+        # Read after the listing, and only if needed: an id that has ended is never active again.
+        latest = await database.compactions.try_read_latest()
+        if latest is None:
+            return
+        active = {entry.id for entry in latest.value.entries if entry.is_active}
+        planned = plan_records_gc(page, active=active, now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
+        yield [Candidate(0, meta.key, meta.size, meta.last_modified_ms) for meta in planned]
 
 
 async def _sweep_versions(store: VersionedStore[Any], versions: VersionList, plan: VersionPlan, this: Pass) -> None:
@@ -140,7 +161,7 @@ async def sweep_compacted(database: GcDatabase, this: Pass) -> None:
         newest_l0_ms=cutoff.newest_l0_ms,
         final_ms=cutoff.final_ms,
     )
-    await this.execute(_sst_candidates(database, this, active, cutoff), database.delete_ssts, why=WHY[this.task])
+    await this.execute(_sst_candidates(database, this, active, cutoff), database.delete_objects, why=WHY[this.task])
 
 
 def _add_ssts(active: UlidSet, manifest: Manifest) -> None:

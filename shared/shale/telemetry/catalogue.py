@@ -209,6 +209,7 @@ _COMPACTION = (
     _counter("slatedb_compactor_jobs_claimed_total", "Jobs that a worker claimed."),
     _counter("slatedb_compactor_l0_promotions_total", "L0s of unions made by SlateDB that became runs."),
     _counter("slatedb_compactor_jobs_reclaimed_total", "Jobs taken back from a worker that went silent."),
+    _counter("slatedb_compactor_jobs_failed_total", "Jobs ended as Failed: no attempt can help, or is left."),
     _counter("slatedb_compactor_expired_entries_total", "Rows dropped because they had expired.", "entry_type"),
     _gauge("slatedb_compactor_worker_heartbeat_timestamp_seconds", "When the worker last wrote a heartbeat.", "worker"),
     _histogram(
@@ -228,7 +229,7 @@ _COMPACTION = (
     _counter("slatedb_compaction_recovered_bytes_total", "Output bytes of earlier attempts that were kept."),
     _counter(
         "slatedb_compaction_rework_bytes_total",
-        "Bytes beyond the last output SST of attempts that ended early; a killed worker's are not seen.",
+        "Bytes beyond the last output SST of attempts that ended early; those of killed workers are estimated.",
     ),
     _counter("slatedb_compaction_errors_total", "Jobs that failed.", "error_type", "retryable"),
     _counter(

@@ -69,6 +69,8 @@ class Event(StrEnum):
     COMPACTION_L0_PROMOTED = "compaction.l0_promoted", "warning"
     COMPACTION_REJECTED = "compaction.rejected", "error"
     COMPACTION_FAILED = "compaction.failed", "error"
+    COMPACTION_ABANDONED = "compaction.abandoned", "error"
+    COMPACTION_RECORD_FAILED = "compaction.record.failed", "warning"
     COMPACTION_MERGE_FAILED = "compaction.merge_failed", "warning"
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"
     COMPACTION_PROGRESS = "compaction.progress", "info"

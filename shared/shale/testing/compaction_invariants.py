@@ -14,8 +14,8 @@ from shale.types import Compaction, CompactionContext, Compactions, CompactionSp
 
 _S = CompactionStatus
 _PLANNED = (_S.SCHEDULED, _S.RUNNING, _S.COMPACTED)
-_BY_A_WORKER = {(_S.SCHEDULED, _S.RUNNING), (_S.RUNNING, _S.RUNNING), (_S.RUNNING, _S.SCHEDULED)} | {
-    (_S.RUNNING, _S.COMPACTED)
+_BY_A_WORKER = {(_S.SCHEDULED, _S.RUNNING)} | {
+    (_S.RUNNING, after) for after in (_S.RUNNING, _S.SCHEDULED, _S.COMPACTED, _S.FAILED)
 }
 
 
@@ -124,6 +124,8 @@ def _check_workers_edit(before: Compaction | None, now: Compaction, mutation: Mu
     assert step in _BY_A_WORKER, f"{mutation}: a worker made {now.id} {now.status.name} from {before.status.name}"
     owners = {_worker(before), _worker(now)} - {None}
     assert len(owners) == 1, f"{mutation}: a worker took {now.id} from another one"
+    if now.status is _S.FAILED:
+        assert _worker(now) is not None, f"{mutation}: a worker failed {now.id} and is not named, as in a cancellation"
 
 
 def _check_excludes_others(entry: Compaction, new: Compactions, mutation: Mutation) -> None:

@@ -80,11 +80,13 @@ async def test_a_look_for_results_costs_two_reads_until_there_is_one():
     assert costs.spent() == {"get": 2}
     await harness.claim_and_finish()
     await costs.coordinator.run_commit_round()
-    expected = {"get": 9, "head": 1, "put": 3}
-    assert costs.spent() == expected, "checkpoint, runs, compactions; two new versions were read, one looked for"
+    expected = {"get": 10, "head": 1, "put": 4}
+    assert costs.spent() == expected, (
+        "checkpoint, runs, compactions, record; two new versions were read, one looked for"
+    )
 
 
-async def test_one_compaction_costs_four_writes_of_the_coordinator():
+async def test_one_compaction_costs_five_writes_of_the_coordinator():
     harness, costs = await watched(4, 3, 2, 1)
     costs.spent()
     await costs.coordinator.run_round()
@@ -92,7 +94,7 @@ async def test_one_compaction_costs_four_writes_of_the_coordinator():
     await harness.claim_and_finish()
     await costs.coordinator.run_round()
     spent = costs.spent()
-    assert (spent["put"], spent.get("list", 0)) == (3, 0)
+    assert (spent["put"], spent.get("list", 0)) == (4, 0), "the last one is the record"
 
 
 async def test_all_that_a_tick_decides_is_one_write():
@@ -111,9 +113,12 @@ async def test_all_that_a_tick_decides_is_one_write():
     await harness.edit(done, entry(3, spec(runs=(3,), to=3)), entry(4, spec(runs=(4,), to=4)))
     before = len(await harness.compactions.list_versions())
     costs.spent()
+    now_ms = harness.clock.now_ms()
     await coordinator.run_round()
     assert len(await harness.compactions.list_versions()) == before + 1
-    assert costs.spent()["put"] == 3
+    written = [meta for meta in await harness.store.list("db/compaction_records/") if meta.last_modified_ms == now_ms]
+    assert len(written) == 5, "one for each job that was reclaimed, committed, admitted or refused"
+    assert costs.spent()["put"] == 3 + len(written)
     (proposal,) = (job.id.ms for job in value.entries if job.id.ms > 4)
     assert statuses(await harness.stored()) == {1: S.SCHEDULED, 3: S.FAILED, 4: S.SCHEDULED, proposal: S.SCHEDULED}
     assert [run.id for run in (await harness.manifest()).tree_of(b"s").compacted] == [9]

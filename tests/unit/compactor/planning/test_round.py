@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shale.compaction.entries import with_entry
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.types import CompactionSpec, WorkerClaim
 from shale_compactor.planning.reclaim import observe_heartbeats
@@ -87,3 +88,27 @@ def test_a_job_that_was_taken_back_still_uses_capacity():
     step = plan_round(state, value, policy(capacity=1), ids(), seen=seen, now_s=31.0, timeout_s=30.0)
     assert step.reclaimed == (job,)
     assert statuses(step.compactions) == {50: S.SCHEDULED}
+
+
+def test_submissions_wait_while_all_workers_are_busy():
+    """They keep their place: a proposal does not overtake them."""
+    state = manifest(tree((), (4, 3, 2, 1)))
+    value = compactions(
+        entry(50, spec(runs=(4,), to=4), S.RUNNING),
+        entry(51, spec(runs=(3,), to=3)),
+        entry(52, spec(runs=(9,), to=9)),
+        entry(53, spec(runs=(2,), to=2)),
+    )
+    step = plan_commit_round(state, value, policy(Wishes((spec(runs=(1,), to=1),)), capacity=1), ids())
+    assert statuses(step.compactions) == {50: S.RUNNING, 51: S.SUBMITTED, 52: S.FAILED, 53: S.SUBMITTED}
+    done = with_entry(step.compactions, entry(50, spec(runs=(4,), to=4), S.FAILED))
+    step = plan_commit_round(state, done, policy(Wishes((spec(runs=(1,), to=1),)), capacity=1), ids())
+    assert statuses(step.compactions)[51] is S.SCHEDULED
+    assert statuses(step.compactions)[53] is S.SUBMITTED
+
+
+def test_a_submission_without_work_for_a_worker_needs_no_capacity():
+    state = manifest(tree((), (4,)), a=tree((2, 1)))
+    value = compactions(entry(50, spec(runs=(4,), to=4), S.RUNNING), entry(51, drain(b"a", l0=(2, 1))))
+    step = plan_commit_round(state, value, policy(capacity=1), ids())
+    assert statuses(step.compactions) == {50: S.RUNNING, 51: S.COMPLETED}

@@ -21,6 +21,7 @@ OTHER = entry(10, spec((4, 3), to=1, segment=b"a"), S.SCHEDULED)
 DAMAGED = CompactionContext(
     subcompactions=(Subcompaction(range=KeyRange.half_open(b"k", None), output_ssts=()),), retention_min_seq=Seq(0)
 )
+NOT_ALL_KEYS = "the ranges of the persisted progress do not cover all keys"
 
 
 @pytest.fixture
@@ -68,24 +69,25 @@ def errors_of(metrics):
 
 
 @pytest.mark.parametrize(
-    ("error", "counted"),
+    ("error", "counted", "left"),
     [
-        pytest.param(ZeroDivisionError("in a filter"), ("internal", "false"), id="a filter"),
-        pytest.param(MemoryError(), ("memory", "true"), id="memory"),
-        pytest.param(UnavailableError("gave up"), ("network", "true"), id="store"),
-        pytest.param(TimeoutError("slow"), ("timeout", "true"), id="timeout"),
-        pytest.param(CorruptionError("bad block"), ("corruption", "false"), id="corruption"),
-        pytest.param(MergeOperatorMissing("no operator"), ("validation", "false"), id="operator"),
-        pytest.param(AssertionError("ours"), ("internal", "false"), id="assertion"),
+        pytest.param(ZeroDivisionError("in a filter"), ("internal", "false"), S.FAILED, id="a filter"),
+        pytest.param(MemoryError(), ("memory", "true"), S.SCHEDULED, id="memory"),
+        pytest.param(UnavailableError("gave up"), ("network", "true"), S.SCHEDULED, id="store"),
+        pytest.param(TimeoutError("slow"), ("timeout", "true"), S.SCHEDULED, id="timeout"),
+        pytest.param(CorruptionError("bad block"), ("corruption", "false"), S.FAILED, id="corruption"),
+        pytest.param(MergeOperatorMissing("no operator"), ("validation", "false"), S.SCHEDULED, id="operator"),
+        pytest.param(AssertionError("ours"), ("internal", "false"), S.FAILED, id="assertion"),
     ],
 )
-async def test_whatever_a_job_raises_fails_that_job_alone(error, counted):
+async def test_whatever_a_job_raises_fails_that_job_alone(error, counted, left):
+    """An error that will not change ends the job; after another one, it is tried again."""
     harness = await scheduled(JOB, OTHER)
     metrics = Metrics()
     worker = harness.worker(metrics=metrics, executor=Picky(harness.executor, error), name="w")
 
     async def is_settled():
-        return statuses(await harness.stored()) == {9: S.SCHEDULED, 10: S.COMPACTED}
+        return statuses(await harness.stored()) == {9: left, 10: S.COMPACTED}
 
     await run_until(worker, is_settled)
     assert errors_of(metrics) == {counted: 1}
@@ -120,18 +122,18 @@ async def test_a_broken_invariant_ends_the_worker_all_the_same():
     assert statuses(await harness.stored()) == {9: S.SCHEDULED}
 
 
-async def test_damaged_progress_is_refused_and_kept_as_it_is():
-    """It stays for inspection; a cancellation of the compaction removes it."""
+async def test_damaged_progress_ends_its_job():
+    """No worker can continue from it, and a new compaction of the same sources starts without it."""
     harness = await scheduled(replace(JOB, ctx=DAMAGED), OTHER)
     metrics = Metrics()
     worker = harness.worker(metrics=metrics)
 
     async def is_settled():
-        return statuses(await harness.stored()) == {9: S.SCHEDULED, 10: S.COMPACTED}
+        return statuses(await harness.stored()) == {9: S.FAILED, 10: S.COMPACTED}
 
     await run_until(worker, is_settled)
-    stored = await harness.stored()
-    assert stored.get(ulid(9)) == replace(JOB, ctx=DAMAGED)
+    record = await harness.compactions.records.read(ulid(9))
+    assert (record.status, record.error) == (S.FAILED, f"DamagedProgress: {NOT_ALL_KEYS}")
     assert errors_of(metrics) == {("corruption", "false"): 1}
     labels = {"db": "", "resource": "compactions"}
     assert metrics.registry.get_sample_value("slatedb_corruption_total", labels) == 1
@@ -163,7 +165,7 @@ async def test_progress_changed_by_another_process_fails_the_job():
         assert (await harness.stored()).get(ulid(9)).ctx == foreign, "what is stored is not ours to change"
         assert set(worker.jobs) == {ulid(10)}, "the other job goes on"
         tasks.cancel_scope.cancel()
-    assert errors_of(metrics) == {("corruption", "false"): 1}
+    assert errors_of(metrics) == {("corruption", "true"): 1}
 
 
 @pytest.mark.parametrize("when", ["heartbeat", "finish"])

@@ -10,7 +10,7 @@ JOB, OTHER = ulid(1), ulid(2)
 
 
 def test_each_failure_doubles_the_wait_up_to_five_minutes():
-    retries = Retries(WorkerOptions())
+    retries = Retries(WorkerOptions(max_job_attempts=None))
     waits = []
     for _ in range(12):
         retries.failed(JOB, now_s=1000.0)
@@ -19,7 +19,7 @@ def test_each_failure_doubles_the_wait_up_to_five_minutes():
 
 
 def test_thousands_of_failures_are_still_five_minutes():
-    retries = Retries(WorkerOptions())
+    retries = Retries(WorkerOptions(max_job_attempts=None))
     for _ in range(3000):
         retries.failed(JOB, now_s=0.0)
     assert JOB in retries.excluded(299.0)
@@ -37,7 +37,7 @@ def test_a_job_is_left_to_others_after_its_last_attempt():
 
 
 def test_jobs_finished_by_another_worker_are_dropped():
-    retries = Retries(WorkerOptions())
+    retries = Retries(WorkerOptions(max_job_attempts=None))
     retries.failed(JOB, now_s=0.0)
     retries.failed(OTHER, now_s=0.0)
     retries.keep_only({OTHER})
@@ -47,7 +47,7 @@ def test_jobs_finished_by_another_worker_are_dropped():
 
 @pytest.mark.parametrize("change", [None, 1])
 def test_options_may_change_while_jobs_wait(change):
-    retries = Retries(WorkerOptions())
+    retries = Retries(WorkerOptions(max_job_attempts=None))
     retries.failed(JOB, now_s=0.0)
     retries.options = WorkerOptions(max_job_attempts=change)
     assert (JOB in retries.excluded(10.0)) == (change is not None)

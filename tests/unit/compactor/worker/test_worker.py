@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from shale.concurrency.signal import WakeEvent
-from shale.errors import AlreadyExists, CorruptionError
+from shale.errors import AlreadyExists, CorruptionError, UnavailableError
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.types import WorkerClaim
@@ -140,7 +140,7 @@ async def test_a_stopping_worker_gives_its_claims_back():
 
 async def test_a_failed_job_is_released_and_waits_before_the_next_try():
     harness = await scheduled()
-    harness.executor.error = CorruptionError("broken")
+    harness.executor.error = UnavailableError("no answer")
     metrics = Metrics()
     worker = harness.worker(metrics=metrics, name="w")
 
@@ -152,6 +152,23 @@ async def test_a_failed_job_is_released_and_waits_before_the_next_try():
     harness.clock.advance(2)
     harness.executor.error = None
     assert len(await worker.claim()) == 1
+    value = metrics.registry.get_sample_value
+    labels = {"db": "", "error_type": "network", "retryable": "true"}
+    assert value("slatedb_compaction_errors_total", labels) == 1
+    assert value("slatedb_compactor_running", {"db": "", "worker": "w"}) == 0
+
+
+async def test_corrupt_input_ends_the_job_and_is_counted():
+    harness = await scheduled()
+    harness.executor.error = CorruptionError("broken")
+    metrics = Metrics()
+    worker = harness.worker(metrics=metrics, name="w")
+
+    async def has_failed():
+        return statuses(await harness.stored()) == {9: S.FAILED}
+
+    await run_until(worker, has_failed)
+    assert await worker.claim() == []
     value = metrics.registry.get_sample_value
     labels = {"db": "", "error_type": "corruption", "retryable": "false"}
     assert value("slatedb_compaction_errors_total", labels) == 1
