@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shale.admin.compactions import CompactionAdmin, ulid_of
+from shale.admin.compactions import CompactionAdmin, NotFailed, ulid_of
 from shale.admin.json_values import compaction_json
 from shale.compaction.cancel import TooLateToCancel
 from shale.compaction.requests import parse_request
@@ -50,6 +50,7 @@ class CompactionsApi:
             Route(PATH, with_problem_responses(self._submit, _problem_of), methods=["POST"]),
             Route(one, with_problem_responses(self._status, _problem_of), methods=["GET"]),
             Route(f"{one}/cancel", with_problem_responses(self._cancel, _problem_of), methods=["POST"]),
+            Route(f"{one}/retry", with_problem_responses(self._retry, _problem_of), methods=["POST"]),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -78,13 +79,21 @@ class CompactionsApi:
         self._changed()
         return _one(info)
 
+    async def _retry(self, request: Request) -> Response:
+        no_query(request)
+        info = await self._admin.retry(ulid_of(request.path_params["compaction_id"]))
+        self._changed()
+        answer = _several((info,), HTTPStatus.ACCEPTED)
+        answer.headers["Location"] = f"{PATH}/{info.id}"
+        return answer
+
 
 def _problem_of(error: ShaleError) -> Problem:
     match error:
         case InvalidCompaction():
             status = HTTPStatus.CONFLICT if error.rule in _COMPETING else HTTPStatus.UNPROCESSABLE_ENTITY
             return Problem(status, str(error), kind=error.kind.value, fields={"rule": error.rule})
-        case TooLateToCancel():
+        case TooLateToCancel() | NotFailed():
             return Problem(HTTPStatus.CONFLICT, str(error), kind=error.kind.value)
         case _:
             return admin_problem_from(error)

@@ -234,6 +234,19 @@ class Admin:
             ulid_of(compaction_id), confirm_s=confirm_s, poll_interval_s=poll_interval_s
         )
 
+    async def retry_compaction(self, compaction_id: str | Ulid) -> CompactionInfo:
+        """Submit a failed compaction again, with the same sources; the destination of a new run is chosen again.
+
+        Returns:
+            The new compaction.
+
+        Raises:
+            NotFoundError: no retained version and no record has it.
+            NotFailed: it has not failed.
+            InvalidCompaction: its sources have changed, or belong to another active compaction.
+        """
+        return await self._compacting.retry(ulid_of(compaction_id))
+
     async def seq_at(self, time: Timestamp, *, round_up: bool = False) -> int | None:
         """Return the sequence number of the database at a time, from the newest manifest.
 

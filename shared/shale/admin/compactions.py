@@ -1,6 +1,7 @@
 """Submit, list, await and cancel compactions (docs/reference/protocol.md 6.13)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -10,9 +11,10 @@ from shale.admin.submission import load_compactions, read_manifest, submit
 from shale.compaction.cancel import TooLateToCancel, with_cancelled
 from shale.compaction.history import CompactionLifecycle, CompactionsVersion, VersionHistory, all_ids, lifecycle_of
 from shale.compaction.outcome import failure_reason, outcome
+from shale.compaction.records import CompactionKind, CompactionRecord, request_again
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.specs import inputs_of
-from shale.compaction.status import CompactionInfo, compaction_info
+from shale.compaction.status import CompactionInfo, compaction_info, entry_of, with_record
 from shale.concurrency.signal import WakeEvent
 from shale.env import Env
 from shale.errors import ConflictError, InvalidRequestError, NotFoundError, ObjectVersionExists
@@ -35,6 +37,10 @@ class CancelIgnored(ConflictError):
     retryable = False
 
 
+class NotFailed(InvalidRequestError):
+    """Only a failed compaction can be retried."""
+
+
 class CompactionAdmin:
     """The compactions of one database, over an open store."""
 
@@ -47,15 +53,20 @@ class CompactionAdmin:
         self._history = CompactionsHistory(self._compactions)
         self._old_manifests = ManifestHistory(self._manifests)
 
-    async def submit(self, request: CompactionRequest, *, dry_run: bool = False) -> tuple[CompactionInfo, ...]:
-        """See ``Admin.submit_compaction``."""
+    async def submit(
+        self, request: CompactionRequest, *, dry_run: bool = False, retry_of: Ulid | None = None
+    ) -> tuple[CompactionInfo, ...]:
+        """See ``Admin.submit_compaction``.  ``retry_of``: the failed compaction that the request repeats."""
         await self._require_alive()
         entries, manifest = await submit(self._manifests, self._compactions, self._env, request, dry_run=dry_run)
+        for entry in () if dry_run else entries:
+            await self._compactions.records.change(entry.id, partial(_requested, entry, retry_of))
         now_ms = self._env.clock.now_ms()
-        return tuple(
+        infos = (
             compaction_info(entry, inputs=inputs_of(manifest, entry.spec), life=CompactionLifecycle(), now_ms=now_ms)
             for entry in entries
         )
+        return tuple(replace(info, kind=CompactionKind.EXTERNAL, retry_of=retry_of) for info in infos)
 
     async def status(self, compaction_id: Ulid) -> CompactionInfo:
         """See ``Admin.compaction_status``."""
@@ -115,6 +126,14 @@ class CompactionAdmin:
         if confirm_s > 0:
             await self._confirm_cancelled(compaction_id, confirm_s, poll_interval_s)
         return await self.status(compaction_id)
+
+    async def retry(self, compaction_id: Ulid) -> CompactionInfo:
+        """See ``Admin.retry_compaction``."""
+        info = await self.status(compaction_id)
+        if info.status is not CompactionStatus.FAILED:
+            raise NotFailed(f"compaction {compaction_id} is {info.phase}: only a failed one can be retried")
+        (again,) = await self.submit(request_again(info.spec), retry_of=compaction_id)
+        return again
 
     async def _store_cancelled(self, compaction_id: Ulid) -> None:
         stored = await load_compactions(self._manifests, self._compactions, self._env)
@@ -179,18 +198,26 @@ class CompactionAdmin:
     async def _info(self, compaction_id: Ulid, history: VersionHistory, manifest: Manifest) -> CompactionInfo:
         """Return the status of a compaction; raise ``NotFoundError`` if no version has it or its end."""
         life = lifecycle_of(compaction_id, history.snapshots)
-        entry = history.latest.get(compaction_id) or await self._ended(compaction_id, life)
+        record = await self._compactions.records.read(compaction_id)
+        entry = history.latest.get(compaction_id) or await self._ended(compaction_id, life, record)
         error = await self._error(life) if entry.status is CompactionStatus.FAILED else None
-        return compaction_info(
+        info = compaction_info(
             entry,
             inputs=inputs_of(manifest, entry.spec) or await self._old_inputs(entry, life),
             life=life,
             now_ms=self._env.clock.now_ms(),
             error=error,
         )
+        return info if record is None else with_record(info, record)
 
-    async def _ended(self, compaction_id: Ulid, life: CompactionLifecycle) -> Compaction:
+    async def _ended(
+        self, compaction_id: Ulid, life: CompactionLifecycle, record: CompactionRecord | None
+    ) -> Compaction:
         """Return the finished entry of a compaction that the newest version does not list any more."""
+        recorded = entry_of(record) if record is not None else None
+        if recorded is not None:
+            last = life.last
+            return recorded if last is None else replace(last.entry, status=recorded.status, worker=None)
         if life.last is None:
             raise NotFoundError(f"compaction {compaction_id}: none of the stored versions knows it")
         if life.last.entry.status.is_finished:
@@ -213,6 +240,10 @@ class CompactionAdmin:
             return None
         found = (inputs_of(manifest, entry.spec) for manifest in await self._old_manifests.before(end_ms))
         return next((inputs for inputs in found if inputs is not None), None)
+
+
+def _requested(entry: Compaction, retry_of: Ulid | None, record: CompactionRecord) -> CompactionRecord:
+    return replace(record, spec=entry.spec, kind=CompactionKind.EXTERNAL, retry_of=retry_of)
 
 
 def ulid_of(text: str | Ulid) -> Ulid:

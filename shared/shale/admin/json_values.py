@@ -69,6 +69,8 @@ def compaction_json(info: CompactionInfo) -> dict[str, Any]:
         **time_fields("started_at", info.started_ms),
         **time_fields("completed_at", info.finished_ms),
         "attempts": info.attempts,
+        "kind": info.kind,
+        "retry_of": None if info.retry_of is None else str(info.retry_of),
         "worker": _worker(info),
         "error_message": info.error,
     }

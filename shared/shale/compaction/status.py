@@ -1,13 +1,15 @@
 """Status of one compaction: phase, inputs, outputs and progress.
 
-The stored entry has no times, attempts and error text (docs/reference/protocol.md 6.2).  They are derived
-from the retained versions of the compactions file, as far as possible; values that are not known are ``None``.
+The stored entry has no times, attempts and error text (docs/reference/protocol.md 6.2).  They are in its record, or
+derived from the retained versions of the compactions file; values that are not known are ``None``.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 
 from shale.compaction.history import CompactionLifecycle
 from shale.compaction.progress import CompactionProgress, outputs_of, progress_of
+from shale.compaction.records import CompactionKind, CompactionRecord
 from shale.core.lazy_dataclass import dataclass
 from shale.types import (
     Compaction,
@@ -44,7 +46,9 @@ class CompactionInfo:
     Args:
         inputs: the views of the sources; ``None`` if no retained manifest has them.
         outputs: finished SSTs, also of a running job.
-        attempts: number of claims in the retained versions.
+        attempts: number of attempts, over all workers.
+        kind: proposed by a coordinator, or requested; ``None`` without a record.
+        retry_of: the failed compaction that this one repeats.
         heartbeat_age_ms: time since the worker's last heartbeat, by the worker's clock.
         error: why it failed.
     """
@@ -64,6 +68,8 @@ class CompactionInfo:
     worker: WorkerClaim | None = None
     heartbeat_age_ms: int | None = None
     error: str | None = None
+    kind: CompactionKind | None = None
+    retry_of: Ulid | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -120,3 +126,28 @@ def compaction_info(
         heartbeat_age_ms=max(0, now_ms - worker.last_heartbeat_ms) if running and worker is not None else None,
         error=error,
     )
+
+
+def with_record(info: CompactionInfo, record: CompactionRecord) -> CompactionInfo:
+    """Add what the record of a compaction tells: it outlives the versions of the compactions file."""
+    has_run = info.status in (CompactionStatus.RUNNING, CompactionStatus.COMPACTED, CompactionStatus.COMPLETED)
+    progress = info.progress
+    if not info.outputs and record.output_ssts:
+        progress = replace(progress, output_ssts=record.output_ssts, output_bytes=record.output_bytes)
+    return replace(
+        info,
+        progress=progress,
+        started_ms=info.started_ms if record.started_ms is None else record.started_ms,
+        finished_ms=info.finished_ms if record.finished_ms is None else record.finished_ms,
+        attempts=max(info.attempts, record.attempts_count + has_run),
+        error=record.error or info.error if info.status is CompactionStatus.FAILED else None,
+        kind=record.kind,
+        retry_of=record.retry_of,
+    )
+
+
+def entry_of(record: CompactionRecord) -> Compaction | None:
+    """Return the entry of a compaction that only its record knows any more; ``None`` if it does not tell the end."""
+    if record.spec is None or record.status is None:
+        return None
+    return Compaction(id=record.id, spec=record.spec, status=record.status)

@@ -92,3 +92,4 @@ class Admin(BlockingHandle[admin.Admin]):
     compactions = blocking(admin.Admin.compactions)
     wait_for_compaction = blocking(admin.Admin.wait_for_compaction)
     cancel_compaction = blocking(admin.Admin.cancel_compaction)
+    retry_compaction = blocking(admin.Admin.retry_compaction)

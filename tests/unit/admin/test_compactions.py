@@ -8,9 +8,10 @@ import anyio.lowlevel
 import pytest
 
 import shale
-from shale.admin.compactions import CancelIgnored, CompactionAdmin
+from shale.admin.compactions import CancelIgnored, CompactionAdmin, NotFailed
 from shale.admin.retained import CompactionsHistory
 from shale.compaction.cancel import TooLateToCancel
+from shale.compaction.records import CompactionKind
 from shale.compaction.requests import Full, FullSegment, Spec
 from shale.compaction.status import Phase
 from shale.errors import (
@@ -437,3 +438,69 @@ async def test_a_submission_that_came_too_late_for_its_version_is_made_again():
         admin = CompactionAdmin(Asleep(harness.store, collected), "db", harness.new_env(7))
         (submitted,) = await admin.submit(FullSegment(b"log"))
         assert (await harness.stored()).get(submitted.id) is not None
+
+
+async def failed_job(harness, coordinator):
+    """Let the scheduler propose a job, whose first attempt ends it."""
+    await coordinator.run_round()
+    (job,) = (await harness.stored()).entries
+    harness.executor.error = ZeroDivisionError("in a filter")
+    await harness.claim_and_finish()
+    await coordinator.run_round()
+    harness.executor.error = None
+    return job
+
+
+async def forget_versions(harness):
+    """Delete all versions but the newest, as GC does, and end another compaction in that one."""
+    stored = await harness.compactions.load()
+    newer = entry(harness.clock.ms + 10**9, spec(runs=(1,), to=1), S.FAILED)
+    await stored.apply(lambda current: replace(current.value, entries=(newer,)))
+    *old, _ = await harness.compactions.list_versions()
+    await harness.compactions.advance_boundary(old[-1].id)
+    for version in old:
+        await harness.compactions.delete(version.id)
+
+
+async def test_kind_attempts_times_and_error_are_told_when_the_versions_are_gone():
+    async with harness_and_admin(manifest(tree((4, 3, 2, 1)))) as (harness, admin):
+        coordinator = await harness.started()
+        harness.clock.advance(1)
+        job = await failed_job(harness, coordinator)
+        before = await admin.compaction_status(job.id)
+        await forget_versions(harness)
+        info = await admin.compaction_status(job.id)
+        assert (info.phase, info.kind, info.attempts) == (Phase.FAILED, None, 1)
+        assert info.error == before.error == "ZeroDivisionError: in a filter"
+        assert (info.spec, info.finished_ms) == (job.spec, harness.clock.ms)
+
+
+async def test_a_completed_one_tells_its_output_when_the_versions_are_gone():
+    async with harness_and_admin(manifest(tree((4, 3, 2, 1)))) as (harness, admin):
+        coordinator = await harness.started()
+        await coordinator.run_round()
+        (job,) = (await harness.stored()).entries
+        await harness.claim_and_finish()
+        await coordinator.run_round()
+        done = await admin.compaction_status(job.id)
+        await forget_versions(harness)
+        info = await admin.compaction_status(job.id)
+        assert (info.phase, info.kind, info.attempts) == (Phase.COMPLETED, CompactionKind.INTERNAL, 1)
+        assert (info.progress.output_ssts, info.progress.output_bytes) == (1, done.progress.output_bytes)
+
+
+async def test_a_failed_compaction_is_retried_under_a_new_id():
+    async with harness_and_admin(manifest(tree((4, 3, 2, 1)))) as (harness, admin):
+        coordinator = await harness.started()
+        job = await failed_job(harness, coordinator)
+        again = await admin.retry_compaction(job.id)
+        assert (again.phase, again.kind, again.retry_of) == (Phase.SUBMITTED, CompactionKind.EXTERNAL, job.id)
+        assert again.spec.l0_view_ids == job.spec.l0_view_ids
+        await coordinator.run_round()
+        await harness.claim_and_finish()
+        await coordinator.run_round()
+        assert (await admin.compaction_status(again.id)).phase is Phase.COMPLETED
+        with pytest.raises(NotFailed, match="completed"):
+            await admin.retry_compaction(again.id)
+        with pytest.raises(InvalidCompaction, match="V4"):
+            await admin.retry_compaction(job.id)

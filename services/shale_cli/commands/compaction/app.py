@@ -134,6 +134,32 @@ def cancel(
     run(context, work)
 
 
+@app.command(epilog="Example:  shale compaction retry 01JD4ZC8M7S5X4T2Q3W1E0R9YB --wait -u s3://bucket/db")
+def retry(
+    context: typer.Context,
+    compaction_id: Id,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, like `compaction wait`.")] = False,
+) -> None:
+    """Submit a failed compaction again, under a new id.  Exit 4: it has not failed."""
+
+    async def work(session: CliSession) -> int:
+        from shale.admin.compactions import NotFailed
+        from shale.service.exit_codes import ExitCode
+
+        async with session.admin() as admin:
+            try:
+                info = await admin.retry_compaction(compaction_id)
+            except NotFailed as error:
+                print_error(f"{session.location.url}: {error}")
+                return ExitCode.NEGATIVE
+            if wait:
+                return await wait_for_all(session, admin, [str(info.id)])
+        _show(session, info)
+        return ExitCode.OK
+
+    run(context, work, timed_out=TEMPFAIL)
+
+
 async def submit_request(
     session: CliSession, request: "CompactionRequest", *, dry_run: bool = False, wait: bool = False
 ) -> int | None:

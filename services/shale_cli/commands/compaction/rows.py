@@ -85,6 +85,10 @@ def _rows(info: CompactionInfo) -> Iterator[tuple[str, object]]:
     )
     yield from ((name, rfc3339(ms)) for name, ms in samples if ms is not None)
     yield "attempts", info.attempts
+    if info.kind is not None:
+        yield "kind", info.kind.value
+    if info.retry_of is not None:
+        yield "retry of", info.retry_of
     if info.worker is not None:
         age = "" if info.heartbeat_age_ms is None else f"  heartbeat {info.heartbeat_age_ms / 1000:.1f} s ago"
         yield "worker", f"{info.worker.worker_id}{age}"
