@@ -76,6 +76,13 @@ COMPACTION = Row(
             "sum by (error_type) (increase(slatedb_compaction_errors_total{$all}[$__rate_interval]))",
         ),
         one(
+            "Ended as failed",
+            "SlateDBCompactionFailed.",
+            "short",
+            "{{db}}",
+            "sum by (db) (increase(slatedb_compactor_jobs_failed_total{$all}[$__rate_interval]))",
+        ),
+        one(
             "Taken back",
             "SlateDBJobsReclaimed.",
             "short",
@@ -96,6 +103,60 @@ COMPACTION = Row(
             "ops",
             "{{entry_type}}",
             rate("slatedb_compactor_expired_entries_total", "entry_type"),
+        ),
+        one(
+            "Estimated end",
+            "Of the largest job: the time that is left.",
+            "s",
+            "{{db}} {{instance}}",
+            "topk(12, (slatedb_compaction_estimated_completion_timestamp_seconds{$all} > 0) - time())",
+        ),
+        one(
+            "Resumed jobs",
+            "From progress that another attempt has left.",
+            "short",
+            "{{db}}",
+            "sum by (db) (increase(slatedb_compaction_recovered_jobs_total{$all}[$__rate_interval]))",
+        ),
+        Panel(
+            "Work after a failure",
+            "Output that was kept, and work that is repeated.",
+            "Bps",
+            (
+                ("{{db}} kept", rate("slatedb_compaction_recovered_bytes_total", "db")),
+                ("{{db}} repeated", rate("slatedb_compaction_rework_bytes_total", "db")),
+            ),
+        ),
+        one(
+            "Share of work preserved",
+            "Over six hours: smaller output SSTs raise it.",
+            "percentunit",
+            "{{db}}",
+            "max by (db) (db:slatedb_compaction_work_preserved:ratio_rate6h{$all})",
+        ),
+        Panel(
+            "Recovery",
+            "From taking a job over to its first new row.",
+            "s",
+            (
+                *quantiles("slatedb_compaction_recovery_duration_seconds", "db"),
+                ("{{db}} mean", "max by (db) (db:slatedb_compaction_recovery_duration_seconds:mean6h{$all})"),
+            ),
+        ),
+        one(
+            "Writes of the compactions file",
+            "Conflicts mean many workers, or a slow store.",
+            "ops",
+            "{{result}}",
+            rate("slatedb_compactions_writes_total", "result"),
+        ),
+        one(
+            "Cost of progress",
+            "Writes of the compactions file for each SST that is read or written; 0.5 is the limit of the design.",
+            "percentunit",
+            "{{db}}",
+            "max by (db) (db:slatedb_compactions_write_overhead:ratio_rate1h{$all})",
+            0.5,
         ),
     ),
 )
@@ -134,6 +195,20 @@ GC = Row(
             "short",
             "{{db}} {{resource}}",
             "max by (db, resource) (slatedb_boundary_value{$all})",
+        ),
+        one(
+            "Advances of a boundary",
+            "Conflicts are other collectors.",
+            "short",
+            "{{resource}} {{result}}",
+            "sum by (resource, result) (increase(slatedb_boundary_advances_total{$all}[$__rate_interval]))",
+        ),
+        one(
+            "Checks of a boundary",
+            "Stale ones are writes that came too late: SlateDBStaleWriteRejected.",
+            "ops",
+            "{{resource}} {{result}}",
+            rate("slatedb_boundary_checks_total", "resource, result"),
         ),
         Panel(
             "Duration of a pass", "Listing and deleting.", "s", quantiles("slatedb_gc_run_duration_seconds", "resource")

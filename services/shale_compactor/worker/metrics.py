@@ -71,10 +71,11 @@ class WorkerMetrics:
         if is_resumed:
             self._recovery_seconds(self._clock.monotonic_s() - claimed_s)
 
-    def wrote(self, data_bytes: int) -> None:
-        """Count a stored output SST."""
+    def wrote(self, job: RunningJob, data_bytes: int) -> None:
+        """Count a stored output SST, and the inputs that it has passed."""
         self._ssts_written()
         self._output_bytes(data_bytes)
+        self._count_processed(job, job.count_processed())
 
     def ended(self, job: RunningJob) -> None:
         """Count the end of a job on this worker, whatever the reason."""
@@ -85,7 +86,7 @@ class WorkerMetrics:
     def completed(self, job: RunningJob) -> None:
         """Count a completed job."""
         self._observe(job, "completed")
-        self._ssts_processed(len(job.plan.views))
+        self._count_processed(job, len(job.plan.views))
 
     def failed(self, job: RunningJob, error: Exception) -> None:
         """Count a failed job."""
@@ -119,6 +120,10 @@ class WorkerMetrics:
         if done <= recovered:
             return None
         return (self._clock.monotonic_s() - job.claimed_s) * (1 - done) / (done - recovered)
+
+    def _count_processed(self, job: RunningJob, processed: int) -> None:
+        self._ssts_processed(max(0, processed - job.processed))
+        job.processed = max(processed, job.processed)
 
     def _count(self, error: Exception) -> None:
         self._errors[error_type_of(error), "true" if is_retryable(error) else "false"]()

@@ -4,6 +4,7 @@ from dataclasses import field
 
 import anyio
 
+from shale.compaction.progress import passed_inputs
 from shale.core.lazy_dataclass import dataclass
 from shale_compactor.execution.job import Job
 from shale_compactor.execution.progress import JobProgress
@@ -18,6 +19,7 @@ class RunningJob:
         claimed_s: monotonic time of the claim.
         claimed_ms: time of the claim in milliseconds since 1970.
         is_finishing: the result is being stored, so this worker may lose the entry by its own write.
+        processed: inputs that are counted as processed, earlier attempts' included.
         failure: why this worker stopped the job while it was running.
         scope: cancels the job.
     """
@@ -29,8 +31,17 @@ class RunningJob:
     claimed_ms: int = 0
     is_resumed: bool = False
     is_finishing: bool = False
+    processed: int = 0
     failure: Exception | None = None
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def __post_init__(self) -> None:
+        self.processed = self.count_processed()
+
+    def count_processed(self) -> int:
+        """Count the inputs that the finished SSTs have passed."""
+        context = self.progress.context()
+        return len(passed_inputs(self.plan.views, context.subcompactions)) if context is not None else 0
 
     @property
     def ratio(self) -> float:

@@ -176,7 +176,6 @@ class Worker:
         progress = JobProgress(
             retention_min_seq=manifest.recent_snapshot_min_seq,
             resumed=entry.ctx,
-            on_sst=self._on_sst,
             on_read=self._metrics.read,
             on_first_row=partial(self._metrics.first_row, claimed_s, is_resumed=entry.ctx is not None),
         )
@@ -188,12 +187,13 @@ class Worker:
             claimed_ms=self._env.clock.now_ms(),
             is_resumed=entry.ctx is not None,
         )
+        progress.on_sst = partial(self._on_sst, job)
         self._jobs[entry.id] = job
         self._news.notify()
         return job
 
-    def _on_sst(self, sst: Sst) -> None:
-        self._metrics.wrote(sst.info.data_len)
+    def _on_sst(self, job: RunningJob, sst: Sst) -> None:
+        self._metrics.wrote(job, sst.info.data_len)
         self._news.notify()
 
     async def execute(self, job: RunningJob) -> None:

@@ -55,7 +55,7 @@ def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> Compacti
         )
     total = sum(view.sst.estimated_size_bytes for view in inputs)
     ranges = entry.ctx.subcompactions if entry.ctx is not None else ()
-    passed = list(inputs) if done else [view for view in inputs if _is_passed(view, ranges)]
+    passed = list(inputs) if done else passed_inputs(inputs, ranges)
     read = sum(view.sst.estimated_size_bytes for view in passed)
     processed = total if done else min(max(written, read), total)
     share = 100.0 * processed / total if total else 0.0
@@ -68,6 +68,11 @@ def progress_of(entry: Compaction, inputs: Sequence[SstView] | None) -> Compacti
         bytes_total=total,
         percentage=100.0 if done else round(min(share, _RUNNING_MAX), 1),
     )
+
+
+def passed_inputs(inputs: Sequence[SstView], ranges: Sequence[Subcompaction]) -> list[SstView]:
+    """Return the inputs that the outputs have passed: nothing of them is read again."""
+    return [view for view in inputs if _is_passed(view, ranges)]
 
 
 def outputs_of(entry: Compaction) -> tuple[Sst, ...]:

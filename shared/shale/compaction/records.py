@@ -19,6 +19,9 @@ from shale.types import CompactionSpec, CompactionStatus, TieredSpec, Ulid
 ATTEMPTS_KEPT_MAX = 50
 ERROR_CHARS_MAX = 1000
 _FORMAT = 1
+_ATTEMPT = ("worker_id", "ended_ms", "result", "outputs", "error")
+_COUNTS = ("attempts_count", "spent", "not_before_ms", "output_ssts", "output_bytes")
+_PLAIN = (*_COUNTS, "kind", "started_ms", "finished_ms", "error")
 
 
 class CompactionKind(StrEnum):
@@ -101,34 +104,13 @@ RecordChange: TypeAlias = Callable[[CompactionRecord], CompactionRecord]
 
 def encode_record(record: CompactionRecord) -> bytes:
     """Return the stored form: one JSON object."""
-    return json.dumps(
-        {
-            "format": _FORMAT,
-            "id": str(record.id),
-            "spec": None if record.spec is None else request_json(Spec(record.spec)),
-            "kind": record.kind,
-            "status": None if record.status is None else record.status.name.lower(),
-            "started_ms": record.started_ms,
-            "finished_ms": record.finished_ms,
-            "attempts": [
-                {
-                    "worker_id": each.worker_id,
-                    "ended_ms": each.ended_ms,
-                    "result": each.result,
-                    "outputs": each.outputs,
-                    "error": each.error,
-                }
-                for each in record.attempts
-            ],
-            "attempts_count": record.attempts_count,
-            "spent": record.spent,
-            "not_before_ms": record.not_before_ms,
-            "error": record.error,
-            "output_ssts": record.output_ssts,
-            "output_bytes": record.output_bytes,
-            "retry_of": None if record.retry_of is None else str(record.retry_of),
-        }
-    ).encode()
+    fields: dict[str, object] = {name: getattr(record, name) for name in _PLAIN}
+    fields["attempts"] = [{name: getattr(each, name) for name in _ATTEMPT} for each in record.attempts]
+    fields["id"] = str(record.id)
+    fields["retry_of"] = None if record.retry_of is None else str(record.retry_of)
+    fields["spec"] = None if record.spec is None else request_json(Spec(record.spec))
+    fields["status"] = None if record.status is None else record.status.name.lower()
+    return json.dumps({"format": _FORMAT, **fields}).encode()
 
 
 def decode_record(data: BytesLike, *, path: str) -> CompactionRecord:
@@ -158,6 +140,7 @@ def _record(fields: Mapping[str, Any]) -> CompactionRecord:
         for each in fields["attempts"]
     )
     status, kind, retry_of = fields["status"], fields["kind"], fields["retry_of"]
+    counts = {name: int(fields[name]) for name in _COUNTS}
     return CompactionRecord(
         id=_ulid(fields["id"]),
         spec=None if fields["spec"] is None else _spec(fields["spec"]),
@@ -166,13 +149,9 @@ def _record(fields: Mapping[str, Any]) -> CompactionRecord:
         started_ms=fields["started_ms"],
         finished_ms=fields["finished_ms"],
         attempts=attempts,
-        attempts_count=int(fields["attempts_count"]),
-        spent=int(fields["spent"]),
-        not_before_ms=int(fields["not_before_ms"]),
         error=fields["error"],
-        output_ssts=int(fields["output_ssts"]),
-        output_bytes=int(fields["output_bytes"]),
         retry_of=None if retry_of is None else _ulid(retry_of),
+        **counts,
     )
 
 

@@ -26,8 +26,7 @@ RESOURCE = "database"
 _TASKS = {
     DeletionStage.COMPACTED: Task.COMPACTED,
     DeletionStage.WAL: Task.WAL,
-    DeletionStage.COMPACTIONS: Task.COMPACTIONS,
-    DeletionStage.COMPACTION_RECORDS: Task.COMPACTIONS,
+    **dict.fromkeys((DeletionStage.COMPACTIONS, DeletionStage.COMPACTION_RECORDS), Task.COMPACTIONS),
     DeletionStage.MANIFEST: Task.MANIFEST,
     DeletionStage.LATEST_MANIFEST: Task.MANIFEST,
 }

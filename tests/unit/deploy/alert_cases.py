@@ -246,6 +246,11 @@ CASES = {
             'slatedb_compaction_duration_seconds_count{db="a",result="completed"}': "0+1x60",
         },
     ),
+    "SlateDBCompactionFailed": Case(
+        "30m",
+        {'slatedb_compactor_jobs_failed_total{db="a"}': "0x10 1x50"},
+        {'slatedb_compactor_jobs_failed_total{db="a"}': "3x60"},
+    ),
     "SlateDBWorkerHeartbeatStale": Case(
         "10m",
         {

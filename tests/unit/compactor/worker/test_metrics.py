@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from shale.telemetry.metrics import Metrics
-from shale.types import EVERYTHING, CompactionContext, KeyRange, Seq, Subcompaction
+from shale.types import EVERYTHING, CompactionContext, KeyRange, Seq, Subcompaction, Tree
 from shale_compactor.execution.progress import JobProgress
 from tests.unit.compactor.harness import Harness
-from tests.unit.compactor.values import S, entry, manifest, spec, sst, tree
+from tests.unit.compactor.values import S, entry, manifest, spec, sst, tree, view
 
 pytestmark = pytest.mark.anyio
 JOB = entry(9, spec((2, 1), to=0), S.SCHEDULED)
@@ -90,7 +90,7 @@ async def test_a_job_from_claim_to_finish():
         left_s = seen("slatedb_compaction_estimated_completion_timestamp_seconds") - harness.clock.ms / 1000
         assert left_s == pytest.approx(30)
         assert seen("slatedb_compaction_input_bytes_total") == INPUT_BYTES // 4
-        progress.add(0, sst(60, size=120))
+        progress.add(0, sst(60, size=120, keys=(b"a", b"m")))
         assert seen("slatedb_compactor_ssts_written_total", worker="w") == 1
         assert seen("slatedb_compaction_ssts_processed_total") == 0
         harness.clock.advance(5)
@@ -147,3 +147,27 @@ async def test_a_failed_job_is_timed_as_failed():
     assert seen("slatedb_compaction_errors_total", error_type="network", retryable="true") == 1
     assert seen("slatedb_compactor_running", worker="w") == 0
     assert seen("slatedb_compaction_inflight_input_ssts") == 0
+
+
+async def test_inputs_count_as_processed_when_the_output_has_passed_them():
+    """They count once, and those that an earlier attempt has passed do not count again."""
+
+    async def steps(harness, seen, progress):
+        assert seen("slatedb_compaction_ssts_processed_total") == 0
+        progress.add(0, sst(60, keys=(b"c", b"k")))
+        assert seen("slatedb_compaction_ssts_processed_total") == 1
+        progress.add(0, sst(61, keys=(b"l", b"m")))
+        assert seen("slatedb_compaction_ssts_processed_total") == 1
+
+    ends = (b"z", b"k", b"b")
+    inputs = Tree(l0=tuple(view(3 - place, keys=(b"a", end)) for place, end in enumerate(ends)))
+    passed = (Subcompaction(range=KeyRange(), output_ssts=(sst(50, keys=(b"a", b"b")),)),)
+    context = CompactionContext(subcompactions=passed, retention_min_seq=Seq(0))
+    harness = await Harness(manifest(inputs)).create()
+    await harness.compactions.load_or_create()
+    await harness.edit(entry(9, spec((3, 2, 1), to=0), S.SCHEDULED, ctx=context))
+    seen = Scraped()
+    worker = harness.worker(metrics=seen.metrics, executor=ByHand(harness, seen, steps))
+    (running,) = await worker.claim()
+    await worker.execute(running)
+    assert seen("slatedb_compaction_ssts_processed_total") == 2
