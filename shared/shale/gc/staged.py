@@ -1,9 +1,11 @@
 """GC of temporaries in the directories of numbered files: what a dead process left beside its objects.
 
-There are two kinds.  Staged objects of the two-phase mode are deleted once their record can no longer be inserted; no
-age proves that.  Other temporaries have the name of a numbered file with something after it, for example
+Staged objects of the two-phase mode are deleted once their record can no longer be inserted; no age proves that.
+Other temporaries have the name of a numbered file with something after it, for example
 ``00000000000000000007.manifest.tmp`` of a copying tool, or a staged object of a database that was moved to native
-creates.  Nothing reads them, so they go by age.  Objects with any other name are kept: they may be someone's own.
+creates.  Nothing reads them, so they go by age.  So do the files ``<name>#<n>`` that a killed process left in a
+directory on this machine, SSTs among them; listings of objects leave them out.  Objects with any other name are kept:
+they may be someone's own.
 
 Source: docs/reference/protocol.md 8, 12.6.
 """
@@ -13,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from shale.errors import ShaleError
-from shale.format.names import compactions_prefix, manifest_prefix, wal_prefix
+from shale.format.names import compacted_prefix, compactions_prefix, manifest_prefix, wal_prefix
 from shale.gc.database import GcDatabase
 from shale.gc.options import STAGED_MIN_AGE_S
 from shale.gc.passes import Pass
@@ -22,6 +24,7 @@ from shale.store.port import ObjectMeta, ObjectStore
 from shale.store.two_phase.names import parse_staged_key
 from shale.store.two_phase.recovery import staged_orphans
 from shale.store.two_phase.store import two_phase_of
+from shale.store.wrapper import staging_files_of
 
 WHY = "a temporary that nothing completes"
 _TEMPORARY = re.compile(r"[0-9]{20}\.(manifest|compactions|sst)[.#][^/]+")
@@ -43,11 +46,13 @@ _DIRECTORIES = {"manifest": "manifest", "compactions": "compactions", "sst": "wa
 
 async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequence[Candidate]]:
     min_age_ms = max(this.options.min_age_ms, int(STAGED_MIN_AGE_S * 1000))
+    yield await _staging_files(database.store, compacted_prefix(database.root), this, min_age_ms)
     for store, prefix in (
         (database.store, manifest_prefix(database.root)),
         (database.store, compactions_prefix(database.root)),
         (database.wal_store, wal_prefix(database.root)),
     ):
+        yield await _staging_files(store, prefix, this, min_age_ms)
         # The store of the two-phase mode leaves its staged objects out of this listing.
         async for page in store.list_pages(prefix):
             this.progress.listed += len(page)
@@ -62,6 +67,13 @@ async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequenc
             async for page in orphans:
                 this.progress.listed += len(page)
                 yield [_candidate(meta) for meta in page]
+
+
+async def _staging_files(store: ObjectStore, prefix: str, this: Pass, min_age_ms: int) -> Sequence[Candidate]:
+    staging = staging_files_of(store)
+    found = [] if staging is None else await staging.list_staging(prefix)
+    this.progress.listed += len(found)
+    return [_candidate(meta) for meta in found if this.now_ms - meta.last_modified_ms > min_age_ms]
 
 
 def _candidate(meta: ObjectMeta) -> Candidate:

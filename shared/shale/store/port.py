@@ -195,6 +195,15 @@ class LocalReads(Protocol):
         ...
 
 
+@runtime_checkable
+class StagingFiles(Protocol):
+    """A store that writes an object beside its key first, and hides what a killed process has left there."""
+
+    async def list_staging(self, prefix: str) -> Sequence[ObjectMeta]:
+        """List those files below ``prefix``, which ends in ``/``; ``delete_many`` deletes them."""
+        ...
+
+
 def open_local_of(store: ObjectStore) -> OpenLocal | None:
     """Return the function that opens objects of a store without waiting, if there is one."""
     return store.open_local if isinstance(store, LocalReads) else None

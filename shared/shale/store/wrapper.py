@@ -5,7 +5,7 @@ from functools import partial
 
 from shale.concurrency.gather import gather
 from shale.errors import ShaleError
-from shale.store.port import ObjectMeta, ObjectStore
+from shale.store.port import ObjectMeta, ObjectStore, StagingFiles
 from shale.types import CasMode
 
 
@@ -44,6 +44,14 @@ def cas_of(store: ObjectStore) -> CasMode:
     """Return how a store, or the one that it wraps, creates an object once."""
     cas: CasMode = getattr(store, "cas", CasMode.NATIVE)
     return cas
+
+
+def staging_files_of(store: ObjectStore) -> StagingFiles | None:
+    """Return the store that hides staged files, among a store and those that it wraps."""
+    found: object = store
+    while isinstance(found, StoreWrapper):
+        found = found.wrapped
+    return found if isinstance(found, StagingFiles) else None
 
 
 async def next_page(pages: AsyncIterator[Sequence[ObjectMeta]]) -> Sequence[ObjectMeta]:

@@ -1,6 +1,8 @@
 """Temporaries beside numbered files: which of them a pass deletes, and what it leaves alone."""
 
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,13 @@ from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.gc.staged import is_temporary
 from shale.protocol.manifest_store import ManifestStore
+from shale.store.local_store.adapter import LocalStore
 from shale.store.memory import MemoryStore
 from shale.store.port import CREATE, PUT_ID, ObjectStore
+from shale.store.retry import RetryingStore
+from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.two_phase.recovery import staged_orphans
+from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
 from tests.clocks import ManualClock
@@ -93,6 +99,28 @@ async def test_those_of_a_wal_in_its_own_store() -> None:
     await world.sweep(wal_store=wal_store, store=store)
     assert list(wal_store.objects) == []
     assert f"db/wal/{NAME}.sst.tmp" in store.objects, "that is no directory of this database"
+
+
+@pytest.mark.parametrize("is_two_phase", [False, True])
+async def test_files_that_killed_writes_left_in_a_local_directory(tmp_path: Path, is_two_phase: bool) -> None:
+    world = World()
+    world.clock.ms = Env.system().clock.now_ms()
+    store: ObjectStore = LocalStore(tmp_path / "store", fsync=False)
+    if is_two_phase:
+        store = RetryingStore(TwoPhaseStore(store, MemoryTransactionalStore(), world.env), world.env)
+    await world.create(store)
+    root = tmp_path / "store" / "db"
+    old, young = [], []
+    for name in (f"manifest/{NAME}.manifest#1", f"wal/{NAME}.sst#12", "compacted/01ARZ3NDEKTSV4RRFFQ69G5FAV.sst#3"):
+        for of, path in ((old, root / name), (young, root / f"{name}0")):
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"half")
+            of.append(path)
+        os.utime(old[-1], (0, 0))
+    await world.sweep(store)
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in young), "a put may still go on"
+    assert await ManifestStore(store, "db", world.env, Metrics()).try_read_latest() is not None
 
 
 async def test_a_saved_plan_names_them() -> None:

@@ -176,6 +176,10 @@ class LocalStore:
             if len(page) < LIST_PAGE:
                 return
 
+    async def list_staging(self, prefix: str) -> Sequence[ObjectMeta]:
+        """See ``StagingFiles``."""
+        return await self._in_thread(prefix, lambda: [*self._walk(prefix.rstrip("/"), is_staging=True)])
+
     async def delete_many(self, keys: Sequence[str]) -> Mapping[str, ShaleError]:
         """See ``ObjectStore``.  The lock is released between batches."""
         problems: dict[str, ShaleError] = {}
@@ -301,8 +305,8 @@ class LocalStore:
             raise NotFoundError(f"{source} does not exist") from error
         self._put(destination, [data], OVERWRITE)
 
-    def _walk(self, folder: str) -> Iterator[ObjectMeta]:
-        """Yield every object below a folder, ascending by key."""
+    def _walk(self, folder: str, *, is_staging: bool = False) -> Iterator[ObjectMeta]:
+        """Yield every object below a folder, or the files that puts have staged there, ascending by key."""
         try:
             with os.scandir(f"{self._root}/{folder}") as entries:
                 # A folder sorts with the keys below it, which have a slash after its name.
@@ -312,8 +316,8 @@ class LocalStore:
         for name in names:
             key = f"{folder}/{name}" if folder else name
             if name.endswith("/"):
-                yield from self._walk(key[:-1])
-            elif not _STAGED.search(name) and key != LOCK_NAME:
+                yield from self._walk(key[:-1], is_staging=is_staging)
+            elif bool(_STAGED.search(name)) == is_staging and key != LOCK_NAME:
                 try:
                     yield files.meta_of(key, os.stat(f"{self._root}/{key}"))  # noqa: PTH116
                 except FileNotFoundError:
