@@ -91,6 +91,7 @@ class ReaderOpenOptions(ConnectOptions, total=False):
     checkpoint_lifetime: Duration | None
     max_memtable_bytes: Size
     skip_wal_replay: bool
+    allow_wal_gap: bool
     defer_checkpoint_release: bool
     merge_operator: MergeOperator | str | None
     filter_policies: Sequence[BloomPolicy]

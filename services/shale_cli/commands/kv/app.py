@@ -8,7 +8,7 @@ import typer
 
 from shale.admin.json_values import rfc3339
 from shale_cli.commands.kv import files
-from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.framework.output.row_json import row_item, row_json
 from shale_cli.framework.output.stream import Stream
 from shale_cli.framework.output.writer import Output, write_bytes
@@ -42,6 +42,7 @@ def get(
     raw: Annotated[bool, typer.Option("--raw", help="Print only the bytes of the value.")] = False,
     checkpoint: CheckpointId = None,
     pin: Pin = False,
+    allow_wal_gap: AllowWalGap = False,
 ) -> None:
     """Print the row of a key; exit 3 if it does not exist."""
 
@@ -49,7 +50,7 @@ def get(
         from shale.service.exit_codes import ExitCode
 
         wanted = session.output.parse(key)
-        async with open_reader(session, pin=pin, checkpoint=checkpoint) as reader:
+        async with open_reader(session, pin=pin, checkpoint=checkpoint, allow_wal_gap=allow_wal_gap) as reader:
             row = await reader.get_row(wanted)
         if row is None:
             print_error(f"{session.location.url}: no row with key {session.output.show(wanted)}")
@@ -136,12 +137,13 @@ def scan(
     count: Annotated[bool, typer.Option("--count", help="Print only the number of rows and bytes.")] = False,
     checkpoint: CheckpointId = None,
     pin: Pin = False,
+    allow_wal_gap: AllowWalGap = False,
 ) -> None:
     """Print rows in key order, one line each (JSON lines unless the output is a table)."""
 
     async def work(session: CliSession) -> None:
         wanted = bounds(session.output, prefix, start, stop)
-        async with open_reader(session, pin=pin, checkpoint=checkpoint) as reader:
+        async with open_reader(session, pin=pin, checkpoint=checkpoint, allow_wal_gap=allow_wal_gap) as reader:
             rows = reader.scan(**wanted, limit=limit)
             if count:
                 total, size_bytes = await _count(rows)

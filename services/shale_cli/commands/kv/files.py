@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from shale_cli.commands.kv.reading import CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
 from shale_cli.framework.session import CliSession, run
 
 
@@ -46,6 +46,7 @@ def export(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted export into this file.")] = False,
     checkpoint: CheckpointId = None,
     pin: Pin = False,
+    allow_wal_gap: AllowWalGap = False,
 ) -> None:
     """Write rows to a file in key order, in bounded memory: NDJSON, or Parquet (needs shale[arrow]).
 
@@ -59,7 +60,7 @@ def export(
         wanted = bounds(session.output, prefix, start, stop)
         target = row_export.target(file, format_of(file, format_).value, resume=resume)
         with progress(session.output, session.env.clock, "exported", "rows") as on_progress:
-            async with open_reader(session, pin=pin, checkpoint=checkpoint) as reader:
+            async with open_reader(session, pin=pin, checkpoint=checkpoint, allow_wal_gap=allow_wal_gap) as reader:
                 rows = await row_export.export(reader, wanted, target, on_progress)
         if target.is_stdout:
             session.output.note(f"exported {rows:,} rows")

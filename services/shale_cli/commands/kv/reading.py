@@ -16,13 +16,21 @@ Pin = Annotated[bool, typer.Option("--pin", help="Create a checkpoint that prote
 CheckpointId = Annotated[
     str | None, typer.Option(help="Read this checkpoint (id or name) instead of the latest state.")
 ]
+AllowWalGap = Annotated[
+    bool,
+    typer.Option("--allow-wal-gap", help="If a WAL file is lost, read the rows before it instead of failing."),
+]
 Prefix = Annotated[str | None, typer.Option(help="Only keys with this prefix.")]
 Start = Annotated[str | None, typer.Option(help="The first key, inclusive.")]
 Stop = Annotated[str | None, typer.Option(help="The last key, exclusive.")]
 
 
-def open_reader(session: CliSession, *, pin: bool = False, checkpoint: str | None = None) -> "OpenContext[DbReader]":
+def open_reader(
+    session: CliSession, *, pin: bool = False, checkpoint: str | None = None, allow_wal_gap: bool = False
+) -> "OpenContext[DbReader]":
     """Open a reader of the latest state or of a checkpoint; it writes nothing unless ``pin`` is set.
+
+    ``allow_wal_gap``: read the rows before a lost WAL file.
 
     Raises:
         InvalidRequestError: both ``pin`` and ``checkpoint`` are given.
@@ -32,7 +40,7 @@ def open_reader(session: CliSession, *, pin: bool = False, checkpoint: str | Non
 
     if pin and checkpoint is not None:
         raise InvalidRequestError("--pin cannot be used with --checkpoint, which already protects the state")
-    place = {**session.database_args, "merge_operator": session.merge_operator}
+    place = {**session.database_args, "merge_operator": session.merge_operator, "allow_wal_gap": allow_wal_gap}
     if checkpoint is not None:
         return DbReader.open(**place, checkpoint=checkpoint)
     if not pin and sys.stderr.isatty():

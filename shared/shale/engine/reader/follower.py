@@ -155,7 +155,7 @@ class Follower:
         tables = ReplayedTables.empty_of(manifest.value)
         if not self._options.skip_wal_replay:
             last_id = max(manifest.value.next_wal_sst_id - 1, through_wal_id or 0)
-            tables = await self._builder.replay_exactly(tables, last_id)
+            tables = await self._builder.replay_to(tables, last_id, must_exist=not self._options.allow_wal_gap)
         self._state = self._builder.build(manifest, tables, Pin(entry.id), None)
 
     async def _replace(self) -> None:
@@ -263,7 +263,8 @@ class Follower:
         tables = ReplayedTables.empty_of(manifest.value) if previous is None else previous.tables.above(manifest.value)
         if not self._options.skip_wal_replay:
             tables = await self._builder.replay(tables)
-            await self._builder.require_complete_wal(self._manifests, manifest.value, tables)
+            if not self._options.allow_wal_gap:
+                await self._builder.require_complete_wal(self._manifests, manifest.value, tables)
         self._state = self._builder.build(manifest, tables, pin, previous)
 
     async def _replay_newer(self) -> None:

@@ -46,6 +46,7 @@ class ReaderOptions:
         cache: a memory budget shared with others, instead.
         merge_operator: a callable, or a name (``shale.merge_operators``).
         disk_cache: directory that caches parts of SSTs; ``None``: the setting of the process.
+        allow_wal_gap: if a WAL file that the manifest names is lost, serve the rows before it instead of refusing.
         segment_extractor: its name must equal the one in the manifest; reads route by the prefixes of the manifest.
         enforce_visible_range: a read wholly outside is refused; by default the range of a projected clone, and
             ``EVERYTHING`` overrides it.
@@ -57,6 +58,7 @@ class ReaderOptions:
     checkpoint_lifetime_s: float | None = 600.0
     max_memtable_bytes: int = 64 * 1024 * 1024
     skip_wal_replay: bool = False
+    allow_wal_gap: bool = False
     defer_checkpoint_release: bool = True
     merge_operator: MergeOperator | str | None = None
     filter_policies: tuple[BloomPolicy, ...] = (BloomPolicy(),)

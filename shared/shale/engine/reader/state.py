@@ -94,7 +94,7 @@ class ReaderStateBuilder:
         file is no error: a later manifest has its rows.
         """
         last_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id)
-        return await self._replay_to(tables, last_id, must_exist=False)
+        return await self.replay_to(tables, last_id, must_exist=False)
 
     async def require_complete_wal(self, manifests: ManifestStore, manifest: Manifest, tables: ReplayedTables) -> None:
         """Check that the first WAL file after this manifest exists, or that GC deleted it.
@@ -107,15 +107,15 @@ class ReaderStateBuilder:
         if tables.consumed_wal_id == manifest.replay_after_wal_id:
             await require_complete_wal(self._wal, manifests, manifest, tables.consumed_wal_id)
 
-    async def replay_exactly(self, tables: ReplayedTables, last_id: int) -> ReplayedTables:
-        """Add the rows of the WAL files up to ``last_id``, which a checkpoint protects.
+    async def replay_to(self, tables: ReplayedTables, last_id: int, *, must_exist: bool) -> ReplayedTables:
+        """Add the rows of the WAL files up to ``last_id``, or up to the first missing file.
+
+        Args:
+            must_exist: a missing file is an error: a checkpoint protects these files.
 
         Raises:
             WalTruncated: one of them is missing.
         """
-        return await self._replay_to(tables, last_id, must_exist=True)
-
-    async def _replay_to(self, tables: ReplayedTables, last_id: int, *, must_exist: bool) -> ReplayedTables:
         replayed = replay_wal(
             self._wal,
             tables.consumed_wal_id + 1,
