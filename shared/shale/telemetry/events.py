@@ -26,7 +26,6 @@ class Event(StrEnum):
     SHUTDOWN_INCOMPLETE = "shutdown.incomplete", "error"
     CONFIG_RELOADED = "config.reloaded", "info"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
-    CONFIG_DEPRECATED = "config.deprecated", "warning"
     KERNELS_MISSING = "kernels.missing", "warning"
     STORE_REQUEST_RETRIED = "store.request.retried", "info"
     STORE_AUTH_FAILED = "store.auth.failed", "error"

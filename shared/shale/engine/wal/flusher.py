@@ -23,6 +23,7 @@ from shale.engine.write.durability import DurabilityTracker
 from shale.engine.write.instruments import WriterInstruments
 from shale.engine.write.pipeline import WritePipeline
 from shale.env import Env
+from shale.errors import FencedError, ShaleError
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.wal_store import WalStore
 from shale.sst.wal_builder import wal_sst_parts
@@ -136,7 +137,15 @@ class WalFlusher:
         """Write one file and advance the durable frontier."""
         encode = partial(_encode, file, self._compression, self._store.transformer)
         parts = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
-        await self._store.put_or_raise_fenced(file.id, parts, epoch=self._manifest.epoch)
+        try:
+            await self._store.put_or_raise_fenced(file.id, parts, epoch=self._manifest.epoch)
+        except FencedError:
+            raise  # it has an event of its own
+        except ShaleError as error:
+            log.error(
+                Event.WAL_FLUSH_FAILED, wal_id=file.id, first_seq=file.first_seq, last_seq=file.last_seq, error=error
+            )
+            raise
         if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
             # During a long stall a newer writer's fence may have been collected, which freed this id for us.
             await self._manifest.refresh()

@@ -1,5 +1,6 @@
 """The WAL flusher alone: when it writes a file, and what it advances."""
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ from shale.engine.wal.flusher import WalFlusher
 from shale.engine.wal.replay import wal_rows
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.instruments import WriterInstruments
-from shale.errors import FencedError, ProtocolPanic
+from shale.errors import FencedError, ProtocolPanic, UnavailableError
 from shale.protocol.wal_store import WalStore
 from shale.telemetry.metrics import Metrics
+from shale.testing.faults import Fault
+from shale.testing.faulty_store import FaultyStore, Rule
 from tests.unit.engine.writer_parts import Parts, make_parts
 
 
@@ -178,3 +181,20 @@ def test_a_taken_id_fences_and_acknowledges_nothing() -> None:
         assert (parts.durability.durable_seq, parts.durability.durable_wal_id) == (0, 1)
 
     anyio.run(run)
+
+
+def test_a_file_that_the_store_refuses_is_logged_with_its_rows(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        parts = await make_parts(flush_interval_s=None)
+        faulty = FaultyStore(parts.store, random.Random(0))
+        faulty.add(Rule(op="put", key_contains="/wal/", fault=Fault.BEFORE))
+        flusher = flusher_of(parts, WalStore(faulty, "db", parts.env))
+        await parts.pipeline.put(b"k", b"v")
+        flusher.request()
+        with pytest.raises(UnavailableError), anyio.fail_after(10):
+            await flusher.run()
+
+    anyio.run(run)
+    (line,) = [record.getMessage() for record in caplog.records if "wal.flush.failed" in record.getMessage()]
+    assert "'wal_id': 2" in line
+    assert "'last_seq': 1" in line
