@@ -157,6 +157,12 @@ CheckCreate(w) ==
                                                   ELSE Reject(w, writer[w].cache)
          [] OTHER -> IF writer[w].id > boundary THEN Acknowledge(w, boundary) ELSE Reject(w, boundary)
 
+(* The answer to the create was lost, and nothing tells the file from one of another writer. *)
+Doubt(w) ==
+    /\ writer[w].state = "created"
+    /\ writer' = [writer EXCEPT ![w].state = "probing"]
+    /\ UNCHANGED <<files, boundary, collector, late, acked, staleRead>>
+
 (* The effect is in the latest version already: it was rejected, but another writer had built on it. *)
 FindOwnEffect(w) ==
     /\ writer[w].state \in {"checked", "committed"}
@@ -219,7 +225,8 @@ Stop(c) ==
 -----------------------------------------------------------------------------
 WriterStep(w) ==
     \/ List(w) \/ ProbeHit(w) \/ ProbeMiss(w) \/ CheckRead(w)
-    \/ Create(w) \/ Conflict(w) \/ Delay(w) \/ CheckCreate(w) \/ FindOwnEffect(w) \/ Restart(w)
+    \/ Create(w) \/ Conflict(w) \/ Delay(w) \/ CheckCreate(w) \/ Doubt(w)
+    \/ FindOwnEffect(w) \/ Restart(w)
 
 CollectorStep(c) ==
     \/ \E id \in Ids : ListOld(c, id) \/ Delete(c, id)
