@@ -3,7 +3,9 @@
 Source: docs/reference/health.md and docs/concepts/shutdown.md.
 """
 
+from dataclasses import replace
 from functools import partial
+from socket import gethostname
 from typing import Any
 
 import anyio
@@ -17,9 +19,9 @@ from shale.api.admin_openapi import FLUSH, checkpoint_paths, openapi_route
 from shale.api.build import build_writer_api
 from shale.api.routes.checkpoints import CheckpointRoutes
 from shale.engine.db import Db
-from shale.engine.options import FlushType
+from shale.engine.options import DbOptions, FlushType
 from shale.errors import ShaleError
-from shale.server.data_ports import open_data_ports, serve_database
+from shale.server.data_ports import DataPorts, open_data_ports, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
@@ -40,7 +42,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             store=process.store,
             wal_store=process.wal_store,
             block_transformer=settings.block_transformer(),
-            options=settings.options(),
+            options=_with_endpoint(settings.options(), ports),
             env=process.env,
             metrics=process.metrics,
         )
@@ -63,6 +65,13 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 await db.close(flush=FlushType.NONE)
             raise
         await db.close(flush=settings.close_flush())
+
+
+def _with_endpoint(options: DbOptions, ports: DataPorts) -> DbOptions:
+    """Return the options with the URL that the writer tells others, unless one is set."""
+    if options.writer_endpoint is not None:
+        return options
+    return replace(options, writer_endpoint=f"http://{gethostname()}:{ports.numbers()['port']}")
 
 
 def _add_admin_routes(process: Process[WriterSettings], db: Db) -> None:

@@ -103,7 +103,15 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
     )
     writer_checkpoint: bool = Field(
         default=ENGINE.writer_checkpoint,
-        description="Protect the SSTs that the writer serves with a checkpoint, renewed with every change.",
+        description="Keep the SSTs that the writer serves with a checkpoint, replaced with every change. It is also "
+        "the writer's sign of life: shale db info shows its host, endpoint and age.",
+    )
+    writer_checkpoint_lifetime: PositiveSeconds = Field(
+        default=ENGINE.writer_checkpoint_lifetime_s,
+        description="An idle writer replaces its checkpoint after half of this; after a crash it expires.",
+    )
+    writer_endpoint: str | None = Field(
+        default=None, description="The URL that the checkpoint tells others; default: host name and http.port."
     )
     checkpoint_flush_timeout: Seconds | None = Field(
         default=ENGINE.checkpoint_flush_timeout_s,

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shale.core.lazy_names import import_at_call
+from shale.engine.flush.writer_checkpoint import WriterCheckpoint
 from shale.engine.location import ConnectedDatabase
 from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
@@ -71,6 +72,7 @@ async def open_writer(
             extractor=options.segment_extractor,
             admit=admit,
             keys=options.enforce_visible_range,
+            checkpoint=WriterCheckpoint.of_options(options, env),
         ),
     )
     if claim.keys != options.enforce_visible_range:

@@ -73,6 +73,8 @@ class DbOpenOptions(ConnectOptions, total=False):
     segment_extractor: PrefixExtractor | None
     default_ttl: Duration | None
     writer_checkpoint: bool
+    writer_checkpoint_lifetime: Duration
+    writer_endpoint: str | None
     checkpoint_flush_timeout: Duration | None
     max_key_bytes: Size
     block_cache_bytes: Size | None

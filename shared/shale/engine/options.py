@@ -54,7 +54,10 @@ class DbOptions:
     ``segment_extractor``: maps every key to the prefix of its tree; fixed when the database is created.
     ``max_transaction_history_bytes``: bound of the written keys that are kept for the conflict checks of open
     transactions; a transaction that needs more cannot commit.
-    ``writer_checkpoint``: keep the served SSTs with a checkpoint named ``writer:`` and the epoch.
+    ``writer_checkpoint``: keep the served SSTs with a checkpoint named ``writer:`` and the epoch, which is also the
+    sign of life of this writer.  ``writer_checkpoint_lifetime_s``: it is renewed after half of this, also by an idle
+    writer; after a crash it keeps garbage for so long; at least four polls.  ``writer_endpoint``: the URL that it
+    tells others.
     ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush, also while L0 is full; after
     that it includes only durable rows.  ``None``: as long as the flush can go on; while L0 is full, or while the store
     does not answer, the checkpoint includes what is in the WAL.
@@ -88,7 +91,9 @@ class DbOptions:
     merge_operator: MergeOperator | str | None = None
     segment_extractor: PrefixExtractor | None = None
     default_ttl_ms: int | None = None
-    writer_checkpoint: bool = False
+    writer_checkpoint: bool = True
+    writer_checkpoint_lifetime_s: float = 900.0
+    writer_endpoint: str | None = None
     checkpoint_flush_timeout_s: float | None = None
     max_key_bytes: int = 65_535
     block_cache_bytes: int | None = None
@@ -150,6 +155,7 @@ def _problems(options: DbOptions) -> Sequence[str]:
             options.checkpoint_flush_timeout_s is None or options.checkpoint_flush_timeout_s >= 0,
             "checkpoint_flush_timeout must be at least 0",
         ),
+        (options.writer_checkpoint_lifetime_s >= 1, "writer_checkpoint_lifetime must be at least 1s"),
         (options.wal_stall_limit_s > 0, "wal_stall_limit must be greater than 0"),
         (1 <= options.max_key_bytes <= MAX_VALUE_BYTES, "max_key_bytes must be between 1 and 4294967295"),
         (

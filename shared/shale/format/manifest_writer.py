@@ -20,6 +20,7 @@ from shale.format.manifest_image import WrittenTrees
 from shale.format.sst_references import write_range, write_sst_v2
 from shale.types import (
     Checkpoint,
+    Epoch,
     ExternalDb,
     Manifest,
     Segment,
@@ -107,19 +108,31 @@ def _write_segment(builder: Builder, segment: Segment) -> int:
 
 
 def _write_checkpoints(builder: Builder, checkpoints: Sequence[Checkpoint]) -> int:
-    """Write a vector of ``Checkpoint``, without metadata, which no reader uses."""
+    """Write a vector of ``Checkpoint``; only those of writers have metadata, which SlateDB reads and drops."""
     tables = []
     for checkpoint in checkpoints:
         id_ = write_uuid(builder, checkpoint.id)
         name = write_string(builder, checkpoint.name)
+        epoch = checkpoint.writer_epoch
+        metadata = None if epoch is None else _write_writer_checkpoint(builder, epoch)
         schema.CheckpointStart(builder)
         schema.CheckpointAddManifestId(builder, checkpoint.manifest_id)
         schema.CheckpointAddName(builder, name)
+        if metadata is not None:
+            schema.CheckpointAddMetadata(builder, metadata)
         schema.CheckpointAddCheckpointCreateTimeS(builder, checkpoint.create_s)
         schema.CheckpointAddCheckpointExpireTimeS(builder, checkpoint.expire_s)
         schema.CheckpointAddId(builder, id_)
+        if metadata is not None:
+            schema.CheckpointAddMetadataType(builder, schema.CheckpointMetadata.WriterCheckpoint)
         tables.append(schema.CheckpointEnd(builder))
     return write_offsets(builder, tables)
+
+
+def _write_writer_checkpoint(builder: Builder, epoch: Epoch) -> int:
+    schema.WriterCheckpointStart(builder)
+    schema.WriterCheckpointAddEpoch(builder, epoch)
+    return schema.WriterCheckpointEnd(builder)
 
 
 def _write_external_dbs(builder: Builder, external_dbs: Sequence[ExternalDb]) -> int:

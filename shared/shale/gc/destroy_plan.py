@@ -156,8 +156,9 @@ def sort_for_deletion(root: str, found: list[ObjectToDelete]) -> list[ObjectToDe
 
 
 def live_checkpoints(manifest: Manifest, now_ms: int) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints that have not expired."""
-    return tuple(entry for entry in manifest.checkpoints if not entry.is_expired(now_ms))
+    """Return the checkpoints that have not expired, without those of writers: a destroy fences its writer."""
+    live = (entry for entry in manifest.checkpoints if not entry.is_expired(now_ms))
+    return tuple(entry for entry in live if entry.writer_epoch is None)
 
 
 def sealed(manifest: Manifest) -> Manifest:

@@ -11,7 +11,7 @@ from shale.format.names import below, destroyed_key
 from shale.gc.destroy_plan import live_checkpoints
 from shale.gc.hard_destroy import DestroyTarget, OnDeleted, destroy
 from shale.gc.options import DELETE_GRACE_PERIOD_S
-from shale.protocol.checkpoints import release_checkpoints, remove_expired_checkpoints, writer_epoch_of
+from shale.protocol.checkpoints import release_checkpoints, remove_expired_checkpoints
 from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
 from shale.protocol.manifest_store import COMPACTOR, WRITER, FenceableManifest, StoredManifest
 from shale.protocol.markers import DestroyedMark, is_being_deleted, put_destroyed_mark, read_destroyed_mark
@@ -60,7 +60,7 @@ async def destroy_later(target: DestroyTarget) -> DestroyedMark:
     require_wal_store(stored.value, target.place, is_named=target.wal_store is not None)
     stored = await _fence_writer(target, stored)
     await _fence_compactor(target, stored)
-    own = [entry.id for entry in stored.value.checkpoints if writer_epoch_of(entry) is not None]
+    own = [entry.id for entry in stored.value.checkpoints if entry.writer_epoch is not None]
     if own:
         await release_checkpoints(stored, own)
     now_s = target.env.clock.now_ms() // 1000

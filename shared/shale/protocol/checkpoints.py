@@ -6,7 +6,6 @@ safe.  The second half commits.
 Source: docs/reference/protocol.md 9.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
@@ -27,17 +26,7 @@ from shale.telemetry.log import get_logger
 from shale.types import Checkpoint, Manifest, ManifestId
 
 _U32_MAX = 2**32 - 1
-_WRITERS = re.compile(r"writer:(\d+)")
 log = get_logger("checkpoints")
-
-
-def writer_epoch_of(checkpoint: Checkpoint) -> int | None:
-    """Return the epoch of the writer that owns a checkpoint; ``None`` for checkpoints of other owners.
-
-    The name holds the epoch, because manifests have no field for it (docs/reference/protocol.md 9.1).
-    """
-    match = _WRITERS.fullmatch(checkpoint.name or "")
-    return None if match is None else int(match[1])
 
 
 def require_name(name: object) -> str | None:
@@ -54,7 +43,7 @@ def require_name(name: object) -> str | None:
         name.encode()
     except UnicodeEncodeError as error:
         raise InvalidRequestError(f"name: {name!r} cannot be written as UTF-8") from error
-    if _WRITERS.fullmatch(name) is not None:
+    if Checkpoint(id=UUID(int=0), manifest_id=ManifestId(0), name=name).writer_epoch is not None:
         raise InvalidRequestError(
             f"name: {name!r} is reserved for a writer's own checkpoint, which the next writer removes"
         )

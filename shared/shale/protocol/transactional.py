@@ -32,6 +32,9 @@ Change: TypeAlias = Callable[[Versioned[T]], T | None]
 """Pure and idempotent: it is called again after every conflict, also on top of its own effect.  Its result will be
 version ``current.id + 1``; ``None`` means that nothing needs to change."""
 
+ClaimEdit: TypeAlias = Callable[[T, Epoch, int], T]
+"""Maps a value with a new epoch, that epoch, and the version that will be written, to the value that is written."""
+
 log = get_logger("transactional")
 
 
@@ -193,11 +196,19 @@ class Fenceable(Stored[T]):
         self.epoch = epoch
 
     @classmethod
-    async def claim(cls, stored: Stored[T], role: EpochField[T], *, only_after: Epoch | None = None) -> Self:
-        """Commit the next epoch and nothing else; from then on, updates of every older owner fail.
+    async def claim(
+        cls,
+        stored: Stored[T],
+        role: EpochField[T],
+        *,
+        only_after: Epoch | None = None,
+        edit: ClaimEdit[T] | None = None,
+    ) -> Self:
+        """Commit the next epoch; from then on, updates of every older owner fail.
 
         Args:
             only_after: claim only while this is the newest epoch, so that no later owner is fenced.
+            edit: changes the claimed value further; by default nothing but the epoch is written.
 
         Raises:
             ObjectUpdateTimeout: conflicts did not end within ``manifest_update_timeout_s``.
@@ -210,7 +221,7 @@ class Fenceable(Stored[T]):
                 raise FencedError(f"{role.role} epoch {newest} was claimed after {only_after}")
             return Epoch(newest + 1)
 
-        return await cls._claim(stored, role, claimed)
+        return await cls._claim(stored, role, claimed, edit=edit)
 
     @classmethod
     async def claim_epoch(cls, stored: Stored[T], role: EpochField[T], epoch: Epoch) -> Self:
@@ -240,6 +251,7 @@ class Fenceable(Stored[T]):
         role: EpochField[T],
         wanted: Callable[[T], Epoch | None],
         known: Epoch | None = None,
+        edit: ClaimEdit[T] | None = None,
     ) -> Self:
         options = stored.store.options
         epoch = known
@@ -250,7 +262,8 @@ class Fenceable(Stored[T]):
             if next_epoch is None:
                 return None
             epoch = next_epoch
-            return role.set(current.value, next_epoch)
+            value = role.set(current.value, next_epoch)
+            return value if edit is None else edit(value, next_epoch, current.id + 1)
 
         with anyio.move_on_after(options.manifest_update_timeout_s) as scope:
             await stored.apply(change)

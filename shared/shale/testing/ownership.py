@@ -5,7 +5,6 @@ Source: docs/reference/protocol.md 3.3, Appendix B 5, 9, 15.
 
 from itertools import pairwise
 
-from shale.protocol.checkpoints import writer_epoch_of
 from shale.testing.mutation_log import Mutation
 from shale.types import Manifest, SstView, Tree
 
@@ -39,8 +38,7 @@ def check_step(base: Manifest, new: Manifest, mutation: Mutation, *, union: bool
         dropped = [
             str(entry.id)
             for entry in base.checkpoints
-            if new.checkpoint(entry.id) is None
-            and not (mutation.role == "writer" and writer_epoch_of(entry) is not None)
+            if new.checkpoint(entry.id) is None and not (mutation.role == "writer" and entry.writer_epoch is not None)
         ]
         assert not dropped, f"{mutation}: a {mutation.role} dropped the checkpoints {dropped}"
     for prefix in sorted({name for manifest in (base, new) for name, _ in manifest.trees()}):

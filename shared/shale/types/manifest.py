@@ -3,6 +3,7 @@
 Source: docs/reference/format.md 4, docs/reference/protocol.md 3.3.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import field
 from enum import StrEnum
@@ -13,6 +14,7 @@ from shale.types.ids import Epoch, ManifestId, Seq, Ulid, WalId
 from shale.types.sst import SortedRun, Sst, SstView
 
 CLOCK_TICK_MIN = -(2**63)
+_WRITERS_NAME = re.compile(r"writer:([0-9]{1,19})(?:\?.*)?", re.DOTALL)
 EMPTY_SEQUENCE_TRACKER = b"\x01" + bytes(12)
 
 
@@ -62,6 +64,15 @@ class Checkpoint:
     def is_expired(self, now_ms: int) -> bool:
         """Return whether the checkpoint has expired (``expire <= now``)."""
         return self.expire_s != 0 and self.expire_s * 1000 <= now_ms
+
+    @property
+    def writer_epoch(self) -> Epoch | None:
+        """The epoch of the writer whose own checkpoint this is; ``None`` for checkpoints of other owners.
+
+        The name ``writer:`` and the epoch holds it: SlateDB drops the metadata that the format has for it.
+        """
+        match = _WRITERS_NAME.fullmatch(self.name) if self.name is not None else None
+        return None if match is None else Epoch(int(match[1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

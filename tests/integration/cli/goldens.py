@@ -23,6 +23,7 @@ _NAMED = (
     ("uuid", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
 )
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+_SIGN = re.compile(r"(writer:\d+)\?\S*")
 _MOMENT_MS_MIN = 10**12
 _VOLATILE = ("sequence_tracker_b64", "last_l0_clock_tick")
 
@@ -95,7 +96,7 @@ class Golden:
     def _text(self, text: str) -> str:
         for kind, pattern in _NAMED:
             text = pattern.sub(lambda found, kind=kind: self._name(kind, found.group()), text)  # type: ignore[misc]
-        return _TIME.sub("<time>", text.replace(str(self._tmp_path), "<tmp>"))
+        return _TIME.sub("<time>", _SIGN.sub(r"\1?<sign>", text.replace(str(self._tmp_path), "<tmp>")))
 
     def _name(self, kind: str, found: str) -> str:
         count = sum(name.startswith(f"<{kind} ") for name in self._ids.values())

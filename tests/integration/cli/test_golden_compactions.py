@@ -53,10 +53,10 @@ def test_a_compaction(golden: Golden, coordinated: str) -> None:
 
 
 def test_flat_names_print_json_whatever_is_asked_for(golden: Golden, url: str) -> None:
-    golden.check("read-manifest", "read-manifest", "-i", "2", "-u", url)
+    golden.check("read-manifest", "read-manifest", "-i", "3", "-u", url)
     golden.check("list-manifests", "list-manifests", "-s", "2", "-e", "4", "-u", url, volatile=("bytes",))
-    table = golden.run("read-manifest", "-i", "2", "-o", "table", "-u", url)
-    assert table == golden.run("read-manifest", "-i", "2", "-o", "json", "-u", url)
+    table = golden.run("read-manifest", "-i", "3", "-o", "table", "-u", url)
+    assert table == golden.run("read-manifest", "-i", "3", "-o", "json", "-u", url)
 
 
 def test_without_a_database(golden: Golden) -> None:

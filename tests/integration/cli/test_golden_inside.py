@@ -25,10 +25,11 @@ def test_the_picture(golden: Golden, url: str, tmp_path: Path) -> None:
     text = golden.run("db", "info", "-u", url, "-o", "table")
     lines = text.splitlines()
     assert lines[0] == url
-    assert lines[3] == "2 SSTs, 172 B"
-    assert [line[:5] for line in lines[6:]] == ["├─ L0", "└─ L0"]
-    assert lines[6].endswith("90 B  ████████████████████")
-    assert lines[7].endswith("82 B  ██████████████████")
+    assert lines[2] == "writer unknown: closed, or without a checkpoint"
+    assert lines[4] == "2 SSTs, 172 B"
+    assert [line[:5] for line in lines[7:]] == ["├─ L0", "└─ L0"]
+    assert lines[7].endswith("90 B  ████████████████████")
+    assert lines[8].endswith("82 B  ██████████████████")
 
 
 def test_missing_objects_have_exit_code_3_and_write_nothing(golden: Golden, url: str, tmp_path: Path) -> None:

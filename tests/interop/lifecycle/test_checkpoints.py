@@ -16,8 +16,9 @@ from slatedb import uniffi as slate
 import shale
 from shale.compat.slatedb import uniffi as compat
 from shale.engine.db_reader import DbReader
-from shale.errors import CheckpointLifetimeTooShort, CheckpointMissing, UnknownCheckpoint
+from shale.errors import CheckpointLifetimeTooShort, CheckpointMissing, FencedError, UnknownCheckpoint
 from shale.format.manifest import decode_manifest, encode_manifest
+from shale.protocol.writer_sign import WriterIdentity, WriterPresence, writer_status
 from shale.types import Checkpoint
 from tests.interop.compat.programs import file_store
 from tests.interop.database_files import DatabaseFiles
@@ -264,3 +265,36 @@ def test_slatedb_accepts_a_lifetime_of_exactly_two_polls(lifetime_ms: int, accep
     if accepted and lifetime_ms == 2000:
         with pytest.raises(CheckpointLifetimeTooShort):
             DbReader.open("memory:///db", manifest_poll_interval="1s", checkpoint_lifetime="2s")
+
+
+def test_slatedb_reads_and_keeps_the_checkpoint_of_a_writer_of_ours(tmp_path: Path) -> None:
+    """SlateDB drops its metadata and keeps its name, which is what Shale reads."""
+
+    async def scenario() -> None:
+        files = DatabaseFiles(tmp_path, "db")
+        async with shale.Db.open(f"file://{tmp_path}/db", writer_endpoint="http://a:1") as db:
+            await db.put(b"k", b"1")
+            await db.flush("memtable")
+            (own,) = files.latest().checkpoints
+            admin = admin_of_slatedb(tmp_path)
+            assert [shown_by_slatedb(each) for each in await admin.list_checkpoints(None)] == [shown(own)]
+            made = await admin.create_detached_checkpoint(options(name="theirs"))
+            status = writer_status(files.latest(), 0)
+            assert (status.presence, status.epoch) == (WriterPresence.SIGNED, 1)
+            assert (status.identity or WriterIdentity(holder="", host="", since_s=0)).endpoint == "http://a:1"
+            await db.put(b"k", b"2")
+            await db.flush("memtable")
+            assert {each.writer_epoch for each in files.latest().checkpoints} == {None, 1}
+        assert [str(each.id) for each in files.latest().checkpoints] == [made.id]
+        async with shale.Db.open(f"file://{tmp_path}/db") as db:
+            await db.put(b"k", b"3")
+            await db.flush("memtable")
+            async with opened(open_folder(tmp_path), "db", QUIET):
+                taken_over = writer_status(files.latest(), 0)
+                assert (taken_over.presence, taken_over.identity) == (WriterPresence.UNKNOWN, None)
+            with pytest.raises(FencedError):
+                await db.refresh()
+            with pytest.raises(FencedError):
+                await db.close()
+
+    anyio.run(scenario)

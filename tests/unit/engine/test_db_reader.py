@@ -57,7 +57,7 @@ class World:
         self.store = MemoryStore(self.clock)
 
     def db(self, **settings: Any) -> Any:
-        return shale.Db.open("db", store=self.store, env=self.env, **settings)
+        return shale.Db.open("db", store=self.store, env=self.env, **{"writer_checkpoint": False, **settings})
 
     def reader(self, **settings: Any) -> Any:
         return DbReader.open("db", store=self.store, env=self.env, **{**SLOW, **settings})

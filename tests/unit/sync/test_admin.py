@@ -45,7 +45,7 @@ def test_twins_have_the_same_names_and_arguments(asynchronous: type, blocking: t
 
 def test_states_are_kept_and_looked_at() -> None:
     store = MemoryStore()
-    with sync.Db.open("db", store=store, flush_interval=0) as db:
+    with sync.Db.open("db", store=store, flush_interval=0, writer_checkpoint=False) as db:
         db.put(b"k", b"v")
         all_of_it = db.checkpoint(name="all", lifetime="1h")
         durable = db.checkpoint(scope="durable", source=None)

@@ -6,6 +6,7 @@ from typing import Any
 from shale.admin.json_values import b64, time_fields
 from shale.core.lazy_dataclass import dataclass
 from shale.format.sequence_tracker import SequenceTracker
+from shale.protocol.writer_sign import WriterStatus, writer_status
 from shale.types import Compactions, Manifest, SortedRun, SstView, Tree
 from shale_cli.framework.output.to_json import to_json
 from shale_cli.framework.session import CliSession
@@ -70,6 +71,7 @@ def db_info_json(shape: DbInfo) -> dict[str, Any]:
         **time_fields("manifest_time", shape.manifest_ms),
         "initialized": manifest.initialized,
         "writer_epoch": manifest.writer_epoch,
+        "writer": _writer_json(writer_status(manifest, shape.now_ms), shape.now_ms),
         "compactor_epoch": manifest.compactor_epoch,
         "last_l0_seq": manifest.last_l0_seq,
         **time_fields("last_l0_time", None if second is None else second * 1000),
@@ -99,6 +101,22 @@ def db_info_json(shape: DbInfo) -> dict[str, Any]:
 def sst_bytes(manifest: Manifest) -> int:
     """Return the total size of all SSTs in the manifest, each counted once."""
     return sum(sst.estimated_size_bytes for sst in manifest.ssts().values())
+
+
+def _writer_json(status: WriterStatus, now_ms: int) -> dict[str, Any]:
+    """Return the sign of life of the writer; see ``WriterPresence``."""
+    identity = status.identity
+    fields: dict[str, Any] = {"presence": status.presence.value}
+    if identity is not None and status.seen_s is not None:
+        fields |= {
+            "holder": identity.holder,
+            "host": identity.host,
+            "endpoint": identity.endpoint,
+            **time_fields("since", identity.since_s * 1000),
+            **time_fields("seen", status.seen_s * 1000),
+            "age_s": max(0, now_ms // 1000 - status.seen_s),
+        }
+    return fields
 
 
 def _tree_json(prefix: bytes, tree: Tree) -> dict[str, Any]:

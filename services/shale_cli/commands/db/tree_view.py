@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from shale.admin.json_values import rfc3339
 from shale.core.units import format_age, format_size
+from shale.protocol.writer_sign import WriterPresence, WriterStatus, writer_status
 from shale.types import SortedRun, SstView, Tree
 from shale_cli.commands.db.info import DbInfo, sst_bytes
 from shale_cli.framework.output.writer import Output
@@ -21,6 +22,7 @@ def render_tree(shape: DbInfo, output: Output) -> Iterator[str]:
     state = "" if manifest.initialized else "  NOT INITIALIZED: an incomplete clone"
     epochs = f"writer epoch {manifest.writer_epoch}  compactor epoch {manifest.compactor_epoch}"
     yield f"manifest {shape.manifest_id}{changed}  {epochs}{state}"
+    yield f"writer {_writer(writer_status(manifest, shape.now_ms), shape.now_ms)}"
     unflushed = shape.wal_last_id - manifest.replay_after_wal_id
     in_wal = f"{_count(unflushed, 'file')}, {format_size(shape.wal_bytes)}"
     yield f"seq {manifest.last_l0_seq} in L0; in the WAL only: {in_wal}"
@@ -32,6 +34,16 @@ def render_tree(shape: DbInfo, output: Output) -> Iterator[str]:
             yield f"segment {output.show(prefix)}" if prefix else "tree"
             yield from _tree(tree, largest)
     yield from _below(shape)
+
+
+def _writer(status: WriterStatus, now_ms: int) -> str:
+    identity = status.identity
+    if identity is None or status.seen_s is None:
+        return "never opened" if status.presence is WriterPresence.NONE else "unknown: closed, or without a checkpoint"
+    where = f" at {identity.endpoint}" if identity.endpoint else ""
+    since, age = rfc3339(identity.since_s * 1000), format_age(max(0, now_ms - status.seen_s * 1000))
+    silent = "" if status.presence is WriterPresence.SIGNED else ", SILENT"
+    return f"on {identity.host or 'an unknown host'}{where} since {since}, seen {age} ago{silent}"
 
 
 def _tree(tree: Tree, largest: int) -> Iterator[str]:

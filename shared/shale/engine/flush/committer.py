@@ -20,6 +20,7 @@ from shale.engine.write.pipeline import WritePipeline
 from shale.errors import UnavailableError
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
+from shale.types import Manifest
 
 log = get_logger("memtable")
 
@@ -97,9 +98,15 @@ class FlushCommitter:
 
     async def commit_close(self) -> None:
         """Record where the WAL ends and where replay begins, as the last commit of a clean close."""
-        await self.manifest.release_checkpoint()
         wal_id, last_seq = self.durability.durable_wal_id, self.pipeline.committed_seq
-        await self.manifest.commit(lambda manifest: with_wal_end(manifest, wal_id, last_seq), is_final=True)
+
+        def end(manifest: Manifest) -> Manifest:
+            return with_wal_end(manifest, wal_id, last_seq)
+
+        if end(self.manifest.current) == self.manifest.current:
+            # Nothing but the checkpoint would change, as when GC removes it: others would not see that this is the end.
+            await self.manifest.release_checkpoint()
+        await self.manifest.commit(end, is_final=True)
 
     async def _pause(self, error: UnavailableError) -> None:
         """Wait between two attempts at one commit."""

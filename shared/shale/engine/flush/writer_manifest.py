@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import anyio
 
-from shale.engine.flush.writer_checkpoint import WriterCheckpoint, without_writers_before
+from shale.engine.flush.writer_checkpoint import WriterCheckpoint
 from shale.env import Env
 from shale.errors import UnavailableError
 from shale.protocol.manifest_store import FenceableManifest
@@ -38,16 +38,26 @@ class WriterManifest:
         fenceable: the claimed manifest.
         env: clock and ids.
         on_change: called after ``current`` has changed.
+        checkpoint: this writer's own checkpoint, which the claim has created.
     """
 
-    def __init__(self, fenceable: FenceableManifest, env: Env, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        fenceable: FenceableManifest,
+        env: Env,
+        on_change: Callable[[], None],
+        checkpoint: WriterCheckpoint | None = None,
+    ) -> None:
         self.current: Manifest = fenceable.value
         self.proved_at_s = env.clock.monotonic_s()
         self._on_change = on_change
         self._fenceable = fenceable
         self._env = env
         self._lock = anyio.Lock()
-        self._own_checkpoint: WriterCheckpoint | None = None
+        self._own_checkpoint = checkpoint
+        self._is_pinning = checkpoint is not None
+        if checkpoint is not None:
+            checkpoint.record(fenceable.current)
 
     @property
     def epoch(self) -> int:
@@ -63,36 +73,30 @@ class WriterManifest:
         """Call a function after each commit by a compactor or an admin in this process, until the context ends."""
         return self._fenceable.store.on_other_commit(call)
 
-    async def start(self, *, keeps_checkpoint: bool) -> None:
-        """Drop the checkpoints of fenced writers; with ``keeps_checkpoint``, create one for the served state.
-
-        Raises:
-            FencedError: a newer writer has claimed.
-        """
-        if keeps_checkpoint:
-            self._own_checkpoint = WriterCheckpoint(self._env, self.epoch)
-            await self.commit(_same)
-        elif without_writers_before(self.current, self.epoch) is not self.current:
-            await self.commit(_same, lambda manifest, _: without_writers_before(manifest, self.epoch))
-
     async def renew_checkpoint(self) -> None:
-        """Replace this writer's checkpoint, if it has one and the SSTs have changed.
+        """Replace this writer's checkpoint, if it has one, once the SSTs have changed or half of its life is over.
 
         Raises:
             FencedError: a newer writer has claimed.
         """
-        if self._own_checkpoint is not None and self._own_checkpoint.is_outdated(self.current):
+        own = self._own_checkpoint
+        if own is not None and self._is_pinning and own.is_outdated(self.current):
             await self.commit(_same)
+
+    def stop_pinning(self) -> None:
+        """Let the next commit delete this writer's checkpoint: the writer is closing and serves no reads."""
+        self._is_pinning = False
 
     async def release_checkpoint(self) -> None:
-        """Delete this writer's checkpoint, if it has one.
+        """Delete this writer's checkpoint, unless an earlier commit has done so.
 
         Raises:
             FencedError: a newer writer has claimed.
         """
-        own, self._own_checkpoint = self._own_checkpoint, None
-        if own is not None:
-            await self.commit(_same, lambda manifest, _: own.without_own(manifest))
+        self.stop_pinning()
+        own = self._own_checkpoint
+        if own is not None and own.without_own(self.current) is not self.current:
+            await self.commit(_same)
 
     async def refresh(self) -> None:
         """Read the newest version.
@@ -132,8 +136,7 @@ class WriterManifest:
         """
         async with self._lock:
             wanted = local(self.current)
-            own = self._own_checkpoint
-            renew = _unchanged if own is None else own.renewal()
+            renew = self._checkpoint_edit()
 
             def change(remote: Versioned[Manifest]) -> Manifest | None:
                 value = renew(edit(rebase_writer(wanted, remote.value), remote.id + 1), remote.id + 1)
@@ -147,12 +150,18 @@ class WriterManifest:
                     if pause is None:
                         raise
                     await pause(error)
-            if own is not None:
-                own.record(committed)
+            if self._own_checkpoint is not None:
+                self._own_checkpoint.record(committed)
             if after is not None:
                 after()
             self._adopt(committed.value)
             return committed.value
+
+    def _checkpoint_edit(self) -> Edit:
+        own = self._own_checkpoint
+        if own is None:
+            return _unchanged
+        return own.renewal() if self._is_pinning else lambda manifest, _: own.without_own(manifest)
 
     def _adopt(self, manifest: Manifest) -> None:
         if manifest != self.current:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from shale.core.lazy_dataclass import dataclass
+from shale.engine.flush.writer_checkpoint import WriterCheckpoint, without_writers_before
 from shale.engine.wal.replay import check_wal
 from shale.engine.write.segments import require_extractor
 from shale.env import Env
@@ -22,7 +23,7 @@ from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import KeyRange, Manifest, WalId
+from shale.types import Epoch, KeyRange, Manifest, WalId
 
 Admission: TypeAlias = Callable[[StoredManifest, WalId], Awaitable[None]]
 """Called right before the epoch is claimed, with the newest manifest and the id of the last WAL file.  It raises to
@@ -39,6 +40,8 @@ class ClaimedDatabase:
     """Rows of WAL files that were read before the claim, by id."""
     keys: KeyRange | None = None
     """The keys that the writer keeps to; ``None``: all."""
+    checkpoint: WriterCheckpoint | None = None
+    """The checkpoint that the claim created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ class ClaimOptions:
 
     ``separate_wal``: the WAL has a store of its own.  ``extractor``: of the database's segments; a new database records
     its name.  ``admit``: may refuse; while it runs no other writer is fenced.  ``keys``: to keep to these, instead of
-    the stored range of a projected clone.
+    the stored range of a projected clone.  ``checkpoint``: what the claim pins.
     """
 
     create_if_missing: bool = True
@@ -55,6 +58,7 @@ class ClaimOptions:
     extractor: PrefixExtractor | None = None
     admit: Admission | None = None
     keys: KeyRange | None = None
+    checkpoint: WriterCheckpoint | None = None
 
 
 async def claim_database(
@@ -86,11 +90,17 @@ async def claim_database(
     if options.admit is not None:
         only_after = stored.value.writer_epoch
         await options.admit(stored, last_id)
-    fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after)
+    own = options.checkpoint
+
+    def claimed(manifest: Manifest, epoch: Epoch, version: int) -> Manifest:
+        left = without_writers_before(manifest, epoch)
+        return left if own is None else own.claimed(left, epoch, version)
+
+    fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after, edit=claimed)
     fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
     await fenceable.refresh()
     wal_rows[fence.id] = EMPTY_ROWS
-    return ClaimedDatabase(fenceable, fence.id, wal_rows, keys)
+    return ClaimedDatabase(fenceable, fence.id, wal_rows, keys, own)
 
 
 async def _load(

@@ -1,8 +1,8 @@
 """Decides whether the last writer of a database closed it cleanly, for callers that must not fence a live writer.
 
 An idle writer writes nothing, so silence proves nothing.  A clean close does: the last version of a writer changes
-nothing but the end of the WAL and the replay point.  Until a later writer claims, other processes only add checkpoints
-and sorted runs.
+nothing but the end of the WAL and the replay point, and removes the writer's checkpoint.  Until a later writer claims,
+other processes only add checkpoints and sorted runs.
 
 No other version looks like that on purpose.  After a lost answer, Shale does not repeat a version (``Stored.apply``),
 but SlateDB does, unless the store keeps the put's id as metadata.  Without metadata the check therefore refuses.
@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from shale.errors import InvalidDbState
 from shale.protocol.manifest_store import StoredManifest
+from shale.protocol.writer_sign import writer_status
 from shale.types import Manifest, WalId
 
 _CURE = "stop the writer, or fence it explicitly"
@@ -38,6 +39,12 @@ async def require_clean_close(stored: StoredManifest, last_wal_id: WalId) -> Non
             f"writer epoch {newest.writer_epoch} has not closed the database: the manifest does not know "
             f"WAL file {last_wal_id}; {_CURE}"
         )
+    identity = writer_status(newest, now_ms=0).identity
+    if identity is not None:
+        raise InvalidDbState(
+            f"writer epoch {newest.writer_epoch} has not closed the database: its checkpoint, "
+            f"made on host {identity.host or 'unknown'}, is still there; {_CURE}"
+        )
     async for version, older, newer in _steps(stored):
         if is_clean_close(older, newer):
             if await stored.store.may_be_duplicate(version):
@@ -55,8 +62,16 @@ async def require_clean_close(stored: StoredManifest, last_wal_id: WalId) -> Non
 
 
 def is_clean_close(older: Manifest, newer: Manifest) -> bool:
-    """Return whether this step is the last one of a clean close."""
-    return replace(newer, next_wal_sst_id=older.next_wal_sst_id, replay_after_wal_id=older.replay_after_wal_id) == older
+    """Return whether this step is the last one of a clean close.
+
+    A step that also removes the writer's own checkpoint must move the WAL: GC removes that checkpoint, too, once it has
+    expired, but never moves the WAL.
+    """
+    same_wal = replace(newer, next_wal_sst_id=older.next_wal_sst_id, replay_after_wal_id=older.replay_after_wal_id)
+    if same_wal == older:
+        return True
+    left = tuple(entry for entry in older.checkpoints if entry.writer_epoch != older.writer_epoch)
+    return same_wal != newer and newer.checkpoints == left and replace(same_wal, checkpoints=older.checkpoints) == older
 
 
 def _is_by_others(older: Manifest, newer: Manifest) -> bool:

@@ -81,7 +81,7 @@ class Writer:
         self._background = BackgroundTasks()
         self.host = TaskHost(f"shale writer of {root}")
         self.instruments = WriterInstruments(metrics)
-        self.manifest = WriterManifest(claim.manifest, env, self._on_manifest_changed)
+        self.manifest = WriterManifest(claim.manifest, env, self._on_manifest_changed, claim.checkpoint)
         self.durability = DurabilityTracker(self.manifest.current.last_l0_seq, claim.fence_id)
         self.pipeline = WritePipeline(options, env, self.manifest, self.durability, operator=operator, listener=self)
         self._claim = claim
@@ -223,7 +223,6 @@ class Writer:
             instruments=self.instruments,
         )
         await recovery.run(self._claim.fence_id, self._claim.wal_rows, self.options.l0_sst_size_bytes)
-        await self.manifest.start(keeps_checkpoint=self.options.writer_checkpoint)
         group.start_soon(self._merge_replayed, self.pipeline.buffers.active, name="merge replayed parts")
 
     async def _merge_replayed(self, table: Memtable) -> None:
@@ -270,6 +269,7 @@ class Writer:
         """
         closed = self._stop_accepting()
         self._committer.stop_retrying()
+        self.manifest.stop_pinning()
         try:
             self.durability.check()
             await self._flush_at_close(kind)

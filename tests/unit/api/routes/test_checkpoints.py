@@ -34,7 +34,7 @@ def anyio_backend():
 async def served(*, writes=True, token=None):
     """Yield a client of the admin port, the writer that serves it, and the store."""
     store, env, metrics = MemoryStore(), Env.system(), Metrics(db="db")
-    async with shale.Db.open("db", store=store, flush_interval=0) as db:
+    async with shale.Db.open("db", store=store, flush_interval=0, writer_checkpoint=False) as db:
         app = AdminApp(Health(SystemClock(), metrics), metrics, token)
         place = AdminContext.of(
             DatabaseStores(store, None, ()), "db", env, metrics, component="writer" if writes else "gc"

@@ -12,15 +12,18 @@ import pytest
 import shale
 from shale.engine.db_reader import DbReader
 from shale.engine.flush.writer_checkpoint import WriterCheckpoint, without_writers_before
+from shale.engine.options import DbOptions
 from shale.engine.write.clean_close import is_clean_close
-from shale.env import Env
+from shale.env import Env, InlineCpu
 from shale.errors import CheckpointMissing, FencedError, InvalidCheckpointLifetime, InvalidRequestError
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
+from shale.protocol.writer_sign import WriterIdentity, WriterPresence, writer_status
 from shale.store.memory import MemoryStore
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
-from shale.types import Checkpoint, Manifest, ManifestId
+from shale.types import Checkpoint, Epoch, Manifest, ManifestId
+from tests.clocks import ManualClock
 
 Scenario = Callable[[MemoryStore], Awaitable[None]]
 
@@ -220,9 +223,11 @@ def test_no_version_looks_like_a_close_when_the_answer_to_a_checkpoint_was_lost(
 
 def test_a_writer_keeps_what_it_serves_and_lets_go_when_it_closes() -> None:
     async def scenario(store: MemoryStore) -> None:
-        async with open_db(store, writer_checkpoint=True) as db:
+        async with open_db(store, writer_endpoint="http://a:1/?b=c&d") as db:
             (own,) = db.status.manifest.checkpoints
-            assert (own.name, own.expire_s) == (f"writer:{db.status.writer_epoch}", 0)
+            assert (own.manifest_id, own.expire_s - own.create_s) == (2, 900)  # the claim of the epoch created it
+            assert own.writer_epoch == db.status.writer_epoch == 1
+            assert WriterIdentity.of(own).endpoint == "http://a:1/?b=c&d"
             mine = await db.checkpoint(name="mine")
             assert {entry.id for entry in db.status.manifest.checkpoints} == {own.id, mine.id}
             await db.put(b"k", b"v")
@@ -230,7 +235,10 @@ def test_a_writer_keeps_what_it_serves_and_lets_go_when_it_closes() -> None:
             after = {entry.name: entry for entry in db.status.manifest.checkpoints}
             assert after[own.name].id != own.id
             assert after[own.name].manifest_id == db.status.manifest_id
-        last = (await versions(store))[-1]
+            await db.put(b"k", b"w")
+        *_, closing, last = await versions(store)
+        assert len(closing.tree.l0) == 2
+        assert [entry.name for entry in closing.checkpoints] == ["mine"], "the flush of the close drops it"
         assert [entry.name for entry in last.checkpoints] == ["mine"]
 
     run(scenario)
@@ -258,8 +266,9 @@ def test_what_a_crashed_writer_kept_goes_with_the_next_one_whatever_its_options(
         crashed = await open_db(store, writer_checkpoint=True)
         await crashed.put(b"k", b"v")
         await crashed.flush("memtable")
-        async with open_db(store) as db:
+        async with open_db(store, writer_checkpoint=False) as db:
             assert not db.status.manifest.checkpoints
+            assert writer_status(db.status.manifest, 0).presence is WriterPresence.UNKNOWN
             with pytest.raises(FencedError):
                 await crashed.close()
 
@@ -271,7 +280,8 @@ def entry(number: int, name: str | None) -> Checkpoint:
 
 
 def test_only_the_exact_names_of_fenced_writers_go() -> None:
-    names = ["writer:1", "writer:2", "writer:3", "writer:", "writer:x", "writers:1", None, "xwriter:1", "writer:1 "]
+    names = ["writer:1", "writer:2?host=a\n", "writer:3", "writer:3?x", "writer:", "writer:x", "writers:1", None]
+    names += ["xwriter:1", "writer:1 ", "writer:" + "1" * 20]
     manifest = Manifest(checkpoints=tuple(entry(number, name) for number, name in enumerate(names)))
     kept = without_writers_before(manifest, 3)
     assert [each.name for each in kept.checkpoints] == names[2:]
@@ -279,8 +289,8 @@ def test_only_the_exact_names_of_fenced_writers_go() -> None:
 
 
 def test_a_renewal_that_landed_below_another_commit_is_made_again() -> None:
-    own = WriterCheckpoint(Env.system(), 4)
-    renewed = own.renewal()(Manifest(), 7)
+    own = writer_checkpoint(Env.system())
+    renewed = own.claimed(Manifest(), Epoch(4), 7)
     # Our version 7 landed, its response was lost, and another process wrote version 8.
     own.record(Versioned(8, renewed))
     assert own.is_outdated(renewed)
@@ -288,3 +298,78 @@ def test_a_renewal_that_landed_below_another_commit_is_made_again() -> None:
     own.record(Versioned(9, again))
     assert not own.is_outdated(again)
     assert [each.manifest_id for each in again.checkpoints] == [9]
+
+
+def writer_checkpoint(env: Env) -> WriterCheckpoint:
+    """Return the checkpoint of a writer that opens now."""
+    made = WriterCheckpoint.of_options(DbOptions(writer_checkpoint_lifetime_s=600), env)
+    assert made is not None
+    return made
+
+
+def test_an_idle_writer_renews_its_checkpoint_after_half_of_its_life() -> None:
+    clock = ManualClock()
+    own = writer_checkpoint(Env(clock, random.Random(1), InlineCpu()))
+    first = own.claimed(Manifest(writer_epoch=Epoch(3)), Epoch(3), 2)
+    own.record(Versioned(2, first))
+    began_s = clock.ms // 1000
+    clock.ms += 299_000
+    assert not own.is_outdated(first)
+    clock.ms += 2_000
+    assert own.is_outdated(first)
+    second = own.renewal()(first, 3)
+    own.record(Versioned(3, second))
+    assert not own.is_outdated(second)
+    assert [(each.manifest_id, each.create_s, each.expire_s) for each in second.checkpoints] == [
+        (3, began_s + 301, began_s + 901)
+    ]
+    status = writer_status(second, clock.ms)
+    assert (status.presence, status.seen_s) == (WriterPresence.SIGNED, began_s + 301)
+    assert status.identity is not None
+    assert (status.identity.since_s, bool(status.identity.host)) == (began_s, True)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "signs", "presence"),
+    [
+        pytest.param(0, [], WriterPresence.NONE, id="no writer ever"),
+        pytest.param(2, [], WriterPresence.UNKNOWN, id="closed, or a SlateDB process"),
+        pytest.param(2, [(1, 0)], WriterPresence.UNKNOWN, id="only the fenced writer signed"),
+        pytest.param(2, [(1, 0), (2, 101)], WriterPresence.SIGNED, id="alive"),
+        pytest.param(2, [(2, 100)], WriterPresence.SILENT, id="expired"),
+    ],
+)
+def test_what_a_manifest_tells_about_its_writer(
+    epoch: int, signs: list[tuple[int, int]], presence: WriterPresence
+) -> None:
+    listed = tuple(
+        replace(entry(number, f"writer:{of}"), expire_s=expire_s, create_s=7)
+        for number, (of, expire_s) in enumerate(signs)
+    )
+    status = writer_status(Manifest(writer_epoch=Epoch(epoch), checkpoints=listed), 100_000)
+    assert (status.presence, status.epoch) == (presence, epoch)
+    if status.identity is not None:
+        assert status.identity == WriterIdentity(holder="", host="", since_s=7)
+
+
+async def count_puts(*, own: bool) -> list[int]:
+    """Return the number of creates and updates of an opening, of six flushes, and of a close with rows to flush."""
+    store = FaultyStore(MemoryStore(), random.Random(1))
+    requests: list[str] = []
+    store.observe(lambda request: requests.append(request.op))
+    counts = []
+    async with open_db(store, writer_checkpoint=own, manifest_poll_interval="1h") as db:
+        counts.append(requests.count("put"))
+        for number in range(6):
+            await db.put(b"k%d" % number, b"v")
+            await db.flush("memtable")
+        counts.append(requests.count("put"))
+        await db.put(b"k", b"v")
+    return [*counts, requests.count("put")]
+
+
+def test_the_checkpoint_of_a_writer_costs_no_request() -> None:
+    async def main() -> None:
+        assert await count_puts(own=True) == await count_puts(own=False)
+
+    anyio.run(main)

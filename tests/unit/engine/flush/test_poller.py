@@ -9,7 +9,9 @@ import anyio.lowlevel
 import pytest
 
 from shale.engine.flush.poller import ManifestPoller
+from shale.engine.flush.writer_checkpoint import WriterCheckpoint
 from shale.engine.flush.writer_manifest import WriterManifest
+from shale.engine.options import DbOptions
 from shale.engine.write.instruments import WriterInstruments
 from shale.env import Env
 from shale.errors import FencedError, InvalidDbState, UnavailableError
@@ -36,14 +38,15 @@ class Writer:
     errors: list[Exception] = field(default_factory=list)
 
     @classmethod
-    async def claim(cls) -> "Writer":
+    async def claim(cls, checkpoint: WriterCheckpoint | None = None) -> "Writer":
         """Claim a new database."""
         env, memory = Env.system(), MemoryStore()
         store = FaultyStore(memory, random.Random(1))
         created = await ManifestStore(store, "db", env).create_new(Manifest())
-        return cls(
-            env, memory, store, WriterManifest(await FenceableManifest.claim(created, WRITER), env, lambda: None)
+        fenceable = await FenceableManifest.claim(
+            created, WRITER, edit=None if checkpoint is None else checkpoint.claimed
         )
+        return cls(env, memory, store, WriterManifest(fenceable, env, lambda: None, checkpoint))
 
     def poller(self, interval_s: float = 0.001) -> ManifestPoller:
         """A poller of this writer."""
@@ -105,8 +108,9 @@ def test_a_commit_of_this_process_is_learned_without_waiting_for_the_interval() 
 
 
 def test_a_refresh_replaces_the_checkpoint_of_the_writer_only_if_its_ssts_changed() -> None:
-    async def scenario(writer: Writer) -> None:
-        await writer.manifest.start(keeps_checkpoint=True)
+    async def scenario(_: Writer) -> None:
+        writer = await Writer.claim(WriterCheckpoint.of_options(DbOptions(), Env.system()))
+        assert [entry.manifest_id for entry in writer.manifest.current.checkpoints] == [writer.manifest.id]
         before = writer.manifest.id
         await writer.poller().refresh()
         assert writer.manifest.id == before

@@ -47,6 +47,7 @@ def db_options(values: Mapping[str, Any], **given: Any) -> DbOptions:
         disk_cache=_disk_cache(values["object_store_cache_options"]),
         max_key_bytes=MAX_KEY_BYTES,
         checkpoint_flush_timeout_s=inf,
+        writer_checkpoint=False,
         **given,
     )
 

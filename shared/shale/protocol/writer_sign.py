@@ -1,0 +1,99 @@
+"""The sign of life of a writer: the name and the times of its own checkpoint.
+
+It tells people and programs who writes, since when and where.  It is for convenience, never for safety: only the epoch
+decides who may write.
+
+Source: docs/reference/protocol.md 9.1.
+"""
+
+from enum import StrEnum
+from typing import Self
+from urllib.parse import parse_qsl, urlencode
+
+from shale.core.lazy_dataclass import dataclass
+from shale.types import Checkpoint, Epoch, Manifest
+
+
+class WriterPresence(StrEnum):
+    """What a manifest tells about the writer of its epoch.
+
+    ``NONE``: no writer ever opened the database.
+    ``SIGNED``: its checkpoint is live, so it was alive at most one lifetime of the checkpoint ago.
+    ``SILENT``: its checkpoint is listed but has expired: it crashed, or cannot reach the store.
+    ``UNKNOWN``: it has no checkpoint: it closed, is a SlateDB process, runs without ``writer_checkpoint``, or went
+    silent so long ago that GC removed the checkpoint.
+    """
+
+    NONE = "none"
+    SIGNED = "signed"
+    SILENT = "silent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterIdentity:
+    """What a writer tells about itself.
+
+    Args:
+        holder: an id of this opening of the database.
+        host: the host's name.
+        since_s: when it became the writer, in seconds since 1970.
+        endpoint: URL at which it serves the database; ``None`` for one that does not.
+    """
+
+    holder: str
+    host: str
+    since_s: int
+    endpoint: str | None = None
+
+    def checkpoint_name(self, epoch: Epoch) -> str:
+        """Return the name of the checkpoint of this writer."""
+        fields = {"holder": self.holder, "host": self.host, "since": str(self.since_s), "endpoint": self.endpoint or ""}
+        return f"writer:{epoch}?{urlencode({name: text for name, text in fields.items() if text})}"
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        """Read the name of a writer's checkpoint; what it does not tell is empty."""
+        fields = dict(parse_qsl((checkpoint.name or "").partition("?")[2]))
+        since = fields.get("since", "")
+        return cls(
+            holder=fields.get("holder", ""),
+            host=fields.get("host", ""),
+            since_s=int(since) if since.isdecimal() else checkpoint.create_s,
+            endpoint=fields.get("endpoint"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterStatus:
+    """The writer of the newest epoch, as its manifest shows it.
+
+    Args:
+        presence: whether it has given a sign of life.
+        epoch: the newest epoch.
+        identity: what its sign of life tells; ``None`` without one.
+        seen_s: when it gave the sign, in seconds since 1970 of its own clock.
+        expire_s: when the sign expires.
+    """
+
+    presence: WriterPresence
+    epoch: Epoch
+    identity: WriterIdentity | None = None
+    seen_s: int | None = None
+    expire_s: int | None = None
+
+
+def writer_status(manifest: Manifest, now_ms: int) -> WriterStatus:
+    """Return what a manifest tells about its writer; signs of older epochs do not count."""
+    epoch = manifest.writer_epoch
+    signs = [entry for entry in manifest.checkpoints if entry.writer_epoch == epoch]
+    if not signs:
+        return WriterStatus(presence=WriterPresence.UNKNOWN if epoch else WriterPresence.NONE, epoch=epoch)
+    newest = max(signs, key=lambda entry: entry.manifest_id)
+    return WriterStatus(
+        presence=WriterPresence.SILENT if newest.is_expired(now_ms) else WriterPresence.SIGNED,
+        epoch=epoch,
+        identity=WriterIdentity.of(newest),
+        seen_s=newest.create_s,
+        expire_s=newest.expire_s,
+    )
