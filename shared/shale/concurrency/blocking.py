@@ -60,6 +60,15 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> C
     return _described(call, method)
 
 
+def blocking_function(run: Run, function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a function that runs an asynchronous one, which needs no handle, and returns its result."""
+
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        return run(function(*args, **keywords))
+
+    return _described(call, function)
+
+
 def blocking_as(
     wrap: Callable[[T, Run], U], method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 ) -> Callable[Concatenate[Any, P], U]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 import anyio
@@ -14,6 +14,7 @@ from shale.core.lazy_names import import_at_call
 from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
 from shale.core.ttl import Timestamp, Ttl, resolve_lifetime
 from shale.engine.flush.checkpointing import CheckpointRequest, CheckpointScope
+from shale.engine.lifecycle import DatabaseLifecycle
 from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
 from shale.engine.open import open_writer
 from shale.engine.open_context import OpenContext
@@ -51,7 +52,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Db(Reads):
+class Db(Reads, DatabaseLifecycle):
     """The one writer of a database.  Made by ``open``; used from one event loop.
 
     A write returns when it is in memory and visible to reads; its handle waits until it is durable.  After another
@@ -114,7 +115,7 @@ class Db(Reads):
         return OpenContext(cls._open, location, chosen, env, metrics)
 
     @classmethod
-    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> "Db":
+    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> Self:
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="writer")

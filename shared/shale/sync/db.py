@@ -1,13 +1,13 @@
 """``shale.sync.Db``: a database open for reading and writing; its calls block."""
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self, TypeVar, overload
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
-from shale.concurrency.blocking import BlockingOpen, blocking, blocking_as
+from shale.concurrency.blocking import BlockingOpen, blocking, blocking_as, blocking_function
 from shale.core.bytes_like import BytesLike
 from shale.engine import db
 from shale.engine.mapping import KeySpace
@@ -25,12 +25,21 @@ from shale.sync.write_handle import WriteHandle
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
+
+
+def _call(work: Coroutine[Any, Any, T]) -> T:
+    return loop_thread().call(work)
 
 
 class Db(BlockingReads[db.Db]):
     """The one writer of a database; see ``shale.Db``.  Made by ``open``, and open until ``close``."""
 
     open = BlockingOpen(db.Db.open)
+    open_from_checkpoint = BlockingOpen(db.Db.open_from_checkpoint)
+    refresh_checkpoint = staticmethod(blocking_function(_call, db.Db.refresh_checkpoint))
+    delete_checkpoint = staticmethod(blocking_function(_call, db.Db.delete_checkpoint))
+    destroy = staticmethod(blocking_function(_call, db.Db.destroy))
 
     @classmethod
     def _open(cls, opening: OpenContext[db.Db]) -> Self:
