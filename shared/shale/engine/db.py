@@ -325,9 +325,8 @@ class Db(Reads, DatabaseLifecycle):
         Args:
             name: a label; need not be unique.
             lifetime: ``None``: until the checkpoint is deleted.
-            scope: ``all``: flush all rows written so far and include them.  If L0 is full, the rows are included from
-                the WAL; without a WAL, only the flushed ones are.  ``durable``: include only durable rows, without a
-                flush.
+            scope: ``all``: flush all rows written so far and include them; while L0 is full, from the WAL, and without
+                a WAL only the flushed ones.  ``durable``: include only durable rows, without a flush.
             source: the id or name of a checkpoint whose state the new one keeps; nothing is flushed.
             checkpoint_id: the id of the new checkpoint, for calls that may be repeated: an existing checkpoint with
                 this id is returned.

@@ -38,7 +38,7 @@ def checkpoints(directory: Path) -> int:
     async def count() -> int:
         url = f"file://{directory}/store/orders"
         async with shale.DbReader.open(url, follow_latest=True) as db:
-            return len(db.manifest.checkpoints)
+            return sum(entry.writer_epoch is None for entry in db.manifest.checkpoints)
 
     return anyio.run(count)
 
