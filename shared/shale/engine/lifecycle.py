@@ -1,16 +1,14 @@
-"""Calls on a database that is not open here: clone, refresh and delete checkpoints, destroy.
+"""Calls on a database that is not open here: refresh and delete checkpoints, destroy.
 
 They have SlateDB's names and are thin: ``shale.Admin`` has the same operations with all their options.
 """
 
-from typing import NamedTuple, Self, Unpack
+from typing import NamedTuple, Unpack
 from uuid import UUID
 
 from shale.core.settings_values import Duration, parse_lifetime_ms
-from shale.engine.location import DatabaseLocation, DatabaseStores
-from shale.engine.open_context import OpenContext
-from shale.engine.open_options import ConnectOptions, DbOpenOptions, OpenArguments, choose_options
-from shale.engine.options import DbOptions
+from shale.engine.location import DatabaseStores
+from shale.engine.open_options import ConnectOptions, OpenArguments
 from shale.env import Env
 from shale.errors import CheckpointMissing, UnknownCheckpoint
 from shale.protocol.checkpoints import (
@@ -20,7 +18,6 @@ from shale.protocol.checkpoints import (
     resolve_checkpoint,
 )
 from shale.protocol.manifest_store import ManifestStore
-from shale.store.location import normalize_path
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint
@@ -37,10 +34,6 @@ class _Connected(NamedTuple):
     @classmethod
     def of(cls, where: str, store: str | ObjectStore | None, options: ConnectOptions) -> "_Connected":
         location, env, metrics = OpenArguments.of(where, store, None, options)
-        return cls.to(location, env, metrics)
-
-    @classmethod
-    def to(cls, location: DatabaseLocation, env: Env | None, metrics: Metrics | None) -> "_Connected":
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
         return cls(location.connect(env, metrics, component="admin"), location.root, env, metrics)
@@ -53,56 +46,6 @@ class DatabaseLifecycle:
     """The calls of ``Db`` that need no handle.  ``options`` are those of ``ConnectOptions``."""
 
     __slots__ = ()
-
-    @classmethod
-    def open_from_checkpoint(
-        cls,
-        where: str | None,
-        parent_path: str,
-        parent_checkpoint: UUID | str | None = None,
-        *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
-        options: DbOptions | None = None,
-        **keywords: Unpack[DbOpenOptions],
-    ) -> OpenContext[Self]:
-        """Open a clone of another database for writing; create the clone if there is none.  See ``open``.
-
-        Args:
-            where, store, path, options, keywords: see ``open``; the place of the clone.
-            parent_path: the path of the other database, in the same store.
-            parent_checkpoint: id or name of a checkpoint of it; ``None``: its newest state.
-
-        Raises:
-            CheckpointMissing: the checkpoint does not exist, or has expired.
-            InvalidRequestError: there is a database that is no clone of that one; the subclass says why.
-        """
-        chosen = choose_options(DbOptions, options, keywords)
-        location, env, metrics = OpenArguments.of(where, store, path, keywords)
-        checkpoint = None if parent_checkpoint is None else require_checkpoint_reference(parent_checkpoint)
-        origin = _Origin(normalize_path(parent_path), checkpoint)
-        return OpenContext(cls._open_clone, location, origin, chosen, env, metrics)
-
-    @classmethod
-    async def _open_clone(
-        cls,
-        where: DatabaseLocation,
-        origin: "_Origin",
-        options: DbOptions,
-        env: Env | None,
-        metrics: Metrics | None,
-    ) -> Self:
-        await _ensure_clone(where, origin, env, metrics)
-        return await cls._open(where, options, env, metrics)
-
-    async def close(self) -> None:
-        """Release all resources; the class of handles implements it."""
-        raise NotImplementedError
-
-    @classmethod
-    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> Self:
-        """Open a database for writing; the class of handles implements it."""
-        raise NotImplementedError
 
     @staticmethod
     async def refresh_checkpoint(
@@ -195,25 +138,3 @@ class DatabaseLifecycle:
             await (destroy_later(target) if soft else destroy_now(target))
         finally:
             await stores.aclose()
-
-
-class _Origin(NamedTuple):
-    """The database, and the checkpoint of it, that a clone is made of."""
-
-    path: str
-    checkpoint: UUID | str | None
-
-
-async def _ensure_clone(where: DatabaseLocation, origin: _Origin, env: Env | None, metrics: Metrics | None) -> None:
-    """Create a clone at a location, or complete one that was interrupted."""
-    from shale.clones.clone import create_clone
-    from shale.clones.database_catalog import DatabaseCatalog
-    from shale.clones.request import CloneRequest, CloneSource
-
-    stores, root, env, metrics = _Connected.to(where, env, metrics)
-    source = CloneSource(path=origin.path, checkpoint=origin.checkpoint)
-    catalog = DatabaseCatalog(stores.main, env, metrics, stores.wal)
-    try:
-        await create_clone(catalog, CloneRequest(path=root, sources=(source,)))
-    finally:
-        await stores.aclose()

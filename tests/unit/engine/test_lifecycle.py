@@ -1,4 +1,4 @@
-"""What ``Db`` does to a database that is not open: clones, checkpoints, destroy."""
+"""What ``Db`` does to a database that is not open: checkpoints, destroy."""
 
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -18,25 +18,6 @@ from tests.clocks import ManualClock
 
 def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
     anyio.run(scenario, MemoryStore())
-
-
-def test_a_clone_is_made_once_and_opened_again() -> None:
-    async def scenario(store: MemoryStore) -> None:
-        async with shale.Db.open("parent", store=store) as parent:
-            await parent.put(b"k", b"1")
-            await parent.checkpoint(name="first")
-            await parent.put(b"k", b"2")
-        async with shale.Db.open_from_checkpoint("copy", "parent", "first", store=store) as copy:
-            assert await copy.get(b"k") == b"1"
-            await copy.put(b"l", b"own")
-        async with shale.Db.open_from_checkpoint("copy", "/parent", store=store, flush_interval=0) as copy:
-            assert await copy.get_many([b"k", b"l"]) == [b"1", b"own"]
-        async with shale.Db.open_from_checkpoint("newest", "parent", store=store) as newest:
-            assert await newest.get(b"k") == b"2"
-        with pytest.raises(CheckpointMissing):
-            await shale.Db.open_from_checkpoint("other", "parent", UUID(int=1), store=store)
-
-    run(scenario)
 
 
 def test_checkpoints_are_refreshed_and_deleted_without_a_handle() -> None:
@@ -87,11 +68,8 @@ def test_the_blocking_calls_do_the_same() -> None:
     with sync.Db.open("db", store=store) as db:
         db.put(b"k", b"v")
         made = db.checkpoint()
-    with sync.Db.open_from_checkpoint("copy", "db", made.id, store=store) as copy:
-        assert copy.get(b"k") == b"v"
     assert sync.Db.refresh_checkpoint("db", made.id, "1s", store=store).expire_s > 0
     assert sync.Db.delete_checkpoint("db", made.id, store=store)
-    sync.Db.destroy("copy", soft=False, store=store)
     sync.Db.destroy("db", soft=False, store=store)
 
 
