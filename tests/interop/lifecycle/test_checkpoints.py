@@ -18,8 +18,8 @@ from shale.compat.slatedb import uniffi as compat
 from shale.engine.db_reader import DbReader
 from shale.errors import CheckpointLifetimeTooShort, CheckpointMissing, FencedError, UnknownCheckpoint
 from shale.format.manifest import decode_manifest, encode_manifest
-from shale.protocol.writer_sign import WriterIdentity, WriterPresence, writer_status
 from shale.types import Checkpoint
+from shale.types.writer_sign import WriterIdentity, WriterPresence, writer_status
 from tests.interop.compat.programs import file_store
 from tests.interop.database_files import DatabaseFiles
 from tests.interop.slatedb_databases import Shape, flush, open_folder, opened, put_all, scanned

@@ -6,8 +6,8 @@ from typing import Any
 from shale.admin.json_values import b64, time_fields
 from shale.core.lazy_dataclass import dataclass
 from shale.format.sequence_tracker import SequenceTracker
-from shale.protocol.writer_sign import WriterStatus, writer_status
 from shale.types import Compactions, Manifest, SortedRun, SstView, Tree
+from shale.types.writer_sign import WriterStatus, writer_status
 from shale_cli.framework.output.to_json import to_json
 from shale_cli.framework.session import CliSession
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from shale.admin.json_values import rfc3339
 from shale.core.units import format_age, format_size
-from shale.protocol.writer_sign import WriterPresence, WriterStatus, writer_status
 from shale.types import SortedRun, SstView, Tree
+from shale.types.writer_sign import WriterPresence, WriterStatus, writer_status
 from shale_cli.commands.db.info import DbInfo, sst_bytes
 from shale_cli.framework.output.writer import Output
 

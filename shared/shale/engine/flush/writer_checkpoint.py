@@ -16,8 +16,8 @@ from shale.engine.options import DbOptions
 from shale.env import Env
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.versioned import Versioned
-from shale.protocol.writer_sign import WriterIdentity
 from shale.types import Checkpoint, Epoch, Manifest, Segment, Tree
+from shale.types.writer_sign import WriterIdentity
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from shale.errors import InvalidDbState
 from shale.protocol.manifest_store import StoredManifest
-from shale.protocol.writer_sign import writer_status
 from shale.types import Manifest, WalId
+from shale.types.writer_sign import writer_status
 
 _CURE = "stop the writer, or fence it explicitly"
 

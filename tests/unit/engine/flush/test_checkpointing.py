@@ -18,11 +18,11 @@ from shale.env import Env, InlineCpu
 from shale.errors import CheckpointMissing, FencedError, InvalidCheckpointLifetime, InvalidRequestError
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.versioned import Versioned
-from shale.protocol.writer_sign import WriterIdentity, WriterPresence, writer_status
 from shale.store.memory import MemoryStore
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
 from shale.types import Checkpoint, Epoch, Manifest, ManifestId
+from shale.types.writer_sign import WriterIdentity, WriterPresence, writer_status
 from tests.clocks import ManualClock
 
 Scenario = Callable[[MemoryStore], Awaitable[None]]

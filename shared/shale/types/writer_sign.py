@@ -11,7 +11,8 @@ from typing import Self
 from urllib.parse import parse_qsl, urlencode
 
 from shale.core.lazy_dataclass import dataclass
-from shale.types import Checkpoint, Epoch, Manifest
+from shale.types.ids import Epoch
+from shale.types.manifest import Checkpoint, Manifest
 
 
 class WriterPresence(StrEnum):
