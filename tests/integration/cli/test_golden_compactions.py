@@ -49,6 +49,8 @@ def test_a_compaction(golden: Golden, coordinated: str) -> None:
     golden.check("list-compactions", "list-compactions", "-s", "2", "-e", "3", "-u", url)
     golden.check("compaction-cancel", "compaction", "cancel", compaction["id"], "--confirm", "0s", "-u", url)
     golden.check("compaction-wait", "compaction", "wait", compaction["id"], "-u", url, code=4)
+    retried = golden.check("compaction-retry", "compaction", "retry", compaction["id"], "-u", url)
+    golden.run("compaction", "cancel", retried["id"], "--confirm", "0s", "-u", url)
     golden.check("submit-compaction", "submit-compaction", "--request", request, "-u", url)
 
 
