@@ -250,6 +250,30 @@ def test_its_coordinator_takes_the_job_from_our_killed_worker(tmp_path, successo
     run(test, tmp_path)
 
 
+POISONED = ('compaction_filters=["tests.interop.compaction.raising_filter:Raising"]',)
+
+
+def test_a_job_that_our_worker_ends_is_read_and_compacted_by_slatedb(tmp_path):
+    """Its coordinator writes the file again, and drops what it does not know; the record keeps the attempt."""
+
+    async def test(harness: Harness) -> None:
+        async with opened(harness.rust, ROOT, Shape({"compactor_options": {**RUST_COMPACTS, "worker": None}})) as db:
+            await write_l0s(harness, db)
+            job = await only_job(harness)
+            with our_worker(tmp_path, "poisoned", *POISONED):
+                await until_status(harness, job, S.FAILED)
+        async with opened(harness.rust, ROOT, Shape({"compactor_options": RUST_COMPACTS})):
+            await until(harness.settled, seconds=PATIENCE_S)
+        assert not (await harness.manifest()).tree.l0
+        record = await harness.compactions.records.read(job)
+        assert record is not None
+        assert (record.status, record.attempts_count) == (S.FAILED, 1)
+        assert "ZeroDivisionError" in (record.error or "")
+        await harness.assert_all_read_everything()
+
+    run(test, tmp_path)
+
+
 async def until_idle(operator: SlowConcatenate) -> None:
     """Wait until no merge has run for many times the duration of one merge."""
     calls = -1
