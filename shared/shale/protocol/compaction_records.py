@@ -4,6 +4,7 @@ They inform, and bound the attempts at a job; no row depends on them.  So a writ
 record that cannot be written is logged and left out.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Sequence
 
 from shale.compaction.records import CompactionRecord, RecordChange, decode_record, encode_record
@@ -47,17 +48,18 @@ class CompactionRecords:
             return None
 
     async def _change(self, compaction_id: Ulid, change: RecordChange) -> CompactionRecord:
-        for last in (False,) * (_TRIES_MAX - 1) + (True,):
+        for tries in itertools.count(1):
             stored, mode = await self._read(compaction_id)
             changed = change(stored if stored is not None else CompactionRecord(id=compaction_id))
             if changed == stored:
-                break
+                return changed
+            key, data = self.key(compaction_id), encode_record(changed)
             try:
-                await self._store.put(self.key(compaction_id), encode_record(changed), mode=OVERWRITE if last else mode)
+                await self._store.put(key, data, mode=OVERWRITE if tries == _TRIES_MAX else mode)
             except (AlreadyExists, Precondition):
                 continue
-            break
-        return changed
+            return changed
+        raise AssertionError("the loop does not end")
 
     async def pages(self) -> AsyncIterator[Sequence[tuple[Ulid, ObjectMeta]]]:
         """Yield pages of all records; objects with other names are skipped."""

@@ -140,6 +140,8 @@ GOLDEN = {
     "created_at": "2023-11-14T22:13:20.000Z",
     "created_at_ms": 1_700_000_000_000,
     "attempts": 1,
+    "kind": None,
+    "retry_of": None,
     "worker": {
         "id": "01HF7YAT00000000000000000W",
         "last_heartbeat": "2023-11-14T22:13:25.000Z",
