@@ -17,7 +17,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from shale.core.bytes_like import BytesLike
 from shale.core.open_file import LocalFiles, OpenFile
@@ -268,7 +268,8 @@ class CachingUploads:
         """See ``ObjectStore``."""
         stored = await self._store.put(key, data)
         copy = self._copy(key)
-        for piece in (data,) if isinstance(data, BytesLike) else data:
+        pieces: Sequence[BytesLike] = data if isinstance(data, (list, tuple)) else (cast("BytesLike", data),)
+        for piece in pieces:
             await copy.add(piece)
         await copy.finish()
         return stored
