@@ -10,6 +10,7 @@ KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
 GC_SOAK_S ?= 600
+TWO_PHASE_ROUNDS ?= 200
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 
@@ -17,7 +18,7 @@ SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim model soak gc-soak compat docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase model soak two-phase-soak gc-soak compat docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,11 +63,18 @@ bench-spark: install ## measure Spark; BENCH= compaction, load, read
 sim: install ## simulate faults; SEEDS= how many per row, SEED= replays one
 	SHALE_SIM_SEEDS=$(SEEDS) SHALE_SIM_SEED=$(SEED) $(BIN)/pytest -n $(JOBS) --timeout=0 tests/simulation $(TESTS)
 
+sim-two-phase: install ## the same simulations with two-phase creates; SEEDS= and SEED= as for sim
+	SHALE_SIM_CAS=two-phase $(MAKE) sim SEEDS=$(SEEDS) SEED=$(SEED) TESTS="$(TESTS)"
+
 model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
 	$(BIN)/python -m tests.checks.models $(MODEL)
 
 soak: install ## long tests: ROUNDS= of SIGKILL under load, 1 GiB compacted, ten million rows
 	SHALE_SOAK_ROUNDS=$(ROUNDS) $(BIN)/pytest --timeout=0 -m soak tests/integration tests/interop tests/model $(TESTS)
+
+two-phase-soak: install ## SIGKILL between two steps of a create, on SQLite and PostgreSQL, TWO_PHASE_ROUNDS= times each
+	SHALE_TWO_PHASE_ROUNDS=$(TWO_PHASE_ROUNDS) $(BIN)/pytest --timeout=0 -m soak \
+		tests/integration/two_phase/test_kills.py $(TESTS)
 
 gc-soak: install ## gc under load from both libraries for GC_SOAK_S= seconds
 	SHALE_GC_SOAK_S=$(GC_SOAK_S) $(BIN)/pytest -s --timeout=0 -m soak tests/interop/lifecycle/test_gc_soak.py $(TESTS)

@@ -22,6 +22,8 @@ from tests.simulation.protocol import effects
 from tests.simulation.protocol.manifest_processes import run_all_roles
 from tests.simulation.whole_system import everything
 
+BY_THE_MARK = pytest.mark.native_only("an insert below the low-water mark is refused, and a deletion raises it")
+
 
 def sleepers(seed: int) -> None:
     """Run contenders that freeze for short and long times, and a collector."""
@@ -68,6 +70,7 @@ def test_the_unbroken_code_passes(scenario: Callable[[int], object]) -> None:
         scenario(seed)
 
 
+@BY_THE_MARK
 def test_no_boundary_check(monkeypatch: pytest.MonkeyPatch) -> None:
     async def accepting(_boundary: Boundary, _file_id: int) -> None:
         return
@@ -76,6 +79,7 @@ def test_no_boundary_check(monkeypatch: pytest.MonkeyPatch) -> None:
     first_seed_that_fails(sleepers)
 
 
+@BY_THE_MARK
 def test_boundary_checked_before_the_create(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check must follow the create: the collector may advance in between."""
     from shale.protocol.versioned_store import VersionedStore
@@ -99,6 +103,7 @@ def test_boundary_checked_before_the_create(monkeypatch: pytest.MonkeyPatch) -> 
     first_seed_that_fails(sleepers)
 
 
+@BY_THE_MARK
 def test_a_cached_boundary_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Boundary._read
 
@@ -109,6 +114,7 @@ def test_a_cached_boundary_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     first_seed_that_fails(sleepers)
 
 
+@BY_THE_MARK
 def test_no_limit_on_the_age_of_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     from shale.protocol.sequenced import SequencedFiles
 
@@ -116,6 +122,7 @@ def test_no_limit_on_the_age_of_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     first_seed_that_fails(sleepers_without_boundaries)
 
 
+@BY_THE_MARK
 def test_delete_before_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     async def later(_store: object, _target: int) -> None:
         return
@@ -187,6 +194,7 @@ def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     first_seed_that_fails(run_all_roles)
 
 
+@BY_THE_MARK
 def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Pass.execute
 

@@ -19,6 +19,7 @@ from tests.paths import REPOSITORY
 from tests.simulation.compactor.lsm import compactor, writer
 from tests.simulation.protocol.effects import Acknowledged, collector, contender, final_value, toy_rules
 
+PLAIN_KEY = pytest.mark.native_only("only numbered files are created with two-phase creates")
 INSTANT = SimOptions(latency_s=0.0)
 
 
@@ -33,6 +34,7 @@ def test_hours_take_no_time() -> None:
         assert process.result == 3600.0
 
 
+@PLAIN_KEY
 def test_a_frozen_process_stands_still_while_its_request_arrives() -> None:
     async def putter(process: SimProcess) -> list[float]:
         await process.store.put("key", b"value", mode=CREATE)
@@ -87,6 +89,7 @@ def test_a_killed_process_cleans_nothing_up() -> None:
         assert list(sim.objects()) == ["first"]
 
 
+@PLAIN_KEY
 @pytest.mark.parametrize(("fault", "puts"), [(Fault.BEFORE, 1), (Fault.AFTER, 1), (Fault.LATE, 1)])
 def test_the_retry_layer_makes_one_put_of_a_faulty_one(fault: Fault, puts: int) -> None:
     async def putter(process: SimProcess) -> str | None:

@@ -146,7 +146,9 @@ class Stored(Generic[T]):
         and many writers, some would otherwise never succeed.
         """
         base = await self._store.read_base()
-        if base is None or base.id < self._current.id:
+        if base is None or base.id <= self._current.id:
+            # Also where a conflict left nothing newer: with two-phase creates, an id that was deleted is refused as
+            # one that exists, and probing for the next one would end at the same version for ever.
             await self.refresh()
         else:
             self._adopt(base)

@@ -16,6 +16,14 @@ from shale.testing.sim_ports import SimHost
 T = TypeVar("T")
 
 
+class _RefusedError(AlreadyExists):
+    """An insert that changed nothing: for hooks and the log, the conflict of a conditional put."""
+
+    def __init__(self, found: CommitRecord | None) -> None:
+        super().__init__("refused")
+        self.found = found
+
+
 class SimRecords:
     """A ``TransactionalStore`` for one process, over the simulation's records."""
 
@@ -40,18 +48,20 @@ class SimRecords:
     async def insert(self, record: CommitRecord, slot: Slot | None) -> CommitRecord | None:
         """See ``TransactionalStore``."""
 
-        async def insert() -> CommitRecord | None:
+        async def insert() -> CommitRecord:
             is_new = record.destination not in self._shared.by_destination
             found = await self._shared.insert(record, slot)
             if found is None or found.put_id != record.put_id:
-                sim = self._process.sim
-                sim.note_request(self._process, "put", record.destination, AlreadyExists.__name__)
-            elif is_new:
+                raise _RefusedError(found)
+            if is_new:
                 data = self._memory.objects[record.source].data
                 self._network.note_commit(record.destination, CREATE, data)
             return found
 
-        return await self._send("put", record.destination, insert)
+        try:
+            return await self._send("put", record.destination, insert)
+        except _RefusedError as refused:
+            return refused.found
 
     async def get(self, destination: str) -> CommitRecord | None:
         """See ``TransactionalStore``."""

@@ -17,10 +17,15 @@ from pathlib import Path
 import pytest
 
 import shale
+from shale.store.options import StoreOptions
+from shale.store.transactional.connect import open_transactional_store
+from shale.types import CasMode
 from tests.integration.soak.stack import SETTINGS, Stack
 from tests.integration.soak.test_process_end import s3_environment
+from tests.integration.store.database_servers import postgresql
 from tests.integration.store.servers import s3_server
 
+CAS, RECORDS_URL = "SHALE_STORE__CAS", "SHALE_STORE__TRANSACTIONAL_URL"
 ROUNDS = 3
 """One for each role."""
 SOAK_ROUNDS = int(os.environ.get("SHALE_SOAK_ROUNDS", "50"))
@@ -95,9 +100,12 @@ def kill_in_rounds(stack: Stack, models: list[Model], rounds: int) -> None:
 
 async def compare(url: str, models: list[Model], environment: dict[str, str]) -> None:
     os.environ.update(environment)
+    options = StoreOptions(
+        cas=CasMode(environment.get(CAS, CasMode.NATIVE)), transactional_url=environment.get(RECORDS_URL)
+    )
     seen: dict[bytes, bytes] = {}
     repeated = 0
-    async with shale.DbReader.open(url) as reader:
+    async with shale.DbReader.open(url, store_options=options) as reader:
         async for row in reader.scan():
             repeated += row.key in seen
             seen[row.key] = row.value
@@ -133,6 +141,34 @@ def test_on_a_directory(rounds: int, tmp_path: Path) -> None:
 def test_on_s3(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with s3_server("kills") as server:
         environment = s3_environment(server)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        survive("s3://kills/db", tmp_path, environment, rounds)
+
+
+async def prepared_records(url: str) -> dict[str, str]:
+    """Create the tables; return the settings of daemons."""
+    records = open_transactional_store(url)
+    await records.create_schema()
+    await records.aclose()
+    return {CAS: CasMode.TWO_PHASE.value, RECORDS_URL: url}
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
+def test_with_two_phase_creates_and_sqlite(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    environment = asyncio.run(prepared_records(f"sqlite://{tmp_path}/records.db"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    survive(f"file://{tmp_path}/store/db", logs, environment, rounds)
+
+
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
+def test_with_two_phase_creates_and_postgresql(rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The S3 server ignores conditions, as those do for which the mode is made."""
+    with postgresql() as records_url, s3_server("kills", "--ignore-conditions") as server:
+        environment = s3_environment(server) | asyncio.run(prepared_records(records_url))
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         survive("s3://kills/db", tmp_path, environment, rounds)

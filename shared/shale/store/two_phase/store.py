@@ -119,6 +119,8 @@ class TwoPhaseStore(StoreWrapper):
             return await self._put_boundary(key, namespace, parts, mode)
         if isinstance(mode, Update):
             raise NotSupported("conditional put", self.url)
+        if not is_emulated(key):
+            raise NotSupported(f"create of {key}, which would have no record", self.url)
         await self._create(key, parts, attributes)
         return None
 

@@ -31,6 +31,11 @@ class PlainStore(MemoryStore):
         return await super().put(key, data)
 
 
+OBJECT_CHANGES = ("put", "copy", "delete", "delete_many")
+RECORD_CHANGES = ("insert", "set_committed", "set_deleted", "remove_deleted", "raise_low_water_mark")
+"""The requests that change something."""
+
+
 class Killed(BaseException):
     """The process is dead."""
 
@@ -78,10 +83,8 @@ class Place:
     def process(self, requests: Requests | None = None, ack_after: AckAfter = AckAfter.COPY) -> TwoPhaseStore:
         """Return the store of one more process."""
         counter = requests if requests is not None else Requests()
-        objects = counter.counted(self.objects, ("put", "copy", "delete", "delete_many"))
-        records = counter.counted(
-            self.records, ("insert", "set_committed", "set_deleted", "remove_deleted", "raise_low_water_mark")
-        )
+        objects = counter.counted(self.objects, OBJECT_CHANGES)
+        records = counter.counted(self.records, RECORD_CHANGES)
         return TwoPhaseStore(objects, records, Env.system(), ack_after)
 
     @property
