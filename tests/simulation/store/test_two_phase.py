@@ -1,4 +1,4 @@
-"""Two-phase creates under faults: creators, a collector and recovery at once.
+"""Two-phase creates under faults: creators, a collector, recovery and the sweep of staged objects at once.
 
 Source: docs/reference/protocol.md 16.7.
 """
@@ -15,9 +15,9 @@ import pytest
 from shale.errors import InvalidObjectState, ObjectUpdateTimeout, UnavailableError
 from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.transactional.port import CommitRecord, Slot
-from shale.store.two_phase import commit
+from shale.store.two_phase import commit, recovery
 from shale.store.two_phase.commit import TwoPhaseCommits
-from shale.store.two_phase.recovery import TwoPhaseRecovery
+from shale.store.two_phase.recovery import TwoPhaseRecovery, staged_orphans
 from shale.store.two_phase.store import TwoPhaseStore, two_phase_of
 from shale.testing.simulation import STORE_VARIABLE, SimProcess, Simulation
 from shale.testing.swarm import SimOptions
@@ -55,6 +55,18 @@ async def recovering(process: SimProcess, *, min_age_ms: int = 10_000, once: boo
         await anyio.sleep(process.rng.uniform(1, 60))
 
 
+async def sweeping(process: SimProcess) -> None:
+    """Delete old staged objects that no put needs any more."""
+    store = two_phase_store_of(process)
+    while True:
+        with suppress(UnavailableError):
+            now_ms = process.env.clock.now_ms()
+            async for page in staged_orphans(store, TOY.directory, now_ms=now_ms, min_age_ms=MIN_AGE_MS):
+                for meta in page:
+                    await process.store.delete(meta.key)
+        await anyio.sleep(process.rng.uniform(1, 120))
+
+
 async def patient_collector(process: SimProcess) -> None:
     """Collect with a short minimum age, through all errors."""
     while True:
@@ -84,7 +96,7 @@ def run_all(seed: int) -> None:
         sim.restart_killed(60)
         for number in range(3):
             sim.start(contender, f"p{number}", acks=acks, rounds=12, pause_s=sim.rng.choice((0.0, 10.0, 100.0)))
-        for main, name in ((patient_collector, "gc"), (recovering, "recovery")):
+        for main, name in ((patient_collector, "gc"), (recovering, "recovery"), (sweeping, "sweep")):
             sim.start(main, name)
         sim.start(comparing, "reader", latest_id=lambda: rules.latest_id)
         sim.run(hours=4, until=lambda: not any(process.name.startswith("p") for process in sim.running))
@@ -103,7 +115,7 @@ def run_all(seed: int) -> None:
 EXPECTED = (ObjectUpdateTimeout, UnavailableError)
 
 
-@pytest.mark.fault("F7.1", "F7.2", "F7.3", "F7.4", "F7.5", "F7.7", "F7.10")
+@pytest.mark.fault("F7.1", "F7.2", "F7.3", "F7.4", "F7.5", "F7.7", "F7.9", "F7.10")
 @simulated
 def test_every_effect_is_committed_once_while_all_take_part(seed: int) -> None:
     """Kills, freezes of hours, lost and late answers: no effect is lost, none is twice, no put stays unfinished."""
@@ -194,6 +206,11 @@ async def overwrites_records(
     return record
 
 
+async def every_old_one(records: object, key: str, mark: int) -> bool:
+    del records, key, mark
+    return True
+
+
 async def reads_without_help(self: TwoPhaseStore, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
     del self, key
     return await read()
@@ -215,6 +232,7 @@ ORIGINAL_INSERT = TwoPhaseCommits.insert
         pytest.param(TwoPhaseCommits, "insert", copies_before_the_record, id="copying before the record"),
         pytest.param(MemoryTransactionalStore, "insert", inserts_below_the_mark, id="inserting below the mark"),
         pytest.param(MemoryTransactionalStore, "insert", overwrites_records, id="overwriting a record"),
+        pytest.param(recovery, "_is_orphan", every_old_one, id="sweeping by age alone"),
         pytest.param(TwoPhaseStore, "_or_helped", reads_without_help, id="probing without help"),
         pytest.param(TwoPhaseCommits, "write_destination", commits_before_the_copy, id="committing before the copy"),
     ],
