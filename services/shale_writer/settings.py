@@ -37,6 +37,14 @@ class WalSection(Section):
         default=ENGINE.wal_epoch_metadata,
         description="WAL files carry the epoch of their writer as metadata, where the store keeps metadata.",
     )
+    max_parallel_writes: int | None = Field(
+        default=ENGINE.max_parallel_writes,
+        description="WAL files that are written at the same time, fixed at creation; none: as the database has, or 1.",
+    )
+    ack: Literal["contiguous", "as_landed"] = Field(
+        default="contiguous",
+        description="With parallel WAL files, a row is durable with all older ones (contiguous), or with its own file.",
+    )
 
 
 class WriterSettings(ServerSettings, BoundaryFilesSettings):
@@ -146,6 +154,8 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             default_ttl_ms=self.default_ttl_millis,
             wal_flush_bytes=self.wal.flush_bytes,
             wal_epoch_metadata=self.wal.epoch_metadata,
+            max_parallel_writes=self.wal.max_parallel_writes,
+            wal_ack=self.wal.ack,
             **self.engine_values(),
         )
 

@@ -131,7 +131,8 @@ async def _newest(
     wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)
     # Files that the manifest knows must exist, and replay reports a missing one; a search would take it for the end.
     known_id = manifest.next_wal_sst_id - 1
-    last_id = max(known_id, await wal.last_seen_wal_id(manifest.replay_after_wal_id))
+    found_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id, has_gaps=manifest.has_parallel_wal)
+    last_id = max(known_id, found_id)
     latest = (await stored.refresh()).value
     if latest.replay_after_wal_id != manifest.replay_after_wal_id:
         if not is_shared:

@@ -53,7 +53,7 @@ async def files_left_out(wal: WalStore, manifest: Manifest, env: Env, before_ms:
     Args:
         before_ms: only count files written before this time, by the store's clock.
     """
-    if before_ms is None and not await wal.exists(manifest.next_wal_sst_id):
+    if before_ms is None and not manifest.has_parallel_wal and not await wal.exists(manifest.next_wal_sst_id):
         return 0
     unknown: list[WalFile] = []
     async for page in wal.pages():

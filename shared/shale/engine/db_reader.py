@@ -322,6 +322,7 @@ class DbReader(Reads):
             env,
             read_options,
             max_table_bytes=options.max_memtable_bytes,
+            wal_has_gaps=stored.value.has_parallel_wal,
             view_provider=latest if options.mode is ReaderMode.FOLLOW_LATEST else None,
         )
         self._following = Follower(manifests, stored, builder, options, env=env, metrics=metrics)

@@ -70,6 +70,7 @@ async def open_writer(
             create_if_missing=options.create_if_missing,
             separate_wal=database.wal_store is not None,
             extractor=options.segment_extractor,
+            max_parallel_writes=options.max_parallel_writes,
             admit=admit,
             keys=options.enforce_visible_range,
             checkpoint=WriterCheckpoint.of_options(options, env),

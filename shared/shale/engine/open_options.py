@@ -61,6 +61,8 @@ class DbOpenOptions(ConnectOptions, total=False):
     max_transaction_history_bytes: Size
     wal_enabled: bool
     wal_epoch_metadata: bool
+    max_parallel_writes: int | None
+    wal_ack: str
     wal_stall_limit: Duration
     probe_max_staleness: Duration
     missing_boundary: str

@@ -15,6 +15,7 @@ from shale.types import Compression, KeyRange
 
 MIB = 1 << 20
 MIN_WAL_FLUSHES_BEFORE_L0 = 4096
+MAX_PARALLEL_WRITES = 64
 MAX_VALUE_BYTES = (1 << 32) - 1
 
 
@@ -61,6 +62,10 @@ class DbOptions:
     ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush, also while L0 is full; after
     that it includes only durable rows.  ``None``: as long as the flush can go on; while L0 is full, or while the store
     does not answer, the checkpoint includes what is in the WAL.
+    ``max_parallel_writes``: WAL files that are written at the same time; fixed when the database is created; ``None``:
+    as it is, 1 for a new one.  SlateDB refuses a database with more than 1.
+    ``wal_ack``: with more than 1, a row is durable once all older rows are, too (``contiguous``), or once its own WAL
+    file is written, although an older one may still fail (``as_landed``).
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     ``enforce_visible_range``: writes outside and reads wholly outside are refused; by default the range of a projected
     clone, and ``EVERYTHING`` overrides it.
@@ -80,6 +85,8 @@ class DbOptions:
     max_transaction_history_bytes: int = 64 * MIB
     wal_enabled: bool = True
     wal_epoch_metadata: bool = True
+    max_parallel_writes: int | None = None
+    wal_ack: str = "contiguous"
     wal_stall_limit_s: float = 60.0
     probe_max_staleness_s: float = 60.0
     missing_boundary: str = "panic"
@@ -156,6 +163,11 @@ def _problems(options: DbOptions) -> Sequence[str]:
             "checkpoint_flush_timeout must be at least 0",
         ),
         (options.writer_checkpoint_lifetime_s >= 1, "writer_checkpoint_lifetime must be at least 1s"),
+        (
+            options.max_parallel_writes is None or 1 <= options.max_parallel_writes <= MAX_PARALLEL_WRITES,
+            f"max_parallel_writes must be between 1 and {MAX_PARALLEL_WRITES}",
+        ),
+        (options.wal_ack in ("contiguous", "as_landed"), "wal_ack must be contiguous or as_landed"),
         (options.wal_stall_limit_s > 0, "wal_stall_limit must be greater than 0"),
         (1 <= options.max_key_bytes <= MAX_VALUE_BYTES, "max_key_bytes must be between 1 and 4294967295"),
         (

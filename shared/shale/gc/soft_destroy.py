@@ -150,7 +150,8 @@ async def _fence_writer(target: DestroyTarget, stored: StoredManifest) -> Stored
     wal = WalStore(target.wal_store or target.store, target.root, target.env)
     for attempt in range(_CLAIMS_MAX):
         try:
-            last_id = await wal.last_seen_wal_id(stored.value.replay_after_wal_id)
+            manifest = stored.value
+            last_id = await wal.last_seen_wal_id(manifest.replay_after_wal_id, has_gaps=manifest.has_parallel_wal)
             fenceable = await FenceableManifest.claim(stored, WRITER)
             await fence_wal(wal, fenceable, last_id + 1, target.env, target.metrics)
             await fenceable.refresh()

@@ -1,9 +1,11 @@
 """WAL files: create-if-absent in strict order, found by probing instead of listing.
 
+Where several files are written at the same time (docs/reference/protocol.md 4.13), one may be missing before the last.
+
 Source: docs/reference/protocol.md 4.2, 4.3; SlateDB slatedb/src/tablestore.rs.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 from shale.concurrency.gather import gather
@@ -141,9 +143,9 @@ class WalStore:
         """List every file with a canonical name, ascending by id."""
         return [file async for page in self.pages() for file in page]
 
-    async def pages(self) -> AsyncIterator[Sequence[WalFile]]:
-        """Yield the files of ``list``, a page of the store at a time."""
-        async for page in self._store.list_pages(wal_prefix(self._root)):
+    async def pages(self, *, after: int = 0) -> AsyncIterator[Sequence[WalFile]]:
+        """Yield the files of ``list`` with ids above ``after``, a page of the store at a time."""
+        async for page in self._store.list_pages(wal_prefix(self._root), after=self.key(after) if after else ""):
             files = []
             for meta in page:
                 wal_id = parse_wal_key(self._root, meta.key)
@@ -153,19 +155,29 @@ class WalStore:
                     log.warning(Event.SEQUENCED_LIST_UNKNOWN_FILE, object=meta.key)
             yield files
 
+    async def ids_after(self, wal_id: int) -> Sequence[WalId]:
+        """List the ids above ``wal_id``, ascending."""
+        return [file.id async for page in self.pages(after=wal_id) for file in page]
+
     async def delete(self, wal_id: int) -> None:
         """Delete a file; only a collector does."""
         await self._store.delete(self.key(wal_id))
 
-    async def last_seen_wal_id(self, start_after: int) -> WalId:
+    async def last_seen_wal_id(self, start_after: int, *, has_gaps: bool = False) -> WalId:
         """Return the highest id at or above ``start_after`` below which no file is missing.
 
-        Ids above ``start_after`` must exist without a gap, which holds from the manifest's ``replay_after_wal_id`` on.
-        With an older start the result may be too low: read the manifest again afterwards and compare.
+        Without ``has_gaps``, ids above ``start_after`` must exist without a gap, which holds from the manifest's
+        ``replay_after_wal_id`` on.  With an older start the result may be too low: read the manifest again afterwards
+        and compare.
+
+        Args:
+            has_gaps: the WAL is written in parallel (``Manifest.has_parallel_wal``), so files may follow a missing one.
 
         Raises:
             InvalidDbState: the WAL has no end within 2**48 files.
         """
+        if has_gaps:
+            return await self._before_first_gap(start_after)
         present, missing = await self._bracket(start_after)
         while missing - present > 1:
             middle = (present + missing) // 2
@@ -177,6 +189,15 @@ class WalStore:
 
     def _attributes(self, epoch: int | None) -> dict[str, str] | None:
         return {WRITER_EPOCH: str(epoch)} if epoch is not None and self._marks_epoch else None
+
+    async def _before_first_gap(self, start_after: int) -> WalId:
+        """Return the last id before the first missing one: probe the next ids, and list if all of them exist."""
+        offsets = range(1, _PROBES_PER_ROUND + 1)
+        there = await self._exist(start_after, offsets)
+        if not all(there):
+            return WalId(start_after + there.index(False))
+        after = start_after + _PROBES_PER_ROUND
+        return WalId(first_missing(await self.ids_after(after), after) - 1)
 
     async def _bracket(self, start_after: int) -> tuple[int, int]:
         """Return an offset that exists (or 0) and a greater one that does not, found in doubling steps."""
@@ -191,3 +212,14 @@ class WalStore:
 
     async def _exist(self, start_after: int, offsets: Sequence[int]) -> Sequence[bool]:
         return await gather([partial(self.exists, start_after + offset) for offset in offsets])
+
+
+def first_missing(ids: Iterable[int], after: int) -> int:
+    """Return the lowest id above ``after`` that is not among ``ids``, which ascend."""
+    wanted = after + 1
+    for each in ids:
+        if each > wanted:
+            break
+        if each == wanted:
+            wanted += 1
+    return wanted

@@ -136,6 +136,16 @@ class Manifest:
     wal_object_store_uri: str | None = None
     exclusive: ExclusiveModes | None = None
 
+    @property
+    def max_parallel_writes(self) -> int:
+        """The number of WAL files that a writer may write at the same time."""
+        return 1 if self.exclusive is None else self.exclusive.max_parallel_writes
+
+    @property
+    def has_parallel_wal(self) -> bool:
+        """Whether WAL files are written at the same time, so that one may be missing before the last one."""
+        return self.max_parallel_writes > 1
+
     def trees(self) -> Iterator[tuple[bytes, Tree]]:
         """Yield the root tree with prefix ``b""``, then every segment by prefix."""
         yield b"", self.tree

@@ -1,14 +1,17 @@
 """The parts of a writer, created separately: a claimed manifest in memory, and a listener that records its calls."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from shale.engine.flush.writer_manifest import WriterManifest
 from shale.engine.options import DbOptions
+from shale.engine.wal.flusher import WalFlusher
 from shale.engine.write.durability import DurabilityTracker
+from shale.engine.write.instruments import WriterInstruments
 from shale.engine.write.pipeline import WritePipeline
 from shale.env import Env
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore
+from shale.protocol.wal_store import WalStore
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Manifest
@@ -52,12 +55,27 @@ class Parts:
     pipeline: WritePipeline
 
 
-async def make_parts(**options: Any) -> Parts:
-    """Claim a new database at the path ``db`` and make its write pipeline."""
+async def make_parts(
+    *, new: Manifest | None = None, durability: DurabilityTracker | None = None, **options: Any
+) -> Parts:
+    """Claim a new database at the path ``db``, with the manifest ``new``, and make its write pipeline."""
     store, env, chosen = MemoryStore(), Env.system(), DbOptions(**options)
-    created = await ManifestStore(store, "db", env, Metrics()).create_new(Manifest())
+    created = await ManifestStore(store, "db", env, Metrics()).create_new(new or Manifest())
     fenceable = await FenceableManifest.claim(created, WRITER)
     manifest = WriterManifest(fenceable, env, lambda: None)
-    durability, listener = DurabilityTracker(0, 1), RecordingListener()
+    listener = RecordingListener()
+    if durability is None:
+        durability = DurabilityTracker(0, 1)
     pipeline = WritePipeline(chosen, env, manifest, durability, operator=None, listener=listener)
     return Parts(store, env, chosen, manifest, durability, listener, pipeline)
+
+
+F = TypeVar("F", bound=WalFlusher)
+
+
+def make_flusher(kind: type[F], parts: Parts, store: WalStore) -> F:
+    """Return a WAL flusher of these parts."""
+    options, env, instruments = parts.options, parts.env, WriterInstruments(Metrics())
+    return kind(
+        store, parts.pipeline, parts.manifest, parts.durability, options=options, env=env, instruments=instruments
+    )

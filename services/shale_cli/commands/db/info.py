@@ -44,7 +44,9 @@ async def read_db_info(session: CliSession) -> DbInfo:
         about = await store.head(manifest_key(session.path, latest.id))
         wal = WalStore(wal_store, session.path, session.env)
         base = latest.value.replay_after_wal_id
-        last_id = base if not await wal.exists(base + 1) else await wal.last_seen_wal_id(base + 1)
+        last_id = base
+        if await wal.exists(base + 1):
+            last_id = await wal.last_seen_wal_id(base + 1, has_gaps=latest.value.has_parallel_wal)
         sizes = await gather([partial(wal.size, wal_id) for wal_id in range(base + 1, last_id + 1)])
     return DbInfo(
         url=session.location.url,

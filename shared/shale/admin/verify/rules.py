@@ -192,14 +192,14 @@ def missing_wal(manifest: Manifest, listed: Sequence[int], *, is_latest: bool) -
     """Yield the missing files of one manifest.
 
     Files after the last listed one get a code of their own: an old release may have written ``next_wal_sst_id`` before
-    the file.
+    the file.  In a parallel WAL, files that no manifest names may be missing: they were in flight, or are still.
 
     Args:
         listed: existing ids, ascending.
         is_latest: the manifest is the newest, whose replay continues beyond ``next_wal_sst_id``.
     """
     start, end = int(manifest.replay_after_wal_id) + 1, int(manifest.next_wal_sst_id)
-    if is_latest and listed:
+    if is_latest and listed and not manifest.has_parallel_wal:
         end = max(end, listed[-1] + 1)
     known = (listed[place] for place in range(bisect_left(listed, start), bisect_left(listed, end)))
     for first, last in holes(chain(known, (end,)), start):

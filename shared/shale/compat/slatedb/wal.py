@@ -116,8 +116,8 @@ class SlateDbWalReader:
             Error: there is no database.
         """
         after_id = unsigned(replay_after_wal_id, "u64", 64)
-        await self._manifests.read_latest()
-        return await self._wal.last_seen_wal_id(after_id)
+        latest = await self._manifests.read_latest()
+        return await self._wal.last_seen_wal_id(after_id, has_gaps=latest.value.has_parallel_wal)
 
     @raises_slatedb_errors
     async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:

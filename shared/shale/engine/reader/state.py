@@ -64,9 +64,11 @@ class ReaderStateBuilder:
         options: ReadOptions,
         *,
         max_table_bytes: int,
+        wal_has_gaps: bool = False,
         view_provider: ViewProvider | None = None,
     ) -> None:
         self._wal = wal
+        self._wal_has_gaps = wal_has_gaps
         self._view_provider = view_provider
         self._reader = reader
         self._env = env
@@ -93,7 +95,7 @@ class ReaderStateBuilder:
         Only its age protects a file newer than the reader's manifest (docs/reference/protocol.md 5.5).  So a missing
         file is no error: a later manifest has its rows.
         """
-        last_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id)
+        last_id = await self._wal.last_seen_wal_id(tables.consumed_wal_id, has_gaps=self._wal_has_gaps)
         return await self.replay_to(tables, last_id, must_exist=False)
 
     async def require_complete_wal(self, manifests: ManifestStore, manifest: Manifest, tables: ReplayedTables) -> None:

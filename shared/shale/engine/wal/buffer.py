@@ -212,6 +212,14 @@ class WalBuffer:
         """Remove the oldest file, which has been written."""
         self._files_bytes -= self.files.popleft().size_bytes
 
+    def take(self) -> PendingWalFile:
+        """Take the oldest file out; its rows count until ``release``."""
+        return self.files.popleft()
+
+    def release(self, file: PendingWalFile) -> None:
+        """Count the rows of a file no more that ``take`` returned: they are durable."""
+        self._files_bytes -= file.size_bytes
+
     def _carry(self) -> None:
         log = self._table.log
         end = len(log)

@@ -11,6 +11,7 @@ Rows without a waiter are flushed after a tenth of a second.
 Source: docs/reference/protocol.md 4.7.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 
@@ -105,8 +106,11 @@ class WalFlusher:
             self._due_s = self._env.clock.monotonic_s() + self._interval_s
             self._signal.notify()
 
-    async def run(self) -> None:
+    async def run(self, fail: Callable[[ShaleError], None] | None = None) -> None:  # noqa: ARG002
         """Flush until cancelled.
+
+        Args:
+            fail: called with an error that is raised only later (``ParallelWalFlusher``).
 
         Raises:
             FencedError: another writer took the id of a file, or claimed a newer epoch.
@@ -115,13 +119,17 @@ class WalFlusher:
         """
         while True:
             await self._wait_until_due()
-            self._requested, self._due_s = False, None
-            if self._interval_s is not None:
-                self._next_s = self._env.clock.monotonic_s() + self._interval_s
-            self._pipeline.invalidate_fast_path()  # the next write starts the timer
-            self._pipeline.freeze_wal()
+            self._freeze_buffered()
             while self._buffer.files:
                 await self._flush(self._buffer.files[0])
+
+    def _freeze_buffered(self) -> None:
+        """Bind all buffered rows to a file, and begin the next interval."""
+        self._requested, self._due_s = False, None
+        if self._interval_s is not None:
+            self._next_s = self._env.clock.monotonic_s() + self._interval_s
+        self._pipeline.invalidate_fast_path()  # the next write starts the timer
+        self._pipeline.freeze_wal()
 
     async def _wait_until_due(self) -> None:
         while not self._requested and not self._buffer.files:
@@ -135,6 +143,20 @@ class WalFlusher:
 
     async def _flush(self, file: PendingWalFile) -> None:
         """Write one file and advance the durable frontier."""
+        size = await self._put(file)
+        assert file.id == self._durability.durable_wal_id + 1, "WAL files are written in order"
+        self._durability.durable_wal_id = file.id
+        self._buffer.remove_written()
+        self._record(file, size)
+        self._durability.advance_durable(file.last_seq)
+        self._pipeline.wal_written()
+
+    async def _put(self, file: PendingWalFile) -> int:
+        """Write one file and return its size.
+
+        Raises:
+            FencedError: another writer took its id, or claimed a newer epoch.
+        """
         encode = partial(_encode, file, self._compression, self._store.transformer)
         parts = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
         try:
@@ -149,16 +171,12 @@ class WalFlusher:
         if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
             # During a long stall a newer writer's fence may have been collected, which freed this id for us.
             await self._manifest.refresh()
-        assert file.id == self._durability.durable_wal_id + 1, "WAL files are written in order"
-        self._durability.durable_wal_id = file.id
+        return sum(map(len, parts))
+
+    def _record(self, file: PendingWalFile, size: int) -> None:
         waited_ms = self._env.clock.now_ms() - file.first_create_ts
-        self._buffer.remove_written()
-        last_seq = file.last_seq
-        size = sum(map(len, parts))
         self._instruments.wal_flushed(size, waited_ms / 1000)
-        log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=last_seq, bytes=size)
-        self._durability.advance_durable(last_seq)
-        self._pipeline.wal_written()
+        log.debug(Event.WAL_FLUSH_OK, wal_id=file.id, first_seq=file.first_seq, last_seq=file.last_seq, bytes=size)
 
 
 def _encode(file: PendingWalFile, compression: Compression, transformer: BlockTransformer | None) -> list[BytesLike]:

@@ -11,6 +11,7 @@ from shale.env import Env
 from shale.errors import (
     CorruptionError,
     InvalidDbState,
+    InvalidRequestError,
     ObjectVersionExists,
 )
 from shale.format.sst.filter_policy import PrefixExtractor
@@ -23,7 +24,7 @@ from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Epoch, KeyRange, Manifest, WalId
+from shale.types import Epoch, ExclusiveModes, KeyRange, Manifest, WalId
 
 Admission: TypeAlias = Callable[[StoredManifest, WalId], Awaitable[None]]
 """Called right before the epoch is claimed, with the newest manifest and the id of the last WAL file.  It raises to
@@ -49,13 +50,16 @@ class ClaimOptions:
     """How a database is claimed.
 
     ``separate_wal``: the WAL has a store of its own.  ``extractor``: of the database's segments; a new database records
-    its name.  ``admit``: may refuse; while it runs no other writer is fenced.  ``keys``: to keep to these, instead of
-    the stored range of a projected clone.  ``checkpoint``: what the claim pins.
+    its name.  ``max_parallel_writes``: WAL files that are written at the same time; fixed when the database is created,
+    ``None``: as it is, 1 for a new one.  ``admit``: may refuse; while it runs no other writer is fenced.
+    ``keys``: to keep to these, instead of the stored range of a projected clone.  ``checkpoint``:
+    what the claim pins.
     """
 
     create_if_missing: bool = True
     separate_wal: bool = False
     extractor: PrefixExtractor | None = None
+    max_parallel_writes: int | None = None
     admit: Admission | None = None
     keys: KeyRange | None = None
     checkpoint: WriterCheckpoint | None = None
@@ -77,14 +81,13 @@ async def claim_database(
         InvalidDbState: half built, destroyed, missing with ``create_if_missing`` off, or without WAL files that the
             manifest knows of.
         SegmentExtractorMismatch, SegmentPrefixNotRecognized: another extractor made the database's segments.
+        InvalidRequestError: the database has another ``max_parallel_writes``, or a WAL store that was not given.
         FencedError: a newer writer claimed meanwhile.
         CorruptionError: the manifest or a WAL file is damaged; nothing was written.
     """
-    extractor = options.extractor
-    new = Manifest(segment_extractor_name=None if extractor is None else extractor.name)
     keys = await require_usable(store, root, options.keys)
-    stored = await _load(store, root, manifests, env, new if options.create_if_missing else None)
-    _check(stored.value, root, extractor, separate_wal=options.separate_wal)
+    stored = await _load(store, root, manifests, env, _new_manifest(options) if options.create_if_missing else None)
+    _check(stored.value, root, options)
     last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
     only_after = None
     if options.admit is not None:
@@ -99,7 +102,7 @@ async def claim_database(
     fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after, edit=claimed)
     fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)
     await fenceable.refresh()
-    wal_rows[fence.id] = EMPTY_ROWS
+    wal_rows.update(dict.fromkeys(fence.ids, EMPTY_ROWS))
     return ClaimedDatabase(fenceable, fence.id, wal_rows, keys, own)
 
 
@@ -132,7 +135,7 @@ async def _checked_wal_end(
     """
     while True:
         replayed_id = stored.value.replay_after_wal_id
-        last_id = await wal.last_seen_wal_id(replayed_id)
+        last_id = await wal.last_seen_wal_id(replayed_id, has_gaps=stored.value.has_parallel_wal)
         await require_complete_wal(wal, manifests, stored.value, last_id)
         try:
             rows = await check_wal(wal, replayed_id + 1, last_id, env)
@@ -145,8 +148,21 @@ async def _checked_wal_end(
             return last_id, rows
 
 
-def _check(manifest: Manifest, root: str, extractor: PrefixExtractor | None, *, separate_wal: bool) -> None:
+def _new_manifest(options: ClaimOptions) -> Manifest:
+    parallel = options.max_parallel_writes or 1
+    return Manifest(
+        segment_extractor_name=None if options.extractor is None else options.extractor.name,
+        exclusive=ExclusiveModes(max_parallel_writes=parallel) if parallel > 1 else None,
+    )
+
+
+def _check(manifest: Manifest, root: str, options: ClaimOptions) -> None:
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
-    require_extractor(manifest, extractor, root)
-    require_wal_store(manifest, root, is_named=separate_wal)
+    require_extractor(manifest, options.extractor, root)
+    require_wal_store(manifest, root, is_named=options.separate_wal)
+    wanted, found = options.max_parallel_writes, manifest.max_parallel_writes
+    if wanted not in (None, found):
+        raise InvalidRequestError(
+            f"max_parallel_writes={wanted}: the database at {root or '/'} was created with {found}, which is fixed"
+        )

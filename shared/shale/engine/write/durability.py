@@ -101,6 +101,15 @@ class DurabilityTracker:
                 self._raise()
             await self.changed.wait()
 
+    wait_acknowledged = wait_durable
+    """Wait until the rows of the commit with a sequence number may be acknowledged as durable."""
+
+    def put_begun(self, first_seq: int, last_seq: int) -> None:
+        """Record that the PUT of a WAL file with these rows begins; only ``LandedDurability`` needs it."""
+
+    def put_ended(self, first_seq: int, *, is_written: bool) -> None:
+        """Record the end of such a PUT."""
+
     async def wait_flushed(self, seq: int, is_blocked: Callable[[], bool] | None = None) -> None:
         """Wait until all rows up to ``seq`` are in the manifest's trees.
 

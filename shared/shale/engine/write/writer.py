@@ -22,9 +22,9 @@ from shale.engine.read.view_publisher import ViewPublisher
 from shale.engine.wal.flusher import WalFlusher
 from shale.engine.wal.recovery import WalRecovery
 from shale.engine.write.claim import ClaimedDatabase
-from shale.engine.write.durability import DurabilityTracker
 from shale.engine.write.instruments import WriterInstruments
 from shale.engine.write.pipeline import WritePipeline
+from shale.engine.write.wal_modes import new_durability, wal_flusher_class
 from shale.env import Env
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 from shale.format.names import sst_key
@@ -82,7 +82,7 @@ class Writer:
         self.host = TaskHost(f"shale writer of {root}")
         self.instruments = WriterInstruments(metrics)
         self.manifest = WriterManifest(claim.manifest, env, self._on_manifest_changed, claim.checkpoint)
-        self.durability = DurabilityTracker(self.manifest.current.last_l0_seq, claim.fence_id)
+        self.durability = new_durability(self.manifest.current, options.wal_ack, claim.fence_id)
         self.pipeline = WritePipeline(options, env, self.manifest, self.durability, operator=operator, listener=self)
         self._claim = claim
         self._wal_files = wal_files
@@ -125,7 +125,7 @@ class Writer:
     def _new_wal_flusher(self) -> WalFlusher | None:
         if self.pipeline.buffers.wal is None:
             return None
-        return WalFlusher(
+        return wal_flusher_class(self.manifest.current)(
             self._wal_files,
             self.pipeline,
             self.manifest,
@@ -211,7 +211,7 @@ class Writer:
             ("poll", self.poller.run),
         ]
         if self.wal is not None:
-            tasks.append(("wal", self.wal.run))
+            tasks.append(("wal", partial(self.wal.run, self.fail)))
         for name, task in tasks:
             group.start_soon(self._watch, task, name=name)
         recovery = WalRecovery(
@@ -236,7 +236,7 @@ class Writer:
             return
         if self.wal is not None:
             self.wal.flush_for_waiter()
-        await self.durability.wait_durable(seq)
+        await self.durability.wait_acknowledged(seq)
 
     async def flush(self, kind: FlushType) -> None:
         """Flush all rows written so far to the WAL or to L0.

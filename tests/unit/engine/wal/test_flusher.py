@@ -10,25 +10,11 @@ import pytest
 from shale.engine.wal.flusher import WalFlusher
 from shale.engine.wal.replay import wal_rows
 from shale.engine.write.batch import WriteBatch
-from shale.engine.write.instruments import WriterInstruments
 from shale.errors import FencedError, ProtocolPanic, UnavailableError
 from shale.protocol.wal_store import WalStore
-from shale.telemetry.metrics import Metrics
 from shale.testing.faults import Fault
 from shale.testing.faulty_store import FaultyStore, Rule
-from tests.unit.engine.writer_parts import Parts, make_parts
-
-
-def flusher_of(parts: Parts, store: WalStore) -> WalFlusher:
-    return WalFlusher(
-        store,
-        parts.pipeline,
-        parts.manifest,
-        parts.durability,
-        options=parts.options,
-        env=parts.env,
-        instruments=WriterInstruments(Metrics()),
-    )
+from tests.unit.engine.writer_parts import Parts, make_flusher, make_parts
 
 
 def with_flusher(
@@ -37,7 +23,7 @@ def with_flusher(
     async def run() -> None:
         parts = await make_parts(**options)
         store = WalStore(parts.store, "db", parts.env)
-        flusher = flusher_of(parts, store)
+        flusher = make_flusher(WalFlusher, parts, store)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flusher.run)
             with anyio.fail_after(10):
@@ -158,7 +144,7 @@ def test_an_id_that_another_writer_of_the_same_epoch_took_is_a_panic() -> None:
         parts = await make_parts(flush_interval_s=None)
         store = WalStore(parts.store, "db", parts.env)
         await store.put_or_raise_fenced(2, b"rows", epoch=parts.manifest.epoch)
-        flusher = flusher_of(parts, store)
+        flusher = make_flusher(WalFlusher, parts, store)
         await parts.pipeline.put(b"k", b"v")
         flusher.request()
         with pytest.raises(ProtocolPanic, match="same epoch"), anyio.fail_after(10):
@@ -173,7 +159,7 @@ def test_a_taken_id_fences_and_acknowledges_nothing() -> None:
         parts = await make_parts(flush_interval_s=None)
         store = WalStore(parts.store, "db", parts.env)
         await parts.store.put(store.key(2), b"")  # the fence of a newer writer
-        flusher = flusher_of(parts, store)
+        flusher = make_flusher(WalFlusher, parts, store)
         await parts.pipeline.put(b"k", b"v")
         flusher.request()
         with pytest.raises(FencedError), anyio.fail_after(10):
@@ -188,7 +174,7 @@ def test_a_file_that_the_store_refuses_is_logged_with_its_rows(caplog: pytest.Lo
         parts = await make_parts(flush_interval_s=None)
         faulty = FaultyStore(parts.store, random.Random(0))
         faulty.add(Rule(op="put", key_contains="/wal/", fault=Fault.BEFORE))
-        flusher = flusher_of(parts, WalStore(faulty, "db", parts.env))
+        flusher = make_flusher(WalFlusher, parts, WalStore(faulty, "db", parts.env))
         await parts.pipeline.put(b"k", b"v")
         flusher.request()
         with pytest.raises(UnavailableError), anyio.fail_after(10):

@@ -16,7 +16,15 @@ DATABASE: dict[str, Any] = {"url": "memory:///db"}
 NOT_SETTINGS = {"cache", "create_if_missing", "defer_checkpoint_release"}
 """Options for callers of the library only."""
 
-DERIVED = {"compression", "default_ttl_ms", "filter_policies", "wal_flush_bytes", "wal_epoch_metadata"}
+DERIVED = {
+    "compression",
+    "default_ttl_ms",
+    "filter_policies",
+    "max_parallel_writes",
+    "wal_ack",
+    "wal_epoch_metadata",
+    "wal_flush_bytes",
+}
 """Options that are converted from settings with other names."""
 
 

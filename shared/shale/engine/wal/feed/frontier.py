@@ -38,7 +38,7 @@ async def find_frontier(wal: WalStore, manifests: ManifestStore, after_id: int =
         base = max(after_id, manifest.replay_after_wal_id)
         found = base
         if await wal.exists(base + 1):
-            found = await wal.last_seen_wal_id(base + 1)
+            found = await wal.last_seen_wal_id(base + 1, has_gaps=manifest.has_parallel_wal)
         if found == after_id > manifest.replay_after_wal_id and not await wal.exists(after_id):
             again = await _latest(manifests)
             if again.replay_after_wal_id < after_id:
