@@ -1,7 +1,7 @@
 """``make bench``: the table of docs/concepts/architecture.md's promises, every line measured in this run.
 
 python -m tests.bench [codec|manifest|compaction|calls|durable|two-phase|ingest|caching|transactions|resp|http|sync|cli
-                       |cold|start|scale|scale-real]... [--large]
+                       |cold|start|scale|scale-real|parallel-wal]... [--large]
 
 ``--large`` adds to ``cold`` the lines of databases on disk, which take five minutes and 8 GB, and to ``compaction`` one
 of 10 GB, which takes 20 minutes and up to 42 GB of disk.
@@ -15,6 +15,7 @@ ENTRY_POINTS = {
     "compaction": "tests.bench.compaction.suite:compaction_lines",
     "calls": "tests.bench.calls:call_lines",
     "durable": "tests.bench.durable:durable_lines",
+    "parallel-wal": "tests.bench.parallel_wal:parallel_wal_lines",
     "two-phase": "tests.bench.two_phase:two_phase_lines",
     "ingest": "tests.bench.ingest:ingest_lines",
     "caching": "tests.bench.caching:caching_lines",
