@@ -65,17 +65,16 @@ class ParallelWalFlusher(WalFlusher):
                 puts.start_soon(self._write, file, window, halt)
 
     async def _write(self, file: PendingWalFile, window: PutWindow, halt: Callable[[ShaleError], None]) -> None:
-        is_written = False
+        size: int | None = None
         try:
             size = await self._put(file)
-            is_written = True
         except ShaleError as error:
             halt(error)
         finally:
             window.end()
-            self._durability.put_ended(file.first_seq, is_written=is_written)
+            self._durability.put_ended(file.first_seq, is_written=size is not None)
             self._signal.notify()
-        if is_written:
+        if size is not None:
             self._record(file, size)
             self._advance(window.written(file))
 
