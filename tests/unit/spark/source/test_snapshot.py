@@ -242,12 +242,12 @@ def test_a_flush_while_a_read_is_planned_loses_nothing(monkeypatch: pytest.Monke
     searches = []
 
     async def scenario(database: Database) -> None:
-        async def flush_first(wal: WalStore, start_after: int) -> int:
+        async def flush_first(wal: WalStore, start_after: int, *, has_gaps: bool) -> int:
             searches.append(start_after)
             if len(searches) == 1:
                 await database.flush()
                 await database.store.delete(wal_key("db", 4))
-            return await search(wal, start_after)
+            return await search(wal, start_after, has_gaps=has_gaps)
 
         monkeypatch.setattr(WalStore, "last_seen_wal_id", flush_first)
         plans = await plans_of(database)
