@@ -134,7 +134,7 @@ class Stored(Generic[T]):
                 conflicts += 1
                 self._log_conflict(conflicts)
                 await anyio.sleep(conflict_delay_s(conflicts, self._env.rng))
-                await self.catch_up()
+                await self._catch_up_after(base.id)
             else:
                 self._store.updates.seconds(self._env.clock.monotonic_s() - started)
                 return committed
@@ -146,12 +146,18 @@ class Stored(Generic[T]):
         and many writers, some would otherwise never succeed.
         """
         base = await self._store.read_base()
-        if base is None or base.id <= self._current.id:
-            # Also where a conflict left nothing newer: with two-phase creates, an id that was deleted is refused as
-            # one that exists, and probing for the next one would end at the same version for ever.
+        if base is None or base.id < self._current.id:
             await self.refresh()
         else:
             self._adopt(base)
+
+    async def _catch_up_after(self, refused_base_id: int) -> None:
+        """Adopt the newest version after a refused create."""
+        await self.catch_up()
+        if self._current.id <= refused_base_id:
+            # With two-phase creates, an id that was deleted is refused as one that exists, and probing for the next
+            # one would end at the same version for ever.
+            await self.refresh()
 
     async def recover(self, conflicts: int) -> Versioned[T]:
         """Wait, the longer the more conflicts there were in a row, then refresh."""

@@ -174,6 +174,47 @@ def test_apply_goes_on_from_a_newer_version_with_few_requests(world: World) -> N
     run(main)
 
 
+def test_catching_up_with_nothing_newer_reads_no_boundary(world: World) -> None:
+    """A process that is careful before each write pays for it with each write."""
+
+    async def main() -> None:
+        requests: list[str] = []
+        a = world.process(through=lambda memory: Counted(memory, requests))
+        await created(a)
+        stored = await a.manifests.load()
+        requests.clear()
+        await stored.catch_up()
+        assert (stored.id, requests) == (1, ["get", "get"])
+
+    run(main)
+
+
+def test_a_refused_create_with_nothing_newer_reads_the_boundary(world: World) -> None:
+    """An id that was deleted may be refused as one that exists: the boundary tells it, the next id never does."""
+
+    async def main() -> None:
+        requests: list[str] = []
+        a = world.process(through=lambda memory: Counted(memory, requests))
+        await created(a)
+        stored = await a.manifests.load()
+        commit, refusals = a.manifests.commit, 0
+
+        async def refused_once(base_id: int | None, value: Manifest) -> Versioned[Manifest]:
+            nonlocal refusals
+            refusals += 1
+            if refusals == 1:
+                raise ObjectVersionExists("no such version")
+            return await commit(base_id, value)
+
+        a.manifests.commit = refused_once  # type: ignore[method-assign]
+        requests.clear()
+        done = await stored.apply(lambda current: replace(current.value, last_l0_seq=Seq(5)))
+        assert (done.id, refusals) == (2, 2)
+        assert requests == ["get"] * 4 + ["put", "get"]
+
+    run(main)
+
+
 def test_refresh_of_a_vanished_database(world: World) -> None:
     async def main() -> None:
         a = world.process()
