@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
     from shale.sst.budget import MemoryBudget
+    from shale.store.wal_backend import WalBackend, WalEntry
     from shale.types import Row
 
 _MODULES = {
@@ -75,6 +76,8 @@ _MODULES = {
     "Transaction": "shale.engine.txn.transaction",
     "TransactionConflict": "shale.errors",
     "UnavailableError": "shale.errors",
+    "WalBackend": "shale.store.wal_backend",
+    "WalEntry": "shale.store.wal_backend",
     "WriteBatch": "shale.engine.write.batch",
     "WriteHandle": "shale.engine.write.write_handle",
     "configure": "shale.engine.configure",
@@ -114,6 +117,8 @@ __all__ = [
     "Transaction",
     "TransactionConflict",
     "UnavailableError",
+    "WalBackend",
+    "WalEntry",
     "WriteBatch",
     "WriteHandle",
     "configure",

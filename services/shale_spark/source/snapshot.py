@@ -68,7 +68,7 @@ async def open_manifest(stores: DatabaseStores, where: DatabaseLocation, env: En
         raise LatestRecordMissing(f"{show_location(where)}: {error}") from error
     if not stored.value.initialized:
         raise InvalidDbState(f"{show_location(where)} is not initialised: a clone that was not completed")
-    require_wal_store(stored.value, show_location(where), is_named=where.wal_store is not None)
+    require_wal_store(stored.value, show_location(where), where.wal_store)
     return stored
 
 

@@ -82,7 +82,7 @@ async def resolve_source(catalog: DatabaseCatalog, request: CloneRequest, source
         InvalidProjection: see ``project``.
     """
     stored = await catalog.load(source.path)
-    require_wal_store(stored.value, source.path, is_named=catalog.wal_store is not None)
+    require_wal_store(stored.value, source.path, catalog.wal_store)
     wal = catalog.wal(source.path)
     left_out = 0
     if source.checkpoint is None:

@@ -2,10 +2,12 @@
 
 from dataclasses import field
 from functools import cache
+from typing import TYPE_CHECKING
 
 import anyio
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.lazy_names import import_at_call
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
@@ -17,6 +19,13 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+from shale.types import CasMode
+
+if TYPE_CHECKING:
+    from shale.engine.wal_backend_store import WalBackendStore
+    from shale.store.wal_backend import WalBackend
+else:
+    (WalBackendStore,) = import_at_call(globals(), WalBackendStore="shale.engine.wal_backend_store")
 
 log = get_logger("db")
 
@@ -84,6 +93,7 @@ def resolve(
     store: str | ObjectStore | None = None,
     path: str | None = None,
     wal_store: str | ObjectStore | None = None,
+    wal: "WalBackend | None" = None,
     store_options: StoreOptions | None = None,
     block_transformer: BlockTransformer | None = None,
 ) -> DatabaseLocation:
@@ -93,12 +103,12 @@ def resolve(
         InvalidRequestError: an argument is missing, superfluous or malformed.
     """
     options = store_options if store_options is not None else StoreOptions()
-    wal = parse_store_url(wal_store) if isinstance(wal_store, str) else wal_store
+    wal_place = _wal_place(wal_store, wal, options)
     if store is None:
         if path is not None:
             raise InvalidRequestError("path was given without store: give both, or one URL")
         location = parse_location(where)
-        return DatabaseLocation(location.store_url, location.path, wal, options, block_transformer)
+        return DatabaseLocation(location.store_url, location.path, wal_place, options, block_transformer)
     if where is not None and path is not None:
         raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
     root = where if where is not None else path
@@ -107,4 +117,17 @@ def resolve(
     if "://" in root:
         raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
     url = parse_store_url(store) if isinstance(store, str) else store
-    return DatabaseLocation(url, normalize_path(root), wal, options, block_transformer)
+    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer)
+
+
+def _wal_place(
+    wal_store: str | ObjectStore | None, wal: "WalBackend | None", options: StoreOptions
+) -> str | ObjectStore | None:
+    """Return the store of the WAL, if it is not that of the database."""
+    if wal is None:
+        return parse_store_url(wal_store) if isinstance(wal_store, str) else wal_store
+    if wal_store is not None:
+        raise InvalidRequestError("wal and wal_store were given: a WAL is in a backend or in a store")
+    if options.cas is CasMode.TWO_PHASE:
+        raise InvalidRequestError("wal was given, and store.cas is two-phase, which commits WAL files itself")
+    return WalBackendStore(wal)

@@ -68,10 +68,10 @@ async def open_writer(
         metrics=metrics,
         options=ClaimOptions(
             create_if_missing=options.create_if_missing,
-            separate_wal=database.wal_store is not None,
+            wal_store=database.wal_store,
+            admit=admit,
             extractor=options.segment_extractor,
             max_parallel_writes=options.max_parallel_writes,
-            admit=admit,
             keys=options.enforce_visible_range,
             checkpoint=WriterCheckpoint.of_options(options, env),
         ),

@@ -22,6 +22,7 @@ from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
+from shale.store.wal_backend import WalBackend
 from shale.telemetry.metrics import Metrics
 from shale.types import Compression, KeyRange
 
@@ -30,6 +31,7 @@ class ConnectOptions(TypedDict, total=False):
     """How a handle reaches its database, and what it runs on.
 
     wal_store: the store of the WAL, if it is not in ``store``.
+    wal: the backend that keeps the WAL, instead of a store; fixed when the database is created.
     env: clock, randomness, ids and CPU; the real ones by default.
     metrics: gets the metrics of the handle; by default they are not exported.
     store_options: credentials, timeouts and retries of the stores.
@@ -38,6 +40,7 @@ class ConnectOptions(TypedDict, total=False):
     """
 
     wal_store: str | ObjectStore | None
+    wal: WalBackend | None
     env: Env | None
     metrics: Metrics | None
     store_options: StoreOptions | None
@@ -136,6 +139,7 @@ class OpenArguments(NamedTuple):
             store=store,
             path=path,
             wal_store=options.get("wal_store"),
+            wal=options.get("wal"),
             store_options=options.get("store_options"),
             block_transformer=options.get("block_transformer"),
         )

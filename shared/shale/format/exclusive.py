@@ -1,8 +1,8 @@
 """The envelope of manifests that SlateDB must not open (docs/reference/format.md 4.6).
 
-A database whose WAL is written in parallel, or whose creates go through a transactional store, would be damaged by a
-process that does not know this.  Its manifests therefore have a version that SlateDB refuses: ``u16 version, u32
-length, JSON, manifest``, big-endian; the manifest has its own version.
+A database whose WAL is written in parallel or kept by a backend, or whose creates go through a transactional store,
+would be damaged by a process that does not know this.  Its manifests therefore have a version that SlateDB refuses:
+``u16 version, u32 length, JSON, manifest``, big-endian; the manifest has its own version.
 """
 
 from shale.core.bytes_like import BytesLike
@@ -21,7 +21,9 @@ def seal_exclusive(modes: ExclusiveModes, manifest: bytes) -> bytes:
     """Put the envelope around a manifest of version 2."""
     import json  # few databases have an envelope
 
-    text = {"base": _BASE, "cas": modes.cas.value, "max_parallel_writes": modes.max_parallel_writes}
+    text: dict[str, object] = {"base": _BASE, "cas": modes.cas.value, "max_parallel_writes": modes.max_parallel_writes}
+    if modes.wal_backend is not None:
+        text["wal_backend"] = modes.wal_backend
     header = json.dumps(text, separators=(",", ":")).encode()
     return b"".join((_VERSION, len(header).to_bytes(_LENGTH_SIZE, "big"), header, manifest))
 
@@ -49,6 +51,7 @@ def _modes_of(text: bytes, path: str | None, start: int) -> ExclusiveModes:
     try:
         fields = json.loads(text)
         base, parallel, cas = fields.pop("base"), fields.pop("max_parallel_writes", 1), fields.pop("cas", "native")
+        backend = fields.pop("wal_backend", None)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         message = f"the envelope of the manifest is malformed: {text[:80]!r}"
         raise CorruptionError(message, path=path, offset=start) from error
@@ -58,4 +61,6 @@ def _modes_of(text: bytes, path: str | None, start: int) -> ExclusiveModes:
         raise InvalidVersion(message, path=path, offset=start)
     if not isinstance(parallel, int) or isinstance(parallel, bool) or parallel < 1:
         raise CorruptionError(f"max_parallel_writes is {parallel!r}", path=path, offset=start)
-    return ExclusiveModes(max_parallel_writes=parallel, cas=CasMode(cas))
+    if backend is not None and (not isinstance(backend, str) or not backend):
+        raise CorruptionError(f"wal_backend is {backend!r}", path=path, offset=start)
+    return ExclusiveModes(max_parallel_writes=parallel, cas=CasMode(cas), wal_backend=backend)

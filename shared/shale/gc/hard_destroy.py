@@ -145,7 +145,7 @@ async def _destroy(target: DestroyTarget, *, force: bool, on_deleted: OnDeleted 
     latest = await manifests.try_read_latest()
     if latest is not None:
         if not force:
-            require_wal_store(latest.value, target.place, is_named=target.wal_store is not None)
+            require_wal_store(latest.value, target.place, target.wal_store)
         if not plan.is_begun:
             latest = await _seal(Stored(manifests, latest, target.env), target, force=force)
             await target.store.put(deleting_key(target.root), b"", mode=OVERWRITE)

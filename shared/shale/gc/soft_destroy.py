@@ -57,7 +57,7 @@ async def destroy_later(target: DestroyTarget) -> DestroyedMark:
     if found is not None:
         return found
     stored = await _load(target)
-    require_wal_store(stored.value, target.place, is_named=target.wal_store is not None)
+    require_wal_store(stored.value, target.place, target.wal_store)
     stored = await _fence_writer(target, stored)
     await _fence_compactor(target, stored)
     own = [entry.id for entry in stored.value.checkpoints if entry.writer_epoch is not None]

@@ -186,7 +186,7 @@ async def sweep_wal(database: GcDatabase, this: Pass) -> None:
         InvalidRequestError: the WAL is in a store of its own, and that store was not given.
     """
     latest = await database.manifests.read_latest()
-    require_wal_store(latest.value, database.name, is_named=database.has_own_wal_store)
+    require_wal_store(latest.value, database.name, database.wal_store if database.has_own_wal_store else None)
     checkpointed = {id_: manifest async for id_, manifest in database.checkpointed(latest, trees=False)}
     followed = oldest_followed_wal_id(latest.value, checkpointed)
     chunks = _wal_candidates(database, this, latest.value, tuple(checkpointed.values()), followed)

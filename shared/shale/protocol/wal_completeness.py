@@ -1,28 +1,44 @@
 """Checks that the WAL of a database is in the given store and complete, according to the manifest.
 
-Only manifests of version 1 name a store (docs/reference/format.md 4).  Every manifest records which files were durable
-when it was written, and a collector keeps those that replay needs (docs/reference/protocol.md 4.3, 8.5).
+Only manifests of version 1 name a store (docs/reference/format.md 4); those with an envelope name a backend.
+Every manifest records which files were durable when it was written, and a collector keeps those that replay needs
+(docs/reference/protocol.md 4.3, 8.5).
 """
 
 from shale.errors import InvalidDbState, InvalidRequestError
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_store import WalStore
+from shale.store.port import ObjectStore
 from shale.types import Manifest
 
+BACKEND_SCHEME = "wal-backend:"
+"""The beginning of the URL of a WAL backend; its name follows."""
 
-def require_wal_store(manifest: Manifest, place: str, *, is_named: bool) -> None:
-    """Check that the caller gave the store of the WAL if the manifest names one; without it rows would be missing.
+
+def backend_name(store: ObjectStore | str | None) -> str | None:
+    """Return the name of the backend that is given as the store of a WAL; ``None`` for other stores."""
+    url = store if store is None or isinstance(store, str) else store.url
+    return url.removeprefix(BACKEND_SCHEME) if url is not None and url.startswith(BACKEND_SCHEME) else None
+
+
+def require_wal_store(manifest: Manifest, place: str, given: ObjectStore | str | None) -> None:
+    """Check that the caller gave the WAL's store or backend that the manifest names; else rows would be missing.
 
     Args:
         manifest: the manifest of the database.
         place: the location of the database, for the error.
-        is_named: whether the caller gave a store for the WAL.
+        given: the store that the caller gave for the WAL; ``None``: it is in the store of the database.
 
     Raises:
-        InvalidRequestError: names the store to give.
+        InvalidRequestError: names the store or the backend to give.
     """
+    wanted, found = manifest.wal_backend, backend_name(given)
+    if wanted != found:
+        kept = "a store" if wanted is None else f"the backend {wanted!r}, which is passed as wal"
+        passed = "none was passed" if found is None else f"{found!r} was passed"
+        raise InvalidRequestError(f"the database at {place or '/'} keeps its WAL in {kept}; of backends, {passed}")
     uri = manifest.wal_object_store_uri
-    if uri is not None and not is_named:
+    if uri is not None and given is None:
         raise InvalidRequestError(f"the database at {place or '/'} keeps its WAL in {uri}: name it with wal_store")
 
 

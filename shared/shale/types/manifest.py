@@ -103,11 +103,13 @@ class AckAfter(StrEnum):
 class ExclusiveModes:
     """Properties of a database that SlateDB does not have, so that it must not open it; fixed at creation.
 
-    ``max_parallel_writes``: WAL files that a writer may write at the same time.
+    ``max_parallel_writes``: WAL files that a writer may write at the same time.  ``wal_backend``: the name of the
+    backend that keeps the WAL; ``None``: a store keeps it.
     """
 
     max_parallel_writes: int = 1
     cas: CasMode = CasMode.NATIVE
+    wal_backend: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,11 @@ class Manifest:
     def has_parallel_wal(self) -> bool:
         """Whether WAL files are written at the same time, so that one may be missing before the last one."""
         return self.max_parallel_writes > 1
+
+    @property
+    def wal_backend(self) -> str | None:
+        """The name of the backend that keeps the WAL; ``None``: a store keeps it."""
+        return None if self.exclusive is None else self.exclusive.wal_backend
 
     def trees(self) -> Iterator[tuple[bytes, Tree]]:
         """Yield the root tree with prefix ``b""``, then every segment by prefix."""

@@ -26,6 +26,13 @@ def test_the_manifest_inside_is_of_version_2() -> None:
     assert decode_manifest(data) == replace(plain, exclusive=MODES)
 
 
+def test_the_backend_of_the_wal_is_in_the_envelope_if_there_is_one() -> None:
+    modes = ExclusiveModes(wal_backend="orders-log")
+    data = encode_manifest(Manifest(exclusive=modes))
+    assert b'{"base":2,"cas":"native","max_parallel_writes":1,"wal_backend":"orders-log"}' in data
+    assert decode_manifest(data).wal_backend == "orders-log"
+
+
 def test_other_manifests_have_no_envelope() -> None:
     data = encode_manifest(Manifest())
     assert open_exclusive(data) == (None, data)
@@ -63,6 +70,8 @@ def test_a_mode_of_a_later_release_is_refused(text: bytes) -> None:
         b"\x00\x00\x0f\xa0" + b"[" * 4000,
         b'\x00\x00\x00\x22{"base":2,"max_parallel_writes":0}',
         b'\x00\x00\x00\x25{"base":2,"max_parallel_writes":true}',
+        b'\x00\x00\x00\x1c{"base":2,"wal_backend":""} ',
+        b'\x00\x00\x00\x1b{"base":2,"wal_backend":7} ',
     ],
 )
 def test_a_malformed_envelope_names_the_object(rest: bytes) -> None:

@@ -148,7 +148,7 @@ async def read_inventory(
     findings += _foreign_names(listing)
     versions, compactions = await check_compactions(store, database.compactions, listing.compactions, findings)
     latest = await database.manifests.read_latest()
-    require_wal_store(latest.value, root, is_named=wal_store is not None)
+    require_wal_store(latest.value, root, wal_store)
     live = [entry for entry in latest.value.checkpoints if database.is_live(entry)]
     only = None if checkpoint is None else resolve_checkpoint(latest.value, checkpoint, env.clock.now_ms())
     chosen = None if only is None else int(only.manifest_id)

@@ -177,7 +177,8 @@ def require_readable(manifest: Manifest, location: DatabaseLocation, options: Re
     root = location.root
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
-    require_wal_store(manifest, root, is_named=location.wal_store is not None or options.skip_wal_replay)
+    if not options.skip_wal_replay:
+        require_wal_store(manifest, root, location.wal_store)
     extractor = options.segment_extractor
     if extractor is not None and extractor.name != manifest.segment_extractor_name:
         raise SegmentExtractorMismatch(

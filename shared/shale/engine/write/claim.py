@@ -19,7 +19,7 @@ from shale.kernels.rows import EMPTY_ROWS, Rows
 from shale.protocol.manifest_store import WRITER, FenceableManifest, ManifestStore, StoredManifest
 from shale.protocol.transactional import Stored
 from shale.protocol.visible_range import require_usable
-from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
+from shale.protocol.wal_completeness import backend_name, require_complete_wal, require_wal_store
 from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
@@ -49,15 +49,15 @@ class ClaimedDatabase:
 class ClaimOptions:
     """How a database is claimed.
 
-    ``separate_wal``: the WAL has a store of its own.  ``extractor``: of the database's segments; a new database records
-    its name.  ``max_parallel_writes``: WAL files that are written at the same time; fixed when the database is created,
-    ``None``: as it is, 1 for a new one.  ``admit``: may refuse; while it runs no other writer is fenced.
-    ``keys``: to keep to these, instead of the stored range of a projected clone.  ``checkpoint``:
-    what the claim pins.
+    ``wal_store``: the store or the backend of the WAL, if it has one of its own.  ``extractor``: of the database's
+    segments; a new database records its name.  ``max_parallel_writes``: WAL files that are written at the same time;
+    fixed when the database is created, ``None``: as it is, 1 for a new one.  ``admit``: may refuse; while it runs no
+    other writer is fenced.  ``keys``: to keep to these, instead of the stored range of a projected clone.
+    ``checkpoint``: what the claim pins.
     """
 
     create_if_missing: bool = True
-    separate_wal: bool = False
+    wal_store: ObjectStore | None = None
     extractor: PrefixExtractor | None = None
     max_parallel_writes: int | None = None
     admit: Admission | None = None
@@ -149,10 +149,12 @@ async def _checked_wal_end(
 
 
 def _new_manifest(options: ClaimOptions) -> Manifest:
-    parallel = options.max_parallel_writes or 1
+    modes = ExclusiveModes(
+        max_parallel_writes=options.max_parallel_writes or 1, wal_backend=backend_name(options.wal_store)
+    )
     return Manifest(
         segment_extractor_name=None if options.extractor is None else options.extractor.name,
-        exclusive=ExclusiveModes(max_parallel_writes=parallel) if parallel > 1 else None,
+        exclusive=None if modes == ExclusiveModes() else modes,
     )
 
 
@@ -160,7 +162,7 @@ def _check(manifest: Manifest, root: str, options: ClaimOptions) -> None:
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
     require_extractor(manifest, options.extractor, root)
-    require_wal_store(manifest, root, is_named=options.separate_wal)
+    require_wal_store(manifest, root, options.wal_store)
     wanted, found = options.max_parallel_writes, manifest.max_parallel_writes
     if wanted not in (None, found):
         raise InvalidRequestError(
