@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shale.admin.cas_migration import CasMigration, MigrationReport
     from shale.store.port import ObjectStore
     from shale.store.transactional.port import TransactionalStore
+    from shale.store.two_phase.recovery import RecoveryResult
 
 app = typer.Typer(
     help="Commit records of databases on stores without conditional writes: the settings store.cas=two-phase and "
@@ -77,19 +78,19 @@ def recover(context: typer.Context) -> None:
     """Finish all puts and deletions, also young ones; exit 4 if one cannot be finished."""
 
     async def work(session: CliSession) -> int:
+        from shale.format.names import wal_prefix
         from shale.service.exit_codes import ExitCode
-        from shale.store.two_phase.recovery import TwoPhaseRecovery
-        from shale.store.two_phase.store import two_phase_of
-        from shale.telemetry.metrics import Metrics
 
-        prefix = f"{session.location.path}/" if session.location.path else ""
-        async with session.open_store() as store:
-            two_phase = two_phase_of(store)
-            _require(two_phase is not None)
-            assert two_phase is not None
-            result = await TwoPhaseRecovery(two_phase, session.env, Metrics(), prefix).recover(min_age_ms=-1)
-        errors = {destination: str(error) for destination, error in result.errors.items()}
-        _show(session, {"recovered": list(result.recovered), "errors": errors})
+        path = session.location.path
+        prefix = f"{path}/" if path else ""
+        in_wal_store = wal_prefix(path) if path and session.wal_store is not None else None
+        async with session.open_store() as store, session.open_wal_store(store) as wal_store:
+            results = [await _recovered(session, store, prefix, excluded=in_wal_store)]
+            if in_wal_store is not None:
+                results.append(await _recovered(session, wal_store, in_wal_store))
+        errors = {destination: str(error) for result in results for destination, error in result.errors.items()}
+        recovered = [destination for result in results for destination in result.recovered]
+        _show(session, {"recovered": recovered, "errors": errors})
         return ExitCode.NEGATIVE if errors else ExitCode.OK
 
     run(context, work)
@@ -120,6 +121,20 @@ def migrate(
                 session.output.note(f"{session.path} has store.cas={to.value} now")
 
     run(context, work)
+
+
+async def _recovered(
+    session: CliSession, store: "ObjectStore", prefix: str, *, excluded: str | None = None
+) -> "RecoveryResult":
+    from shale.store.two_phase.recovery import TwoPhaseRecovery
+    from shale.store.two_phase.store import two_phase_of
+    from shale.telemetry.metrics import Metrics
+
+    two_phase = two_phase_of(store)
+    _require(two_phase is not None)
+    assert two_phase is not None
+    recovery = TwoPhaseRecovery(two_phase, session.env, Metrics(), prefix, excluded=excluded)
+    return await recovery.recover(min_age_ms=None)
 
 
 async def _run(migration: "CasMigration", to: MigrationTarget, *, dry_run: bool) -> "MigrationReport":

@@ -14,11 +14,14 @@ from shale.format.manifest import decode_manifest, encode_manifest
 from shale.format.names import (
     boundary_key,
     compactions_prefix,
+    destroyed_key,
     manifest_key,
     manifest_prefix,
     parse_manifest_key,
     wal_prefix,
 )
+from shale.protocol.wal_completeness import is_wal_truncated, wal_truncated
+from shale.protocol.wal_store import WalStore
 from shale.store.port import CREATE, OVERWRITE, ObjectMeta, ObjectStore
 from shale.store.retry import RetryingStore
 from shale.store.transactional.port import CommitRecord, TransactionalStore
@@ -67,8 +70,10 @@ class CasMigration:
 
         Raises:
             LatestRecordMissing: there is no database.
+            InvalidDbState: the WAL is in a store of its own, which was not given.
         """
         manifest_id, manifest = await self._latest(self.objects)
+        await self._require_wal(manifest)
         marks = await self._boundaries(manifest)
         records = [record for record in await self._existing() if not _is_below(record, marks)]
         report = MigrationReport(records=len(records), marks=marks, manifest_id=manifest_id + 1)
@@ -97,13 +102,14 @@ class CasMigration:
             LatestRecordMissing: there is no database.
             InvalidDbState: a put cannot be finished.
         """
-        two_phase = TwoPhaseStore(self.objects, self.records, self.env)
-        prefix = f"{self.root}/" if self.root else ""
         if not dry_run:
-            await self._recover(two_phase, prefix)
-        manifest_id, manifest = await self._latest(two_phase)
-        marks = await self.records.low_water_marks(prefix)
-        count = len(await self.records.records(prefix))
+            await self._recover()
+        manifest_id, manifest = await self._latest(self.objects)
+        marks: dict[str, int] = {}
+        count = 0
+        for prefix in self._prefixes:
+            marks |= await self.records.low_water_marks(prefix)
+            count += len(await self.records.records(prefix))
         is_done = _cas(manifest) is CasMode.NATIVE
         report = MigrationReport(
             records=count, marks=marks, manifest_id=manifest_id if is_done else manifest_id + 1, is_done_already=is_done
@@ -113,13 +119,32 @@ class CasMigration:
         if not is_done:
             await self._write_boundaries(marks)
             await self._write_native(manifest_id + 1, manifest)
-        await self.records.remove_all(prefix)
+        await self.records.remove_all(*self._prefixes)
         return report
 
-    async def _recover(self, two_phase: TwoPhaseStore, prefix: str) -> None:
-        result = await TwoPhaseRecovery(two_phase, self.env, Metrics(), prefix).recover(min_age_ms=-1)
-        for destination, error in result.errors.items():
-            raise InvalidDbState(f"{destination}: the put cannot be finished: {error}") from error
+    @property
+    def _prefixes(self) -> tuple[str, ...]:
+        """The keys of this database that have records; those of a database nested in it have other prefixes."""
+        numbered = (manifest_prefix(self.root), compactions_prefix(self.root), wal_prefix(self.root))
+        return (*numbered, destroyed_key(self.root))
+
+    async def _recover(self) -> None:
+        """Finish all puts.  A record that was left would be removed later, and with it the only name of the bytes."""
+        for prefix in self._prefixes:
+            is_wal = prefix == wal_prefix(self.root)
+            objects = self.wal_objects if is_wal and self.wal_objects is not None else self.objects
+            two_phase = TwoPhaseStore(objects, self.records, self.env)
+            result = await TwoPhaseRecovery(two_phase, self.env, Metrics(), prefix).recover(min_age_ms=None)
+            for destination, error in result.errors.items():
+                raise InvalidDbState(f"{destination}: the put cannot be finished: {error}") from error
+
+    async def _require_wal(self, manifest: Manifest) -> None:
+        """Check that the WAL is not in a store that was not given: its files would get no records."""
+        if self.wal_objects is not None or not is_wal_truncated(manifest, manifest.replay_after_wal_id):
+            return
+        wal = WalStore(self.objects, self.root, self.env)
+        if not await wal.ids_after(manifest.replay_after_wal_id):
+            raise wal_truncated(wal, manifest.replay_after_wal_id, manifest)
 
     async def _write_boundaries(self, marks: dict[str, int]) -> None:
         for resource in ("manifest", "compactions"):

@@ -15,7 +15,7 @@ import anyio
 
 from shale.env import Env
 from shale.errors import FencedError
-from shale.format.names import boundary_key
+from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.build import version
@@ -30,7 +30,7 @@ from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Main, Process
 from shale.service.runtime_tuning import has_uvloop, reuse_large_buffers, share_one_arena, tune_gc
 from shale.service.shutdown import Shutdown, ShutdownState
-from shale.service.store_startup import StoreOpener
+from shale.service.store_startup import RecoveryScope, StoreOpener
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -153,18 +153,26 @@ class _Shell(Generic[S]):
     async def _work(self, admin: AdminApp, draining: anyio.Event) -> None:
         settings = self._settings
         opener = StoreOpener(settings.store, self._env, self._metrics, settings.ROLE)
+        wal_url, wal_store = settings.database.wal_store_url(), None
+        wal_files = wal_prefix(self._location.path)
         async with AsyncExitStack() as stores:
             store = await stores.enter_async_context(
                 opener.open(
                     self._location.store_url,
                     needs_update=settings.needs_conditional_update(),
                     writes=settings.writes_to_store(),
+                    recovers=RecoveryScope(excluded=None if wal_url is None else wal_files),
                 )
             )
-            wal_url, wal_store = settings.database.wal_store_url(), None
             if wal_url is not None and settings.uses_wal():
                 wal_store = await stores.enter_async_context(
-                    opener.open(wal_url, needs_update=False, writes=settings.writes_to_wal(), store_type="wal")
+                    opener.open(
+                        wal_url,
+                        needs_update=False,
+                        writes=settings.writes_to_wal(),
+                        store_type="wal",
+                        recovers=RecoveryScope(prefix=wal_files),
+                    )
                 )
             reachability = StoreReachability(self._env.clock, settings.ready.grace)
             self._health.add_ready_check("store", reachability.check)

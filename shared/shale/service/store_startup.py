@@ -42,6 +42,14 @@ def store_options(section: StoreSection) -> StoreOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryScope:
+    """The keys whose puts are recovered in one store: those below ``prefix`` and not below ``excluded``."""
+
+    prefix: str = ""
+    excluded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreOpener:
     """Opens the stores of a daemon and checks that they are safe.
 
@@ -59,7 +67,13 @@ class StoreOpener:
 
     @contextlib.asynccontextmanager
     async def open(
-        self, url: str, *, needs_update: bool, writes: bool, store_type: str = "main"
+        self,
+        url: str,
+        *,
+        needs_update: bool,
+        writes: bool,
+        store_type: str = "main",
+        recovers: RecoveryScope = RecoveryScope(),  # noqa: B008 - immutable
     ) -> AsyncIterator[RetryingStore]:
         """Open a store; close it when the block ends.
 
@@ -68,6 +82,7 @@ class StoreOpener:
             needs_update: whether the store must support conditional updates; not if boundary files are off.
             writes: whether the daemon writes; a read-only daemon skips the check.
             store_type: ``main`` or ``wal``.
+            recovers: the keys that this store has, if it is of the two-phase mode.
 
         Raises:
             UnavailableError: the store did not respond within ``start_timeout``.
@@ -84,7 +99,7 @@ class StoreOpener:
                     metrics=metrics,
                     deadline_s=section.start_timeout,
                 )
-            async with _recovering(store, env, metrics):
+            async with _recovering(store, env, metrics, recovers):
                 yield store
         finally:
             with anyio.CancelScope(shield=True):
@@ -92,7 +107,7 @@ class StoreOpener:
 
 
 @contextlib.asynccontextmanager
-async def _recovering(store: RetryingStore, env: Env, metrics: "Metrics") -> AsyncIterator[None]:
+async def _recovering(store: RetryingStore, env: Env, metrics: "Metrics", scope: RecoveryScope) -> AsyncIterator[None]:
     """Finish what dead processes left while the block runs, if the store is of the two-phase mode."""
     two_phase = two_phase_of(store)
     if two_phase is None:
@@ -100,7 +115,7 @@ async def _recovering(store: RetryingStore, env: Env, metrics: "Metrics") -> Asy
         return
     try:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(TwoPhaseRecovery(two_phase, env, metrics).run)
+            tasks.start_soon(TwoPhaseRecovery(two_phase, env, metrics, scope.prefix, excluded=scope.excluded).run)
             yield
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:

@@ -111,9 +111,9 @@ class SimRecords:
         """See ``TransactionalStore``."""
         await self._send("import_committed", "", lambda: self._shared.import_committed(records))
 
-    async def remove_all(self, prefix: str) -> None:
+    async def remove_all(self, *prefixes: str) -> None:
         """See ``TransactionalStore``."""
-        await self._send("remove_all", prefix, lambda: self._shared.remove_all(prefix))
+        await self._send("remove_all", " ".join(prefixes), lambda: self._shared.remove_all(*prefixes))
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""

@@ -42,7 +42,7 @@ class Stores:
     """A store with conditional writes and a transactional one, and the databases in them."""
 
     def __init__(self) -> None:
-        self.objects = MemoryStore()
+        self.objects = self.wal_objects = MemoryStore()
         self.records = MemoryTransactionalStore()
         self.rows: dict[bytes, bytes] = {}
         self.checkpoint: UUID | None = None
@@ -83,12 +83,14 @@ class Stores:
         await self.write(mode, b"d", b"e", b"f")
         await Collector(store, "db", Env.system(), COLLECT_ALL, Metrics()).run_once()
 
-    async def leave_a_put_uncommitted(self) -> None:
-        """Bring the newest WAL file into the state after the second step of its create."""
-        key = max(key for key in self.records.by_destination if key.startswith("db/wal/"))
-        record = replace(self.records.by_destination[key], is_committed=False)
-        await self.objects.copy(key, record.source)
-        await self.objects.delete(key)
+    async def leave_a_put_uncommitted(self, directory: str = "db/wal/", *, clock_ahead_ms: int = 0) -> None:
+        """Bring the newest file of a directory into the state after the second step of its create."""
+        key = max(key for key in self.records.by_destination if key.startswith(directory))
+        found = self.records.by_destination[key]
+        record = replace(found, is_committed=False, created_at_ms=found.created_at_ms + clock_ahead_ms)
+        objects = self.wal_objects if directory == "db/wal/" else self.objects
+        await objects.copy(key, record.source)
+        await objects.delete(key)
         self.records.by_destination[key] = record
 
     async def check(self, mode: CasMode) -> None:
@@ -196,3 +198,51 @@ async def test_a_put_that_cannot_be_finished_stops_the_migration() -> None:
     with pytest.raises(InvalidDbState, match=wal_key("db", 0)[:7]):
         await stores.migration(Requests()).to_native(dry_run=False)
     assert stores.mode() is CasMode.TWO_PHASE
+
+
+async def test_a_put_by_a_clock_that_is_ahead_is_finished_before_its_record_is_removed() -> None:
+    stores = Stores()
+    await stores.fill(CasMode.TWO_PHASE)
+    await stores.leave_a_put_uncommitted(clock_ahead_ms=60_000)
+    await stores.migration(Requests()).to_native(dry_run=False)
+    await stores.check(CasMode.NATIVE)
+
+
+async def test_a_dry_run_finishes_no_put() -> None:
+    stores = Stores()
+    await stores.fill(CasMode.TWO_PHASE)
+    await stores.leave_a_put_uncommitted("db/manifest/")
+    await stores.migration(requests := Requests()).to_native(dry_run=True)
+    assert requests.done == []
+
+
+async def test_a_database_that_is_nested_keeps_its_records() -> None:
+    stores = Stores()
+    await stores.fill(CasMode.TWO_PHASE)
+    async with shale.Db.open("db/eu", store=stores.store(CasMode.TWO_PHASE)) as db:
+        await db.put(b"a", b"1")
+    await stores.records.raise_low_water_mark("db/eu/wal", 1)
+    nested = await stores.records.records("db/eu/")
+    await stores.migration(Requests()).to_native(dry_run=False)
+    assert await stores.records.records("") == nested
+    assert await stores.records.low_water_marks("") == {"db/eu/wal": 1}
+
+
+async def test_the_wal_of_a_migration_may_have_a_store_of_its_own() -> None:
+    stores, env = Stores(), Env.system()
+    stores.wal_objects = MemoryStore()
+    wal = TwoPhaseStore(stores.wal_objects, stores.records, env)
+    async with shale.Db.open("db", store=stores.store(CasMode.TWO_PHASE), wal_store=RetryingStore(wal, env)) as db:
+        await db.put(b"a", b"1")
+        await db.close("wal")
+    await stores.leave_a_put_uncommitted()
+    migration = replace(stores.migration(Requests()), wal_objects=stores.wal_objects)
+    await migration.to_native(dry_run=False)
+    native, native_wal = (RetryingStore(each, env) for each in (stores.objects, stores.wal_objects))
+    async with shale.Db.open("db", store=native, wal_store=native_wal) as db:
+        assert await db.get(b"a") == b"1"
+        await db.put(b"b", b"2")
+        await db.close("wal")
+    with pytest.raises(InvalidDbState, match="wal_store"):
+        await stores.migration(Requests()).to_two_phase(dry_run=False)
+    assert (await migration.to_two_phase(dry_run=True)).records > 0

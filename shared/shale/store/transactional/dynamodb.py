@@ -189,11 +189,11 @@ class DynamodbTransactionalStore:
         for record in records:
             await self.insert(record, None)
 
-    async def remove_all(self, prefix: str) -> None:
+    async def remove_all(self, *prefixes: str) -> None:
         """See ``TransactionalStore``."""
 
         def remove() -> None:
-            for item in self._scan(prefix):
+            for item in self._scan(*prefixes):
                 self._client.delete_item(TableName=self._table, Key={key: item[key] for key in ("directory", "name")})
 
         await self._run(remove)
@@ -241,13 +241,13 @@ class DynamodbTransactionalStore:
         found = [_record_of(item) for item in self._scan(prefix, index=index) if not _is_mark(item)]
         return sorted(found, key=lambda record: record.destination)
 
-    def _scan(self, prefix: str, *, index: str | None = None) -> list[Item]:
+    def _scan(self, *prefixes: str, index: str | None = None) -> list[Item]:
         request: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
         if index is not None:
             request["IndexName"] = index
         items: list[Item] = []
         for page in self._client.get_paginator("scan").paginate(**request):
-            items += [item for item in page["Items"] if _path(item).startswith(prefix) and not _is_schema(item)]
+            items += [item for item in page["Items"] if _path(item).startswith(prefixes) and not _is_schema(item)]
         return items
 
 
@@ -281,8 +281,10 @@ def _key_of(destination: str) -> dict[str, dict[str, Any]]:
 
 
 def _path(item: Item) -> str:
-    """Return the destination of a record or the directory of a mark."""
-    return str((item["directory"] if _is_mark(item) else item.get("destination", item["directory"]))["S"])
+    """Return the destination of a record or the directory of a mark, with its slash."""
+    if _is_mark(item):
+        return f"{item['directory']['S']}/"
+    return str(item.get("destination", item["directory"])["S"])
 
 
 def _is_mark(item: Item) -> bool:

@@ -83,18 +83,18 @@ class MemoryTransactionalStore:
 
     async def low_water_marks(self, prefix: str) -> dict[str, int]:
         """See ``TransactionalStore``."""
-        return {namespace: mark for namespace, mark in sorted(self.marks.items()) if namespace.startswith(prefix)}
+        return {name: mark for name, mark in sorted(self.marks.items()) if f"{name}/".startswith(prefix)}
 
     async def import_committed(self, records: Sequence[CommitRecord]) -> None:
         """See ``TransactionalStore``."""
         for record in records:
             self.by_destination.setdefault(record.destination, record)
 
-    async def remove_all(self, prefix: str) -> None:
+    async def remove_all(self, *prefixes: str) -> None:
         """See ``TransactionalStore``."""
-        for key in [key for key in self.by_destination if key.startswith(prefix)]:
+        for key in [key for key in self.by_destination if key.startswith(prefixes)]:
             del self.by_destination[key]
-        for namespace in [namespace for namespace in self.marks if namespace.startswith(prefix)]:
+        for namespace in [namespace for namespace in self.marks if f"{namespace}/".startswith(prefixes)]:
             del self.marks[namespace]
 
     async def aclose(self) -> None:

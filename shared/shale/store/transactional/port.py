@@ -101,15 +101,15 @@ class TransactionalStore(Protocol):
         ...
 
     async def low_water_marks(self, prefix: str) -> dict[str, int]:
-        """Return the marks of all namespaces below ``prefix``."""
+        """Return the marks of all namespaces below ``prefix``, also that of the directory ``prefix`` itself."""
         ...
 
     async def import_committed(self, records: Sequence[CommitRecord]) -> None:
         """Insert records of objects that exist already; destinations that have a record keep it."""
         ...
 
-    async def remove_all(self, prefix: str) -> None:
-        """Remove all records and marks below ``prefix``: the end of a database."""
+    async def remove_all(self, *prefixes: str) -> None:
+        """Remove all records and marks below each of ``prefixes``, in one step where the store can."""
         ...
 
     async def aclose(self) -> None:

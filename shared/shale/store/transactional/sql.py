@@ -157,8 +157,9 @@ class SqlTransactions:
 
     def low_water_marks(self, prefix: str) -> Transaction[dict[str, int]]:
         """See ``TransactionalStore.low_water_marks``."""
-        where = self._within("namespace")
-        rows = yield f"SELECT namespace, id FROM shale_cas_marks WHERE {where} ORDER BY namespace", _range_of(prefix)
+        where = f"({self._within('namespace')} OR namespace = {self._mark})"
+        values = (*_range_of(prefix), prefix.rstrip("/"))
+        rows = yield f"SELECT namespace, id FROM shale_cas_marks WHERE {where} ORDER BY namespace", values
         return {str(namespace): int(mark) for namespace, mark in rows if mark}
 
     def import_committed(self, records: Sequence[CommitRecord]) -> Transaction[None]:
@@ -166,10 +167,12 @@ class SqlTransactions:
         for record in records:
             yield self._insert("shale_cas_records", "destination", _values_of(record), columns=_COLUMNS)
 
-    def remove_all(self, prefix: str) -> Transaction[None]:
+    def remove_all(self, *prefixes: str) -> Transaction[None]:
         """See ``TransactionalStore.remove_all``."""
-        yield f"DELETE FROM shale_cas_records WHERE {self._within('destination')}", _range_of(prefix)
-        yield f"DELETE FROM shale_cas_marks WHERE {self._within('namespace')}", _range_of(prefix)
+        for prefix in prefixes:
+            yield f"DELETE FROM shale_cas_records WHERE {self._within('destination')}", _range_of(prefix)
+            yield f"DELETE FROM shale_cas_marks WHERE {self._within('namespace')}", _range_of(prefix)
+            yield f"DELETE FROM shale_cas_marks WHERE namespace = {self._mark}", (prefix.rstrip("/"),)
 
     def _insert(self, table: str, key: str, values: tuple[str | int, ...], *, columns: str) -> Statement:
         marks = ", ".join([self._mark] * len(values))
@@ -268,9 +271,9 @@ class SqlTransactionalStore:
         """See ``TransactionalStore``."""
         await self.run(lambda: self._transactions.import_committed(records))
 
-    async def remove_all(self, prefix: str) -> None:
+    async def remove_all(self, *prefixes: str) -> None:
         """See ``TransactionalStore``."""
-        await self.run(lambda: self._transactions.remove_all(prefix))
+        await self.run(lambda: self._transactions.remove_all(*prefixes))
 
 
 def _values_of(record: CommitRecord) -> tuple[str | int, ...]:

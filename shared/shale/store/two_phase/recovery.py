@@ -33,13 +33,24 @@ class RecoveryResult:
 
 
 class TwoPhaseRecovery:
-    """Recovers the objects below one prefix."""
+    """Recovers the objects below one prefix.
 
-    def __init__(self, store: TwoPhaseStore, env: Env, metrics: Metrics, prefix: str = "") -> None:
+    Args:
+        store: the store that has these objects.
+        env: clock.
+        metrics: counts what was recovered.
+        prefix: the keys to recover.
+        excluded: keys below ``prefix`` that are in another store: the WAL, if it has a store of its own.
+    """
+
+    def __init__(
+        self, store: TwoPhaseStore, env: Env, metrics: Metrics, prefix: str = "", *, excluded: str | None = None
+    ) -> None:
         self._records = store.records
         self._commits = store.commits
         self._env = env
         self._prefix = prefix
+        self._excluded = excluded
         self._recovered = metrics.counter("slatedb_two_phase_recovered_total").inc
         self._uncommitted = metrics.gauge("slatedb_two_phase_uncommitted").set
         self._set_up = metrics.gauge("slatedb_transactional_store_up").set
@@ -53,25 +64,30 @@ class TwoPhaseRecovery:
                 log.error(Event.TWO_PHASE_RECOVERY_FAILED, destination=self._prefix, source="", error=error)
             await anyio.sleep(INTERVAL_S)
 
-    async def recover(self, *, min_age_ms: int = MIN_AGE_MS) -> RecoveryResult:
+    async def recover(self, *, min_age_ms: int | None = MIN_AGE_MS) -> RecoveryResult:
         """Finish all uncommitted records of at least this age, and all tombstones.
+
+        Args:
+            min_age_ms: ``None``: all, whatever the clocks of their processes said.
 
         Raises:
             UnavailableError: the transactional store did not answer.
         """
         try:
-            unfinished = await self._records.unfinished(self._prefix)
+            found = await self._records.unfinished(self._prefix)
         except ShaleError:
             self._set_up(0)
             raise
         self._set_up(1)
+        excluded = self._excluded
+        unfinished = [record for record in found if excluded is None or not record.destination.startswith(excluded)]
         self._uncommitted(sum(not record.is_committed for record in unfinished))
-        youngest_ms = self._env.clock.now_ms() - min_age_ms
+        youngest_ms = None if min_age_ms is None else self._env.clock.now_ms() - min_age_ms
         recovered: list[str] = []
         errors: dict[str, ShaleError] = {}
         waiting = 0
         for record in unfinished:
-            if not record.is_deleted and record.created_at_ms > youngest_ms:
+            if youngest_ms is not None and not record.is_deleted and record.created_at_ms > youngest_ms:
                 waiting += 1
                 continue
             try:

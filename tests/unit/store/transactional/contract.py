@@ -153,3 +153,14 @@ async def _all(calls: list[Callable[[], Awaitable[None]]]) -> None:
     async with anyio.create_task_group() as tasks:
         for call in calls:
             tasks.start_soon(call)
+
+    async def test_directories_are_removed_together_and_others_stay(self, store: TransactionalStore) -> None:
+        nested = replace(record(1), destination="db/eu/manifest/1")
+        for each in (record(1), nested):
+            await store.insert(each, None)
+        for directory in (DIRECTORY, "db/wal", "db/eu/manifest"):
+            await store.raise_low_water_mark(directory, 3)
+        assert await store.low_water_marks(f"{DIRECTORY}/") == {DIRECTORY: 3}
+        await store.remove_all(f"{DIRECTORY}/", "db/wal/")
+        assert await store.records("db/") == [nested]
+        assert await store.low_water_marks("db/") == {"db/eu/manifest": 3}

@@ -314,3 +314,15 @@ async def test_recovery_tells_whether_the_transactional_store_answers() -> None:
     with pytest.raises(UnavailableError):
         await TwoPhaseRecovery(away, Env.system(), metrics).recover()
     assert up.value == 0
+
+
+async def test_keys_of_another_store_are_not_recovered() -> None:
+    place = Place()
+    wal, manifest = "db/wal/00000000000000000001.sst", "db/manifest/00000000000000000001.manifest"
+    for key in (wal, manifest):
+        with pytest.raises(Killed):
+            await place.process(Requests(kill_after=2)).put(key, b"one", mode=CREATE)
+    recovery = TwoPhaseRecovery(place.process(), Env.system(), Metrics(), "db/", excluded="db/wal/")
+    result = await recovery.recover(min_age_ms=None)
+    assert (result.recovered, result.errors) == ((manifest,), {})
+    assert [record.destination for record in await place.records.unfinished("")] == [wal]
