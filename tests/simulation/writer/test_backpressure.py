@@ -160,7 +160,7 @@ def test_without_a_wal_only_flushed_rows_survive(seed: int) -> None:
         model = RowModel()
         sim.start(scenario, "w", role="writer", model=model)
         sim.run(hours=1)
-        assert wal_ids(sim.memory) == [1], "the fence is written all the same"
+        assert wal_ids(sim) == [1], "the fence is written all the same"
         assert sim.objects("db/wal/")["db/wal/00000000000000000001.sst"] == b""
         model.check(final_rows(sim))
 

@@ -178,10 +178,10 @@ def test_a_writer_that_is_known_to_have_closed_writes_nothing_more(seed: int) ->
             looking = sim.start(look, role="admin")
             sim.run(seconds=2)
             if closed_with is None and looking not in sim.running and looking.error is None and looking.result:
-                closed_with = wal_ids(sim.memory)
+                closed_with = wal_ids(sim)
         sim.heal()
         sim.run(minutes=10)
-        assert closed_with in (None, wal_ids(sim.memory))
+        assert closed_with in (None, wal_ids(sim))
         looking = sim.start(look, role="admin")
         sim.run(minutes=1)
         if alive.has_ended and alive.error is None:

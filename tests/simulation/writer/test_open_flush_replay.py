@@ -122,7 +122,7 @@ def test_a_fence_with_a_lost_response_does_not_fence_its_own_writer(seed: int, a
         process.fail("put", "/wal/", Fault.AFTER)
         sim.run(hours=1)
         assert process.error is None
-        assert wal_ids(sim.memory) == ([1] if attributes or sim.two_phase else [1, 2])
+        assert wal_ids(sim) == ([1] if attributes or sim.two_phase else [1, 2])
         model.check(final_rows(sim))
 
 
@@ -276,7 +276,7 @@ def test_a_wal_file_that_vanishes_during_replay_is_reported(seed: int, epoch_mov
             sim.start(writer, "first", role="writer", model=model, rounds=10, close="wal", flush_interval=None)
             sim.run(hours=1)
             manifest = decode_manifest(list(sim.objects("db/manifest/").values())[-1])
-            files = sum(wal_id > manifest.replay_after_wal_id for wal_id in wal_ids(sim.memory))
+            files = sum(wal_id > manifest.replay_after_wal_id for wal_id in wal_ids(sim))
 
         async def vandal(process: SimProcess) -> None:
             if epoch_moves:
@@ -300,7 +300,7 @@ def test_a_stray_object_in_the_next_wal_slot_fences_the_writer(seed: int) -> Non
     async def scenario(process: SimProcess) -> None:
         db = await open_db(process, flush_interval=0)
         await (await db.put(b"a", b"1")).durable()
-        sim.stored.write(wal_key("db", wal_ids(sim.memory)[-1] + 1), b"x")
+        sim.stored.write(wal_key("db", wal_ids(sim)[-1] + 1), b"x")
         handle = await db.put(b"b", b"2")
         with pytest.raises(FencedError):
             await handle.durable()
@@ -351,12 +351,12 @@ def test_waiters_start_no_more_flushes_than_the_interval_allows(seed: int) -> No
         async with open_db(process, flush_interval=f"{interval_s * 1000:.0f}ms") as db:
             clock = process.env.clock
             begin_s = clock.monotonic_s()
-            before = len(wal_ids(sim.memory))
+            before = len(wal_ids(sim))
             while (asked_s := clock.monotonic_s()) < begin_s + seconds:
                 await (await db.put(b"key", b"value")).durable()
                 waits.append(clock.monotonic_s() - asked_s)
                 await anyio.sleep(process.rng.choice((0.0, 0.01, 1.0)))
-            assert len(wal_ids(sim.memory)) - before <= (clock.monotonic_s() - begin_s) / interval_s + 1
+            assert len(wal_ids(sim)) - before <= (clock.monotonic_s() - begin_s) / interval_s + 1
 
     with Simulation(seed, options=SimOptions(latency_s=0.005)) as sim:
         process = sim.start(main, "writer", role="writer")

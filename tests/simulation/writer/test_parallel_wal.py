@@ -83,11 +83,11 @@ def gap_after_crash(seed: int, ack: str, parallel: int = 3) -> bool:
         victim = sim.start(clients, "victim", role="writer", model=model, parallel=parallel, ack=ack, rounds=20)
         victim.kill_after("put", "/wal/", skip=parallel + seed % 40)
         sim.run(minutes=10)
-        ids = wal_ids(sim.memory)
+        ids = wal_ids(sim)
         replayed_id = rules.manifests.latest.replay_after_wal_id
         had_gap = first_missing(ids, replayed_id) <= max(ids, default=0)
         model.check(final_rows(sim))
-        after = wal_ids(sim.memory)
+        after = wal_ids(sim)
         assert after == list(range(after[0], after[-1] + 1)), "the next writer left a gap"
         return had_gap
 

@@ -6,7 +6,6 @@ import anyio
 
 import shale
 from shale.errors import ShaleError
-from shale.store.memory import MemoryStore
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from tests.simulation.row_model import RowModel, Told
@@ -104,6 +103,6 @@ def final_rows(sim: Simulation, **settings: Any) -> dict[bytes, bytes]:
     return rows
 
 
-def wal_ids(store: MemoryStore) -> list[int]:
-    """Return the WAL files in the simulated store."""
-    return sorted(int(key[-24:-4]) for key in store.objects if key.startswith("db/wal/"))
+def wal_ids(sim: Simulation) -> list[int]:
+    """Return the WAL files that a reader of the simulated store finds."""
+    return sorted(int(key[-24:-4]) for key in sim.stored if key.startswith("db/wal/"))

@@ -13,6 +13,8 @@ import anyio.lowlevel
 import pytest
 
 import shale
+from shale.engine.wal import replay
+from shale.engine.write.writer import Writer
 from shale.env import Env
 from shale.errors import (
     CorruptionError,
@@ -20,11 +22,13 @@ from shale.errors import (
     InvalidRequestError,
     InvalidVersion,
     SegmentExtractorMismatch,
+    ShaleError,
     WalDisabled,
 )
 from shale.format.manifest import decode_manifest, encode_manifest
-from shale.format.names import deleting_key, destroyed_key, manifest_key
+from shale.format.names import deleting_key, destroyed_key, manifest_key, wal_key
 from shale.store.memory import MemoryStore
+from shale.store.port import GetResult
 from shale.types import Checkpoint, Manifest, ManifestId, Segment, Tree
 from tests.unit.engine.waiting import until
 
@@ -183,6 +187,52 @@ def test_a_second_writer_replaces_the_first_and_keeps_its_rows() -> None:
         await second.close()
 
     run(scenario)
+
+
+class StoreWithSlowReplay(MemoryStore):
+    """Holds the first read of the first WAL file after the second one was written until ``meanwhile`` has ended."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def get(self, key: str) -> GetResult | None:
+        if self.meanwhile is not None and key == wal_key("db", 1) and wal_key("db", 2) in self.objects:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().get(key)
+
+
+def test_a_writer_that_is_replaced_during_its_replay_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tasks have ended before the replay has: there is nothing to add to them any more."""
+    monkeypatch.setattr(replay, "KEPT_BYTES_MAX", 0)
+    fail = Writer.fail
+
+    async def scenario() -> None:
+        store = StoreWithSlowReplay()
+        failed = anyio.Event()
+        newer: list[shale.Db] = []
+
+        def noted(writer: Writer, error: ShaleError) -> None:
+            fail(writer, error)
+            if writer.manifest.epoch == 2:
+                failed.set()
+
+        async def replaced() -> None:
+            newer.append(await open_db(store))
+            with anyio.fail_after(60):
+                await failed.wait()
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()  # the other tasks end
+
+        monkeypatch.setattr(Writer, "fail", noted)
+        old = await open_db(store)
+        store.meanwhile = replaced
+        with pytest.raises(shale.FencedError):
+            await open_db(store, manifest_poll_interval="10ms")
+        with pytest.raises(shale.FencedError):
+            await old.close()
+        await newer[0].close()
+
+    anyio.run(scenario)
 
 
 @pytest.mark.parametrize("steps", range(0, 40, 3))

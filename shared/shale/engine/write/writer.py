@@ -223,6 +223,7 @@ class Writer:
             instruments=self.instruments,
         )
         await recovery.run(self._claim.fence_id, self._claim.wal_rows, self.options.l0_sst_size_bytes)
+        self.durability.check()  # a task may have failed meanwhile, and then the group takes no more tasks
         group.start_soon(self._merge_replayed, self.pipeline.buffers.active, name="merge replayed parts")
 
     async def _merge_replayed(self, table: Memtable) -> None:
