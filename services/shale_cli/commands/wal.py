@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The write-ahead log.", no_args_is_help=True, rich_markup_mode=None)
 
 _FILES_AT_ONCE = 64
-_TAIL_COLUMNS = ("wal_id", "seq", "kind", "key", "value")
+_ROW_COLUMNS = ("wal_id", "seq", "kind", "key", "value")
 
 
 @app.command(
@@ -48,6 +48,40 @@ def list_(context: typer.Context) -> None:
 
 
 @app.command(
+    epilog="Examples:  shale wal rows -u s3://bucket/db  |  shale wal rows user:7 -u s3://bucket/db  |"
+    "  shale wal rows --first 12 --last 14 -u s3://bucket/db"
+)
+def rows(
+    context: typer.Context,
+    key: Annotated[str | None, typer.Argument(help="Only this key, in the key format; its newest row first.")] = None,
+    *,
+    first: Annotated[
+        int | None, typer.Option(help="The first file. Default: the first with rows that may not be in L0.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(help="The last file. Default: the end of the WAL.")] = None,
+) -> None:
+    """Print the stored rows of WAL files, also tombstones and merge operands, without opening the database.
+
+    Rows come in the order in which they were written. No table is built in memory, so the WAL may be of any length.
+    """
+
+    async def work(session: CliSession) -> None:
+        from shale_cli.framework.output.row_json import entry_item
+        from shale_cli.framework.output.stream import Stream
+
+        stream = Stream(session.output, _ROW_COLUMNS)
+        async with session.admin() as admin:
+            wal = admin.wal
+            found = wal.rows(first, last) if key is None else wal.versions(session.output.parse(key), first, last)
+            stream.begin()
+            async for row in found:
+                stream.write(entry_item(row.entry, session.output, wal_id=row.wal_id))
+        stream.flush()
+
+    run(context, work)
+
+
+@app.command(
     epilog="Examples:  shale wal tail -u s3://bucket/db  |  shale wal tail --from earliest --once -u s3://bucket/db"
 )
 def tail(
@@ -75,7 +109,7 @@ def tail(
 
         poll_s = parse_duration_s(poll, name="--poll")
         begin = parse_start(from_)
-        stream = Stream(session.output, _TAIL_COLUMNS)
+        stream = Stream(session.output, _ROW_COLUMNS)
         async with session.open_store() as store, session.open_wal_store(store) as wal_store:
             manifests = ManifestStore(store, session.path, session.env)
             wal = WalStore(wal_store, session.path, session.env, transformer=session.block_transformer)

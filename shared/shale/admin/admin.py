@@ -21,11 +21,13 @@ from shale.core.suggestions import require_known
 from shale.core.ttl import Timestamp
 from shale.engine.open_options import CONNECT_NAMES, OPEN_PARAMETERS, ConnectOptions, OpenArguments
 from shale.engine.seq_times import seq_at, time_of
+from shale.engine.wal.reader import WalReader
 from shale.env import Env
 from shale.errors import ClosedError, LatestRecordMissing
 from shale.format.sequence_tracker import SequenceTracker
 from shale.gc.hard_destroy import OnDeleted
 from shale.protocol.checkpoints import require_checkpoint_reference
+from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
@@ -88,6 +90,15 @@ class Admin:
     def clones(self) -> CloneAdmin:
         """Create this database as a clone of others."""
         return CloneAdmin(self._open, self._where.block_transformer)
+
+    @property
+    def wal(self) -> WalReader:
+        """Rows straight from WAL files."""
+        place = self._open
+        files = WalStore(
+            place.stores.wal or place.stores.main, place.root, place.env, transformer=self._where.block_transformer
+        )
+        return WalReader(files, place.manifests, place.env)
 
     async def verify(
         self,

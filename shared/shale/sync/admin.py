@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from shale.admin import admin, checkpoints, clones, gc, states
 from shale.concurrency.blocking import BlockingHandle, blocking, blocking_iterator, parameters_of
+from shale.engine.wal import reader
 from shale.sync.loop_thread import loop_thread
 
 
@@ -49,6 +50,15 @@ class GcAdmin(BlockingHandle[gc.GcAdmin]):
     run = blocking(gc.GcAdmin.run)
 
 
+class WalReader(BlockingHandle[reader.WalReader]):
+    """See ``shale.engine.wal.reader.WalReader``."""
+
+    file_ids = blocking(reader.WalReader.file_ids)
+    rows = blocking_iterator(reader.WalReader.rows)
+    get = blocking(reader.WalReader.get)
+    versions = blocking_iterator(reader.WalReader.versions)
+
+
 class Admin(BlockingHandle[admin.Admin]):
     """Use with ``with``; see ``shale.Admin`` for arguments and errors."""
 
@@ -82,6 +92,11 @@ class Admin(BlockingHandle[admin.Admin]):
     def gc(self) -> GcAdmin:
         """Garbage collection: plan and run."""
         return GcAdmin(self._inner.gc, self._run)
+
+    @property
+    def wal(self) -> WalReader:
+        """Rows straight from WAL files."""
+        return WalReader(self._inner.wal, self._run)
 
     verify = blocking(admin.Admin.verify)
     destroy = blocking(admin.Admin.destroy)

@@ -12,6 +12,7 @@ def test_the_database_as_a_whole(golden: Golden, url: str) -> None:
 
 def test_the_log(golden: Golden, url: str) -> None:
     golden.check("wal-list", "wal", "list", "-u", url)
+    golden.check("wal-rows", "wal", "rows", "--first", "1", "-u", url)
     golden.check("wal-tail", "wal", "tail", "--from", "earliest", "--once", "-u", url)
 
 
@@ -33,11 +34,12 @@ def test_the_picture(golden: Golden, url: str, tmp_path: Path) -> None:
 
 
 def test_missing_objects_have_exit_code_3_and_write_nothing(golden: Golden, url: str, tmp_path: Path) -> None:
-    for command in (["db", "info"], ["db", "size"], ["wal", "list"], ["wal", "tail"], ["sst", "list"]):
+    for command in (["db", "info"], ["db", "size"], ["wal", "list"], ["wal", "rows"], ["wal", "tail"], ["sst", "list"]):
         golden.run(*command, "-u", f"file://{tmp_path}/none", code=3)
     golden.run("sst", "dump", "01JD4ZC8M7S5X4T2Q3W1E0R9YB", "-u", url, code=3)
     golden.run("sst", "stats", "nonsense", "-u", url, code=2)
     golden.run("sst", "list", "--manifest", "77", "-u", url, code=3)
+    golden.run("wal", "rows", "--first", "0", "-u", url, code=2)
     golden.run("wal", "tail", "--from", "nonsense", "-u", url, code=2)
     assert not (tmp_path / "none").exists()
 

@@ -153,7 +153,7 @@ async def test_gc_deletes_files_that_replay_does_not_need() -> None:
     backend = MemoryWalBackend()
     store = await crashed(backend)
     async with shale.Db.open("db", store=store, wal=backend) as db:
-        await db.flush()
+        await db.flush("memtable")
     needed = (await latest(store)).replay_after_wal_id
     before = sorted(backend.files["db"])
     now = TaskOptions(min_age_s=0)

@@ -11,7 +11,9 @@ from shale.client import client
 from shale.engine import db, db_reader, status
 from shale.engine.read import snapshot
 from shale.engine.txn import transaction
+from shale.engine.wal import reader
 from shale.engine.write import write_handle
+from shale.sync import admin as sync_admin
 from shale.sync import status as sync_status
 
 PAIRS = [
@@ -33,6 +35,7 @@ PAIRS = [
     (snapshot.Snapshot, sync.Snapshot, {"gets", "scans"}),
     (transaction.Transaction, sync.Transaction, {"gets", "scans"}),
     (write_handle.WriteHandle, sync.WriteHandle, set()),
+    (reader.WalReader, sync_admin.WalReader, set()),
     (client.Client, sync.Client, {"call", "send"}),
 ]
 """The asynchronous class, the blocking one, and what only the first has."""
