@@ -14,7 +14,7 @@ ShaleError
 │   └── LatestRecordMissing, CheckpointMissing (CheckpointExpired)
 ├── InvalidRequestError  an impossible call or setting: fix the caller
 │   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), AmbiguousCheckpoint, InvalidDeletion, …
-│   └── InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
+│   └── ManifestNeedsVersion2, InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
 ├── ClosedError          the handle is closed: open a new one
 └── ProtocolPanic        an invariant is broken: write nothing more, end the process
 
@@ -227,6 +227,10 @@ class InvalidDbState(InvalidRequestError):
     """The state of the database does not allow the call: not initialised, destroyed, or without what it needs."""
 
     kind = ErrorKind.DATA
+
+
+class ManifestNeedsVersion2(InvalidDbState):
+    """A manifest holds what version 1 of the format cannot, but ``manifest.write_version`` is 1."""
 
 
 class UnknownCheckpoint(InvalidDbState):

@@ -1,10 +1,12 @@
 """Manifests: u16 version, then a FlatBuffer; no checksum (docs/reference/format.md 4).
 
-Version 2 is written, 1 and 2 are read.
+Version 2 is written, or 1 for databases that old processes still read; both are read.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from flatbuffers import Builder
 
@@ -13,32 +15,36 @@ from shale.core.bytes_like import BytesLike
 from shale.errors import CorruptionError
 from shale.format.envelope import open_envelope, seal_envelope
 from shale.format.exclusive import open_exclusive, seal_exclusive
-from shale.format.flat.builder import (
-    finish,
-)
+from shale.format.flat.builder import finish
 from shale.format.manifest_columns import LEFT_OUT
 from shale.format.manifest_image import VIEWS_MIN, TreeWriter
 from shale.format.manifest_reader import read_manifest_v1, read_manifest_v2
+from shale.format.manifest_v1 import is_lossless_v1, write_manifest_v1
 from shale.format.manifest_writer import write_manifest, write_trees
-from shale.types import (
-    Manifest,
-)
+from shale.types import Manifest
 
-MANIFEST_VERSION = 2
-_ROOTS = {1: "ManifestV1", MANIFEST_VERSION: "ManifestV2"}
+ManifestVersion: TypeAlias = Literal[1, 2]
+MANIFEST_VERSION: ManifestVersion = 2
+_ROOTS: Mapping[int, str] = {1: "ManifestV1", MANIFEST_VERSION: "ManifestV2"}
 _SST_BYTES = 400
 """About what an SST and its view take: the builder's buffer then need not grow, which copies it."""
 _COLUMNS_BYTES_MIN = 8 * 1024
 """Larger manifests, from some 40 SSTs on, are read by columns."""
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the bytes that SlateDB 0.17 would write for this manifest."""
-    return ManifestEncoder().encode(manifest)
+def encode_manifest(manifest: Manifest, version: ManifestVersion = MANIFEST_VERSION) -> bytes:
+    """Return the bytes that SlateDB would write for this manifest: 0.17 for version 2, 0.15 for version 1.
+
+    Raises:
+        ManifestNeedsVersion2: version 1 cannot hold it.
+    """
+    return ManifestEncoder(version=version).encode(manifest)
 
 
-def is_lossless(manifest: Manifest) -> bool:
+def is_lossless(manifest: Manifest, version: ManifestVersion = MANIFEST_VERSION) -> bool:
     """Return whether decoding gives the same value: version 2 lacks two fields of version 1."""
+    if version == 1:
+        return is_lossless_v1(manifest)
     return manifest.wal_object_store_uri is None and all(
         tree.last_compacted_l0_sst_id is None for _, tree in manifest.trees()
     )
@@ -47,17 +53,24 @@ def is_lossless(manifest: Manifest) -> bool:
 class ManifestEncoder:
     """Encodes the versions of one manifest, and reuses what it made for the version before."""
 
-    def __init__(self, views_min: int = VIEWS_MIN) -> None:
-        """``views_min``: how many views a manifest must have to be written with a kernel."""
+    def __init__(self, views_min: int = VIEWS_MIN, *, version: ManifestVersion = MANIFEST_VERSION) -> None:
+        """``views_min``: how many views a manifest of version 2 must have to be written with a kernel."""
         self._trees = TreeWriter(views_min)
+        self._version = version
 
     def encode(self, manifest: Manifest) -> bytes:
-        """Return the bytes that SlateDB 0.17 would write for this manifest."""
-        count = sum(len(tree.l0) + sum(len(run.ssts) for run in tree.compacted) for _, tree in manifest.trees())
-        builder = Builder(1024 + _SST_BYTES * count)
+        """See ``encode_manifest``."""
+        builder = _builder_for(manifest)
+        if self._version == 1:
+            return seal_envelope(1, finish(builder, write_manifest_v1(builder, manifest)))
         trees = self._trees.write(builder, manifest) or write_trees(builder, manifest)
         sealed = seal_envelope(MANIFEST_VERSION, finish(builder, write_manifest(builder, manifest, trees)))
         return sealed if manifest.exclusive is None else seal_exclusive(manifest.exclusive, sealed)
+
+
+def _builder_for(manifest: Manifest) -> Builder:
+    count = sum(len(tree.l0) + sum(len(run.ssts) for run in tree.compacted) for _, tree in manifest.trees())
+    return Builder(1024 + _SST_BYTES * count)
 
 
 def decode_manifest(data: BytesLike, *, path: str | None = None) -> Manifest:

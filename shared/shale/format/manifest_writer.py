@@ -1,4 +1,4 @@
-"""Writes the tables of a manifest with the generated code.
+"""Writes the tables of a manifest with the generated code; ``manifest_v1`` has the root of version 1.
 
 The order in which tables and fields are written is part of the format: it is what makes our bytes equal to SlateDB's.
 """
@@ -43,8 +43,8 @@ def write_trees(builder: Builder, manifest: Manifest) -> WrittenTrees:
 def write_manifest(builder: Builder, manifest: Manifest, trees: WrittenTrees) -> int:
     """Write the root table of version 2, after its trees, and return its offset."""
     extractor_name = write_string(builder, manifest.segment_extractor_name)
-    checkpoints = _write_checkpoints(builder, manifest.checkpoints)
-    external_dbs = _write_external_dbs(builder, manifest.external_dbs)
+    checkpoints = write_checkpoints(builder, manifest.checkpoints)
+    external_dbs = write_external_dbs(builder, manifest.external_dbs)
     tracker = write_bytes(builder, manifest.sequence_tracker)
     # ``manifest_id`` is never written: the file name holds it.
     schema.ManifestV2Start(builder)
@@ -107,7 +107,7 @@ def _write_segment(builder: Builder, segment: Segment) -> int:
     return schema.SegmentEnd(builder)
 
 
-def _write_checkpoints(builder: Builder, checkpoints: Sequence[Checkpoint]) -> int:
+def write_checkpoints(builder: Builder, checkpoints: Sequence[Checkpoint]) -> int:
     """Write a vector of ``Checkpoint``; only those of writers have metadata, which SlateDB reads and drops."""
     tables = []
     for checkpoint in checkpoints:
@@ -135,7 +135,7 @@ def _write_writer_checkpoint(builder: Builder, epoch: Epoch) -> int:
     return schema.WriterCheckpointEnd(builder)
 
 
-def _write_external_dbs(builder: Builder, external_dbs: Sequence[ExternalDb]) -> int:
+def write_external_dbs(builder: Builder, external_dbs: Sequence[ExternalDb]) -> int:
     """Write a vector of ``ExternalDb``; it is absent when there are none."""
     if not external_dbs:
         return 0

@@ -25,18 +25,22 @@ def write_sst_v2(builder: Builder, sst: Sst) -> int:
     return schema.CompactedSsTableV2End(builder)
 
 
+def write_sst_v1(builder: Builder, sst: Sst, visible_range: KeyRange | None = None) -> int:
+    """Write a ``CompactedSsTable`` table."""
+    id_ = write_ulid(builder, sst.id)
+    info = write_sst_info(builder, sst.info)
+    shown = write_range(builder, visible_range)
+    schema.CompactedSsTableStart(builder)
+    schema.CompactedSsTableAddVisibleRange(builder, shown)
+    schema.CompactedSsTableAddInfo(builder, info)
+    schema.CompactedSsTableAddId(builder, id_)
+    schema.CompactedSsTableAddFormatVersion(builder, sst.format_version)
+    return schema.CompactedSsTableEnd(builder)
+
+
 def write_ssts(builder: Builder, ssts: Iterable[Sst]) -> int:
     """Write a vector of ``CompactedSsTable``, without visible ranges."""
-    tables = []
-    for sst in ssts:
-        id_ = write_ulid(builder, sst.id)
-        info = write_sst_info(builder, sst.info)
-        schema.CompactedSsTableStart(builder)
-        schema.CompactedSsTableAddInfo(builder, info)
-        schema.CompactedSsTableAddId(builder, id_)
-        schema.CompactedSsTableAddFormatVersion(builder, sst.format_version)
-        tables.append(schema.CompactedSsTableEnd(builder))
-    return write_offsets(builder, tables)
+    return write_offsets(builder, [write_sst_v1(builder, sst) for sst in ssts])
 
 
 def read_sst(source: Verifier, table: Table) -> Sst:
