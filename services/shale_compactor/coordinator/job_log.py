@@ -5,7 +5,7 @@ Records are written after the compactions file, so that they tell only what is s
 
 from dataclasses import replace
 
-from shale.compaction.outcome import CANCELLED
+from shale.compaction.outcome import CANCELLED, UNEXPLAINED
 from shale.compaction.progress import outputs_of
 from shale.compaction.records import Attempt, AttemptResult, CompactionKind, CompactionRecord, RecordChange
 from shale.core.lazy_dataclass import dataclass
@@ -58,16 +58,18 @@ class JobLog:
         self._changes: dict[Ulid, RecordChange] = {}
 
     def merged(self, merged: MergedState, now_s: float) -> None:
-        """Observe the merged state: attempts that run, and jobs that an admin has cancelled."""
-        active = {entry.id for entry in merged.compactions.entries if entry.is_active}
-        for known in (self._attempts, self._started_ms, self._lost_s):
-            for job in known.keys() - active:
-                del known[job]
+        """Observe the merged state: attempts that run, and jobs that an admin or their worker has ended."""
         for entry in merged.compactions.entries:
             if entry.status is _S.RUNNING:
                 self._observe(entry, now_s)
         for entry in merged.cancelled:
             self._ended(entry, _S.FAILED, CANCELLED)
+        for entry in merged.failed:
+            self._failed(entry)
+        active = {entry.id for entry in merged.compactions.entries if entry.is_active}
+        for known in (self._attempts, self._started_ms, self._lost_s):
+            for job in known.keys() - active:
+                del known[job]
 
     def decided(self, step: PlanningStep, *, heartbeat_timeout_s: float) -> None:
         """Note a stored step."""
@@ -151,6 +153,21 @@ class JobLog:
     def _submitted(self, entry: Compaction) -> None:
         """Note a submission, also one of SlateDB's tools, which write no record."""
         self._change(entry.id, lambda record: replace(record, spec=entry.spec, kind=CompactionKind.EXTERNAL))
+
+    def _failed(self, entry: Compaction) -> None:
+        """Note a job that its worker has ended: the worker's record has the error, but not the kind."""
+        now_ms, started_ms = self._clock.now_ms(), self._started_ms.pop(entry.id, None)
+
+        def change(record: CompactionRecord) -> CompactionRecord:
+            ended = record if record.status is _S.FAILED else record.ended(_S.FAILED, now_ms, UNEXPLAINED)
+            return replace(
+                ended,
+                spec=entry.spec,
+                kind=record.kind or CompactionKind.INTERNAL,
+                started_ms=record.started_ms or started_ms,
+            )
+
+        self._change(entry.id, change)
 
     def _ended(self, entry: Compaction, status: CompactionStatus, error: str | None = None) -> None:
         """Note the end of a job.  A job without a record was proposed by a coordinator."""

@@ -59,6 +59,22 @@ class FailureLog:
         await self._records.change(job, change)
         return reason
 
+    async def exhausted(self, job: Ulid, spec: CompactionSpec) -> str | None:
+        """Record the end of a job that has no attempt left; return why it ends, or ``None`` if it may be tried."""
+        known = self._retries.exhausted(job)
+        if known is None:
+            return None
+        last = known.attempts[-1].error if known.attempts else None
+        reason = known.error or f"{known.spent} attempts did not end, the last with {last or 'an unknown error'}"
+
+        def change(record: CompactionRecord) -> CompactionRecord:
+            if record.status is CompactionStatus.FAILED:
+                return record
+            return replace(record, spec=spec).ended(CompactionStatus.FAILED, self._env.clock.now_ms(), reason)
+
+        await self._records.change(job, change)
+        return reason
+
 
 def _may_succeed(error: Exception) -> bool:
     """Return whether another attempt may succeed; another worker may have the merge operator that this one lacks."""

@@ -153,9 +153,9 @@ class Worker:
 
     async def _begin(self, entry: Compaction, manifest: Manifest, claimed_s: float) -> RunningJob | None:
         """Plan a claimed job; release one that cannot be planned, with a delay, or end it."""
-        exhausted = self._retries.exhausted(entry.id)
+        exhausted = await self._failures.exhausted(entry.id, entry.spec)
         if exhausted is not None:
-            await self._abandon(entry.id, exhausted.error or f"{exhausted.spent} attempts did not end")
+            await self._abandon(entry.id, exhausted)
             return None
         self._metrics.claimed()
         self._reporter.claimed(entry, attempt=self._retries.attempt(entry.id))

@@ -137,7 +137,7 @@ class Decisions:
 
 
 class CompactionFilter(Protocol):
-    """Decides about rows.  An exception fails the job, which is retried later; no row is lost."""
+    """Decides about rows.  An exception ends the job as Failed; its sources stay, and no row is lost."""
 
     def __init__(self, context: FilterContext) -> None:
         """Start a key range; a resumed one starts after the rows that are already written."""

@@ -15,7 +15,7 @@ from shale.errors import InvalidCompaction
 from shale.types import Compaction, Compactions, CompactionStatus, Manifest, SstView, TieredSpec
 
 _S = CompactionStatus
-UNEXPLAINED = "failed; the coordinator's log has the reason"
+UNEXPLAINED = "failed; the log of the worker or the coordinator has the reason"
 CANCELLED = "cancelled"
 
 
@@ -31,7 +31,9 @@ def failure_reason(life: CompactionLifecycle, manifest: Manifest | None) -> str:
     broken = _broken_rule(before, life, life.ended_in.compactions, manifest)
     if broken is not None:
         return broken
-    return CANCELLED if before.status in CANCELLABLE else UNEXPLAINED
+    ended = life.ended_in.compactions.get(before.id)
+    is_of_worker = ended is not None and ended.worker is not None
+    return CANCELLED if before.status in CANCELLABLE and not is_of_worker else UNEXPLAINED
 
 
 def outcome(life: CompactionLifecycle, manifests: Sequence[Manifest]) -> Compaction | None:

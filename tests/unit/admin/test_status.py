@@ -1,5 +1,7 @@
 """The status of a compaction: progress from published SSTs, times and attempts from older versions."""
 
+from dataclasses import replace
+
 import pytest
 
 from shale.admin.retained import VERSIONS_BYTES_MAX, from_both_ends
@@ -178,6 +180,15 @@ def test_a_cancelled_one_is_not_blamed_on_what_had_ended_before_it():
         for index, each in enumerate((started, ended))
     )
     assert failure_reason(lifecycle_of(ulid(9), seen), STATE) == CANCELLED
+
+
+def test_a_failed_one_that_names_its_worker_was_not_cancelled():
+    started = entry(9, spec(runs=(3, 2), to=2), S.RUNNING)
+    ended = replace(started, status=S.FAILED, worker=WorkerClaim(worker_id="w", last_heartbeat_ms=1))
+    seen = tuple(
+        CompactionsVersion.of(index + 1, 1000 * index, compactions(each)) for index, each in enumerate((started, ended))
+    )
+    assert failure_reason(lifecycle_of(ulid(9), seen), STATE) == UNEXPLAINED
 
 
 def ended_status(mine, *manifests, gap=0):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from shale.compaction.outcome import CANCELLED, UNEXPLAINED
 from shale.compaction.records import AttemptResult, CompactionKind
 from shale.errors import CorruptionError, UnavailableError
 from shale.store.memory import MemoryStore
@@ -94,6 +95,20 @@ async def test_a_failed_job_frees_its_sources_and_is_not_proposed_again_at_once(
     assert S.SCHEDULED in statuses(await harness.stored()).values(), "the policy proposes it again later"
 
 
+async def test_a_cancelled_job_keeps_the_time_of_its_start():
+    harness, coordinator = await database()
+    await coordinator.run_round()
+    job = await only_job(harness)
+    await harness.worker().claim()
+    await coordinator.run_round()
+    started_ms = harness.clock.ms
+    harness.clock.advance(5)
+    await harness.edit(replace(job, status=S.FAILED))
+    await coordinator.run_round()
+    record = await record_of(harness, job.id)
+    assert (record.error, record.started_ms, record.finished_ms) == (CANCELLED, started_ms, harness.clock.ms)
+
+
 async def test_a_failure_is_no_cancellation():
     harness, coordinator = await database()
     await coordinator.run_round()
@@ -101,7 +116,21 @@ async def test_a_failure_is_no_cancellation():
     harness.executor.error = CorruptionError("bad block")
     await harness.claim_and_finish()
     await coordinator.run_round()
-    assert (await record_of(harness, job.id)).error == "CorruptionError: bad block"
+    record = await record_of(harness, job.id)
+    assert (record.error, record.kind) == ("CorruptionError: bad block", CompactionKind.INTERNAL)
+
+
+async def test_a_failure_whose_worker_could_not_write_its_record_has_one():
+    harness, coordinator = await database()
+    await coordinator.run_round()
+    job = await only_job(harness)
+    harness.executor.error = CorruptionError("bad block")
+    await harness.claim_and_finish()
+    await harness.store.delete(harness.compactions.records.key(job.id))
+    await coordinator.run_round()
+    record = await record_of(harness, job.id)
+    assert (record.status, record.spec, record.finished_ms) == (S.FAILED, job.spec, harness.clock.ms)
+    assert record.error == UNEXPLAINED
 
 
 async def reclaimed(harness, coordinator, context):

@@ -12,7 +12,7 @@ from tests.unit.compactor.values import S, entry, manifest, spec, statuses, tree
 
 pytestmark = pytest.mark.anyio
 JOB = entry(9, spec((2, 1), to=0), S.SCHEDULED)
-LOST = Attempt(worker_id="killed", ended_ms=5, result=AttemptResult.LOST)
+LOST = Attempt(worker_id="killed", ended_ms=5, result=AttemptResult.LOST, error="its worker sent no heartbeat")
 
 
 @pytest.fixture
@@ -97,6 +97,10 @@ async def test_a_job_that_kills_its_workers_ends_too(harness):
     assert await attempt(worker) == 0
     assert harness.executor.jobs == []
     assert statuses(await harness.stored()) == {9: S.FAILED}
+    record = await record_of(harness)
+    assert (record.status, record.spec, record.finished_ms) == (S.FAILED, JOB.spec, harness.clock.ms)
+    assert record.error == "3 attempts did not end, the last with its worker sent no heartbeat"
+    assert record.attempts_count == 3, "this worker has not tried"
 
 
 def test_a_lost_attempt_that_left_new_output_does_not_count():
