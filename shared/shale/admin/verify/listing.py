@@ -14,6 +14,7 @@ from shale.format.names import (
     deleting_key,
     destroyed_key,
     manifest_prefix,
+    parse_compaction_record_key,
     parse_compactions_key,
     parse_manifest_key,
     parse_sst_key,
@@ -21,6 +22,7 @@ from shale.format.names import (
     visible_range_key,
     wal_prefix,
 )
+from shale.gc.staged import is_temporary
 from shale.protocol.wal_store import WalFile
 from shale.store.port import ObjectMeta, ObjectStore
 from shale.types import Ulid, WalId
@@ -46,7 +48,10 @@ class ListedVersion:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An object with an unknown name; ``resource``: the namespace that it is in, if any."""
+    """An object with an unknown name.
+
+    ``resource``: the namespace that it is in, if any.  ``is_staged``: a temporary, which GC deletes by age.
+    """
 
     key: str
     size: int
@@ -102,7 +107,7 @@ class Listing:
             self.manifests.append(ListedVersion(manifest_id, meta.size))
         elif (compactions_id := parse_compactions_key(self.root, meta.key)) is not None:
             self.compactions.append(ListedVersion(compactions_id, meta.size))
-        else:
+        elif parse_compaction_record_key(self.root, meta.key) is None:
             return self._take_wal(meta)
         return True
 
@@ -121,7 +126,7 @@ class Listing:
             "wal": wal_prefix(self.root),
         }
         resource = next((name for name, prefix in places.items() if meta.key.startswith(prefix)), None)
-        stray = Stray(meta.key, meta.size, resource, is_staged="#" in meta.key)
+        stray = Stray(meta.key, meta.size, resource, is_staged=_is_staged(meta.key, places.get(resource or "")))
         if hangs_slatedb(stray) and len(self.hanging) < STRAYS_MAX:
             self.hanging.append(stray)
         if len(self.strays) < STRAYS_MAX:
@@ -129,6 +134,10 @@ class Listing:
         else:
             count, size = self.strays_left_out.get(stray.is_staged, (0, 0))
             self.strays_left_out[stray.is_staged] = (count + 1, size + stray.size)
+
+
+def _is_staged(key: str, prefix: str | None) -> bool:
+    return prefix is not None and ("#" in key or is_temporary(prefix, key))
 
 
 async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root: str) -> Listing:

@@ -144,7 +144,7 @@ def wal_orphans(
 
 
 def stray_orphans(strays: Iterable[Stray]) -> Iterator[Orphan]:
-    """Yield objects with unknown names, which GC never deletes."""
+    """Yield objects with unknown names, of which GC deletes temporaries only."""
     for stray in strays:
         yield Orphan(stray.key, stray.size, stray_reason(is_staged=stray.is_staged))
 
@@ -152,5 +152,5 @@ def stray_orphans(strays: Iterable[Stray]) -> Iterator[Orphan]:
 def stray_reason(*, is_staged: bool) -> str:
     """Return the reason for an object with an unknown name."""
     if is_staged:
-        return "it is a staging file of a dead process in a local store: it is never read or deleted"
+        return "it is a staging file that nothing completes: GC deletes it after a day"
     return "its name is unknown: it is never read or deleted"

@@ -19,7 +19,7 @@ from shale.crypto.aes_gcm import AesGcm
 from shale.env import Env, InlineCpu, SystemClock
 from shale.errors import ClosedError, InvalidRequestError, LatestRecordMissing
 from shale.format.blocks.transform import BlockTransformer
-from shale.format.names import deleting_key, destroyed_key, sst_key
+from shale.format.names import compaction_record_key, deleting_key, destroyed_key, sst_key
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.verify.codes import Code
 from shale.store.memory import MemoryStore
@@ -223,13 +223,18 @@ def test_orphans_and_who_keeps_them() -> None:
         old = sst_key(PATH, Ulid.from_parts(1000, 1))
         await harness.store.put(old, b"sst")
         await harness.store.put(f"{PATH}/manifest/{7:020}.manifest#3", b"staged")
+        copied = f"{PATH}/manifest/{7:020}.manifest.tmp"
+        await harness.store.put(copied, b"half")
         await harness.store.put(f"{PATH}/notes.txt", b"mine")
+        await harness.store.put(compaction_record_key(PATH, Ulid.from_parts(1000, 2)), b"{}")
         report = await harness.verify()
         assert report.is_sound
         told = {each["object"]: each for each in report_json(report, min_age_ms=300_000)["orphans"]["listed"]}
         assert told[old]["collected_from_ms"] == 301_000
         assert told[f"{PATH}/notes.txt"]["collected_from_ms"] is None
-        assert "staging" in told[f"{PATH}/manifest/{7:020}.manifest#3"]["reason"]
+        assert "GC deletes it after a day" in told[f"{PATH}/manifest/{7:020}.manifest#3"]["reason"]
+        assert "GC deletes it after a day" in told[copied]["reason"]
+        assert not any("compaction_records" in each for each in told), "GC deletes records a week after the end"
         assert sum(total.objects for total in report.orphan_totals.values()) == len(told)
 
     anyio.run(main)
