@@ -3,11 +3,14 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 
+import anyio
 import pytest
 
 from shale.errors import InvalidRequestError, UnavailableError
+from shale.store.transactional import port, sql
 from shale.store.transactional.connect import open_transactional_store
 from shale.store.transactional.port import TransactionalStore
+from shale.store.transactional.sql import SqlTransactionalStore, Transaction
 from tests.integration.store.database_servers import mariadb, postgresql
 from tests.integration.store.servers import nobody_listening, s3_server
 from tests.unit.store.transactional.contract import TransactionalStoreContract
@@ -88,3 +91,48 @@ async def test_a_database_without_tables_names_the_command(postgresql_url: str, 
         with pytest.raises(InvalidRequestError, match="shale cas init"):
             await store.get("db/manifest/1")
         await store.aclose()
+
+
+@pytest.mark.parametrize("server", ["postgresql_url", "mariadb_url", "dynamodb_url"])
+async def test_tables_of_a_later_release_are_left_alone(
+    server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = request.getfixturevalue(server)
+    async for later in emptied(url):
+        await later.raise_low_water_mark("db/wal", 3)
+    monkeypatch.setattr(port, "SCHEMA_VERSION", 0)
+    store = open_transactional_store(url)
+    for call in (store.create_schema(), store.get("db/manifest/1"), store.remove_all("")):
+        with pytest.raises(InvalidRequestError, match="version 1, this release knows 0"):
+            await call
+    await store.aclose()
+    monkeypatch.undo()
+    store = open_transactional_store(url)
+    assert await store.low_water_mark("db/wal") == 3
+    await store.aclose()
+
+
+def _sleep(function: str) -> Transaction[None]:
+    yield f"SELECT {function}(60)", ()
+
+
+@pytest.mark.parametrize(("server", "function"), [("postgresql_url", "pg_sleep"), ("mariadb_url", "sleep")])
+async def test_a_server_that_does_not_answer_is_away(
+    server: str, function: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async for store in emptied(request.getfixturevalue(server)):
+        assert isinstance(store, SqlTransactionalStore)
+        with anyio.move_on_after(0.1) as scope:
+            await store.run(lambda: _sleep(function))
+        assert scope.cancelled_caught
+        monkeypatch.setattr(sql, "ANSWER_S", 0.1)
+        with pytest.raises(UnavailableError, match=r"no answer within 0\.1 s"):
+            await store.run(lambda: _sleep(function))
+        monkeypatch.undo()
+        assert await store.raise_low_water_mark("db/wal", 3) == 3
+
+
+@pytest.mark.parametrize("url", ["mysql://h:x/db", "mysql://h/db?ssl=true", "postgresql://h/db?tls=on"])
+def test_a_url_that_is_not_understood_is_refused(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"//h"):
+        open_transactional_store(url)

@@ -28,7 +28,10 @@ def open_transactional_store(url: str) -> TransactionalStore:
     if scheme == "sqlite":
         from shale.store.transactional.sqlite import SqliteTransactionalStore
 
-        return SqliteTransactionalStore(unquote(urlsplit(url).path))
+        address = urlsplit(url)
+        if address.netloc or address.query or address.fragment:
+            raise InvalidRequestError(f"{without_credentials(url)}: write sqlite:///absolute/path")
+        return SqliteTransactionalStore(unquote(address.path))
     if scheme not in _EXTRAS:
         known = "sqlite:///absolute/path, postgresql://, mysql://, dynamodb://region/table or memory:///"
         raise InvalidRequestError(f"{without_credentials(url)}: unknown transactional store; use {known}")

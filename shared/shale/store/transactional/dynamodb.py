@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
-from shale.store.transactional.port import SCHEMA_VERSION, CommitRecord, Slot
+from shale.store.transactional.port import NO_TABLES, SCHEMA_VERSION, CommitRecord, Slot, require_schema
 
 T = TypeVar("T")
 Item = Mapping[str, Mapping[str, Any]]
@@ -37,6 +37,7 @@ class DynamodbTransactionalStore:
         self._url = without_credentials(url)
         address = urlsplit(url)
         self._table = address.path.strip("/")
+        self._is_schema_known = False
         if not self._table or not address.hostname:
             raise InvalidRequestError(f"{self._url}: write dynamodb://region/table")
         endpoint = parse_qs(address.query).get("endpoint", [None])[0]
@@ -56,14 +57,19 @@ class DynamodbTransactionalStore:
                 self._client.create_table(**_table(self._table))
             self._client.get_waiter("table_exists").wait(TableName=self._table, WaiterConfig={"Delay": 1})
             version = {**_key(_SCHEMA_DIRECTORY, "records"), "version": {"N": str(SCHEMA_VERSION)}}
-            self._client.put_item(TableName=self._table, Item=version)
+            with suppress(self._client.exceptions.ConditionalCheckFailedException):
+                self._client.put_item(
+                    TableName=self._table, Item=version, ConditionExpression="attribute_not_exists(version)"
+                )
 
-        await self._run(create)
+        await self._send(create)
+        require_schema(self._url, await self.schema_version())
+        self._is_schema_known = True
 
     async def schema_version(self) -> int | None:
         """See ``TransactionalStore``."""
         try:
-            item = await self._run(lambda: self._get(_SCHEMA_DIRECTORY, "records"))
+            item = await self._send(lambda: self._get(_SCHEMA_DIRECTORY, "records"))
         except InvalidRequestError:  # no such table
             return None
         return int(item["version"]["N"]) if item else None
@@ -203,14 +209,19 @@ class DynamodbTransactionalStore:
         await anyio.to_thread.run_sync(self._client.close)
 
     async def _run(self, call: Callable[[], T]) -> T:
+        """Run requests on a table of this release."""
+        if not self._is_schema_known:
+            require_schema(self._url, await self.schema_version())
+            self._is_schema_known = True
+        return await self._send(call)
+
+    async def _send(self, call: Callable[[], T]) -> T:
         """Run requests in a thread."""
         try:
             return await anyio.to_thread.run_sync(call)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
-                raise InvalidRequestError(
-                    f"{self.url}: there is no table of commit records: run 'shale cas init'"
-                ) from error
+                raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error
             raise UnavailableError(f"{self.url}: {error}") from error
         except BotoCoreError as error:
             raise UnavailableError(f"{self.url}: {error}") from error

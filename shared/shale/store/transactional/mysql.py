@@ -1,6 +1,7 @@
 """Commit records in MySQL or MariaDB."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -10,7 +11,8 @@ from asyncmy.errors import Error, ProgrammingError
 
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
-from shale.store.transactional.sql import MYSQL, SqlTransactionalStore, Transaction, run_on
+from shale.store.transactional.port import NO_TABLES
+from shale.store.transactional.sql import MYSQL, SqlTransactionalStore, Transaction, answered, run_on
 
 if TYPE_CHECKING:
     from asyncmy.pool import Pool
@@ -19,6 +21,7 @@ T = TypeVar("T")
 
 _CONNECTIONS_MAX = 8
 _CONNECT_S = 10
+_ROLLBACK_S = 2.0
 _PORT = 3306
 _NO_SUCH_TABLE = 1146
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
@@ -31,27 +34,28 @@ class MysqlTransactionalStore(SqlTransactionalStore):
     def __init__(self, url: str) -> None:
         super().__init__(without_credentials(url), MYSQL)
         self._address = urlsplit(url)
+        try:
+            self._port = self._address.port or _PORT
+        except ValueError as error:
+            raise InvalidRequestError(f"{self.url}: {error}") from error
+        if self._address.query or self._address.fragment:
+            raise InvalidRequestError(f"{self.url}: the URL of this store has no options")
         self._pool: Pool | None = None
         self._lock = anyio.Lock()
 
-    async def schema_version(self) -> int | None:
-        """See ``TransactionalStore``."""
-        try:
-            return await super().schema_version()
-        except InvalidRequestError:  # no such table
-            return None
-
-    async def run(self, start: Callable[[], Transaction[T]]) -> T:
+    async def execute(self, start: Callable[[], Transaction[T]]) -> T:
         """See ``SqlTransactionalStore``."""
         try:
             pool = await self._open()
-            async with pool.acquire() as connection:
+            with answered():
+                connection = await pool.acquire()
+            try:
                 return await _commit_on(connection, start())
+            finally:
+                await pool.release(connection)
         except ProgrammingError as error:
             if error.args and error.args[0] == _NO_SUCH_TABLE:
-                raise InvalidRequestError(
-                    f"{self.url}: there are no tables of commit records: run 'shale cas init'"
-                ) from error
+                raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error
             raise UnavailableError(f"{self.url}: {error}") from error
         except (Error, OSError) as error:
             raise UnavailableError(f"{self.url}: {error}") from error
@@ -71,7 +75,7 @@ class MysqlTransactionalStore(SqlTransactionalStore):
                     minsize=0,
                     maxsize=_CONNECTIONS_MAX,
                     host=address.hostname or "127.0.0.1",
-                    port=address.port or _PORT,
+                    port=self._port,
                     user=unquote(address.username or "root"),
                     password=unquote(address.password or ""),
                     db=unquote(address.path.lstrip("/")),
@@ -87,9 +91,11 @@ async def _commit_on(connection: Any, transaction: Transaction[T]) -> T:
     try:
         async with connection.cursor() as cursor:
             result = await run_on(cursor, transaction)
-        await connection.commit()
+        with answered():
+            await connection.commit()
     except BaseException:
-        with anyio.CancelScope(shield=True):
+        # A connection whose answer was not awaited is closed, and cannot be rolled back.
+        with anyio.move_on_after(_ROLLBACK_S, shield=True), suppress(Error, OSError):
             await connection.rollback()
         raise
     return result

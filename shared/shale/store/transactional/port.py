@@ -1,14 +1,20 @@
 """The port of transactional stores: what the two-phase mode needs, and no more (docs/reference/protocol.md 12.1).
 
 Every operation is linearizable.  A driver raises ``UnavailableError`` for what may succeed later, so that the retry
-layer of the object store repeats the whole operation; repeating any of them is harmless.
+layer of the object store repeats the whole operation; repeating any of them is harmless.  A store that is silent is
+away as well: a driver waits for an answer for a limited time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from shale.errors import InvalidRequestError
+
 SCHEMA_VERSION = 1
+NO_TABLES = "there are no tables of commit records: restore them, or run 'shale cas init' for a new store"
+ANSWER_S = 15.0
+"""How long a transactional store may take to answer a statement."""
 
 
 class Slot(NamedTuple):
@@ -43,6 +49,20 @@ class CommitRecord:
     is_deleted: bool = False
 
 
+def require_schema(url: str, version: int | None) -> None:
+    """Check the version of the schema, before anything else is read or written.
+
+    Raises:
+        InvalidRequestError: there is no schema, or a later release has made or changed it.
+    """
+    if version is None:
+        raise InvalidRequestError(f"{url}: {NO_TABLES}")
+    if version != SCHEMA_VERSION:
+        raise InvalidRequestError(
+            f"{url}: the tables of commit records have version {version}, this release knows {SCHEMA_VERSION}"
+        )
+
+
 class TransactionalStore(Protocol):
     """A small linearizable store of commit records and low-water marks."""
 
@@ -52,7 +72,11 @@ class TransactionalStore(Protocol):
         ...
 
     async def create_schema(self) -> None:
-        """Create what the driver needs, tables for example; success if it exists."""
+        """Create what the driver needs, tables for example; success if it exists.
+
+        Raises:
+            InvalidRequestError: what exists is of another version.
+        """
         ...
 
     async def schema_version(self) -> int | None:

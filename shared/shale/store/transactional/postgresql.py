@@ -9,7 +9,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shale.errors import InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
-from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Transaction, run_on
+from shale.store.transactional.port import NO_TABLES
+from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Transaction, answered, run_on
 
 T = TypeVar("T")
 
@@ -23,6 +24,10 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
 
     def __init__(self, url: str) -> None:
         super().__init__(without_credentials(url), POSTGRESQL)
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise InvalidRequestError(f"{self.url}: {str(error).strip()}") from error
         self._conninfo = url
         # Its warnings repeat what the error says, once for each of its own tries.
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
@@ -30,26 +35,20 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
             url, min_size=0, max_size=_CONNECTIONS_MAX, timeout=_CONNECT_S, open=False, name="shale-cas"
         )
 
-    async def schema_version(self) -> int | None:
-        """See ``TransactionalStore``."""
-        try:
-            return await super().schema_version()
-        except InvalidRequestError:  # no such table
-            return None
-
-    async def run(self, start: Callable[[], Transaction[T]]) -> T:
+    async def execute(self, start: Callable[[], Transaction[T]]) -> T:
         """See ``SqlTransactionalStore``."""
         try:
             await self._pool.open()
             async with self._pool.connection() as connection, connection.cursor() as cursor:
-                return await run_on(cursor, start())
+                result = await run_on(cursor, start())
+                with answered():
+                    await connection.commit()
+                return result
         except psycopg.errors.UndefinedTable as error:
-            raise InvalidRequestError(
-                f"{self.url}: there are no tables of commit records: run 'shale cas init'"
-            ) from error
+            raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error
         except PoolTimeout as error:
             raise UnavailableError(f"{self.url}: {await self._why_unreachable(error)}") from error
-        except (psycopg.Error, PoolClosed) as error:
+        except (psycopg.Error, PoolClosed, TimeoutError) as error:
             raise UnavailableError(f"{self.url}: {error}") from error
 
     async def aclose(self) -> None:

@@ -4,10 +4,14 @@ A transaction is a generator: it yields a statement, gets its rows, and returns 
 thread or on a connection of the event loop.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from shale.store.transactional.port import SCHEMA_VERSION, CommitRecord, Slot
+import anyio
+
+from shale.errors import InvalidRequestError
+from shale.store.transactional.port import ANSWER_S, SCHEMA_VERSION, CommitRecord, Slot, require_schema
 
 T = TypeVar("T")
 
@@ -186,13 +190,33 @@ class SqlTransactions:
         return f"{column} >= {self._mark} AND {column} < {self._mark}"
 
 
+@contextmanager
+def answered() -> Iterator[None]:
+    """Limit the time of the block, which waits for the database.
+
+    Raises:
+        TimeoutError: there was no answer.
+    """
+    limit_s = ANSWER_S
+    try:
+        with anyio.fail_after(limit_s):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {limit_s:g} s") from error
+
+
 async def run_on(cursor: Any, transaction: Transaction[T]) -> T:
-    """Run the statements of a transaction on a cursor of the event loop."""
+    """Run the statements of a transaction on a cursor of the event loop.
+
+    Raises:
+        TimeoutError: a statement was not answered.
+    """
     try:
         statement, values = next(transaction)
         while True:
-            await cursor.execute(statement, values)
-            rows = await cursor.fetchall() if cursor.description is not None else []
+            with answered():
+                await cursor.execute(statement, values)
+                rows = await cursor.fetchall() if cursor.description is not None else []
             statement, values = transaction.send(rows)
     except StopIteration as ended:
         result: T = ended.value
@@ -205,27 +229,46 @@ class SqlTransactionalStore:
     def __init__(self, url: str, dialect: Dialect) -> None:
         self._url = url
         self._transactions = SqlTransactions(dialect)
+        self._is_schema_known = False
 
     @property
     def url(self) -> str:
         """See ``TransactionalStore``."""
         return self._url
 
-    async def run(self, start: Callable[[], Transaction[T]]) -> T:
+    async def execute(self, start: Callable[[], Transaction[T]]) -> T:
         """Run one transaction; drivers implement it.
 
         Raises:
             UnavailableError: the database is away or busy; the transaction may have been committed.
+            InvalidRequestError: there are no tables.
         """
         raise NotImplementedError
 
+    async def run(self, start: Callable[[], Transaction[T]]) -> T:
+        """Run one transaction on tables of this release.
+
+        Raises:
+            UnavailableError: see ``execute``.
+            InvalidRequestError: there are no tables, or those of another release.
+        """
+        if not self._is_schema_known:
+            require_schema(self._url, await self.schema_version())
+            self._is_schema_known = True
+        return await self.execute(start)
+
     async def create_schema(self) -> None:
         """See ``TransactionalStore``."""
-        await self.run(self._transactions.create_schema)
+        await self.execute(self._transactions.create_schema)
+        require_schema(self._url, await self.schema_version())
+        self._is_schema_known = True
 
     async def schema_version(self) -> int | None:
         """See ``TransactionalStore``."""
-        return await self.run(self._transactions.schema_version)
+        try:
+            return await self.execute(self._transactions.schema_version)
+        except InvalidRequestError:  # no such table
+            return None
 
     async def insert(self, record: CommitRecord, slot: Slot | None) -> CommitRecord | None:
         """See ``TransactionalStore``."""

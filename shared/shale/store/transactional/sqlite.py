@@ -5,10 +5,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 import anyio.to_thread
 
-from shale.errors import InvalidRequestError, UnavailableError
+from shale.errors import CorruptionError, InvalidRequestError, UnavailableError
+from shale.store.transactional.port import NO_TABLES
 from shale.store.transactional.sql import SQLITE, SqlTransactionalStore, Transaction
 
 T = TypeVar("T")
@@ -26,17 +28,21 @@ class SqliteTransactionalStore(SqlTransactionalStore):
         super().__init__(f"sqlite://{self._path}", SQLITE)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """The identity of the file that is open."""
 
     async def schema_version(self) -> int | None:
         """See ``TransactionalStore``.  Creates no file."""
         if not self._path.exists():
             return None
-        try:
-            return await super().schema_version()
-        except InvalidRequestError:  # no such table
-            return None
+        return await super().schema_version()
 
-    async def run(self, start: Callable[[], Transaction[T]]) -> T:
+    async def create_schema(self) -> None:
+        """See ``TransactionalStore``."""
+        await anyio.to_thread.run_sync(self._create_file)
+        await super().create_schema()
+
+    async def execute(self, start: Callable[[], Transaction[T]]) -> T:
         """See ``SqlTransactionalStore``."""
         return await anyio.to_thread.run_sync(lambda: self._run(start()))
 
@@ -47,6 +53,13 @@ class SqliteTransactionalStore(SqlTransactionalStore):
                 self._connection.close()
                 self._connection = None
 
+    def _create_file(self) -> None:
+        try:
+            if not self._path.exists():
+                self._path.touch()
+        except OSError as error:
+            raise UnavailableError(f"{self.url}: {error.strerror}") from error
+
     def _run(self, transaction: Transaction[T]) -> T:
         with self._lock:
             try:
@@ -55,21 +68,39 @@ class SqliteTransactionalStore(SqlTransactionalStore):
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     result = _run_on(connection, transaction)
+                    connection.execute("COMMIT")
                 except BaseException:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:  # a full disk may have ended it
+                        connection.execute("ROLLBACK")
                     raise
-                connection.execute("COMMIT")
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 raise _translated(error, self.url) from error
             return result
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file, again if another one has its name: nobody else would see records in the old one."""
+        file = self._identity()
+        if self._connection is not None and self._file != file:
+            self._connection.close()
+            self._connection = None
         if self._connection is None:
-            connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")  # a commit survives a power failure
-            self._connection = connection
+            url = f"file:{quote(str(self._path))}?mode=rw"  # a file that is gone is restored, not made anew
+            connection = sqlite3.connect(url, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")  # a commit survives a power failure
+            except sqlite3.DatabaseError:
+                connection.close()
+                raise
+            self._connection, self._file = connection, file
         return self._connection
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def _run_on(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
@@ -82,8 +113,12 @@ def _run_on(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
         return result
 
 
-def _translated(error: sqlite3.OperationalError, url: str) -> Exception:
+def _translated(error: sqlite3.DatabaseError, url: str) -> Exception:
     message = str(error)
     if "no such table" in message:
-        return InvalidRequestError(f"{url}: there are no tables of commit records: run 'shale cas init'")
-    return UnavailableError(f"{url}: {message}")
+        return InvalidRequestError(f"{url}: {NO_TABLES}")
+    if isinstance(error, sqlite3.OperationalError):
+        return UnavailableError(f"{url}: {message}")
+    if "not a database" in message:
+        return InvalidRequestError(f"{url}: {message}")
+    return CorruptionError(message, path=url)

@@ -148,12 +148,6 @@ class TransactionalStoreContract:
         assert await store.records("") == []
         assert await store.low_water_marks("") == {"dc/wal": 4}
 
-
-async def _all(calls: list[Callable[[], Awaitable[None]]]) -> None:
-    async with anyio.create_task_group() as tasks:
-        for call in calls:
-            tasks.start_soon(call)
-
     async def test_directories_are_removed_together_and_others_stay(self, store: TransactionalStore) -> None:
         nested = replace(record(1), destination="db/eu/manifest/1")
         for each in (record(1), nested):
@@ -164,3 +158,9 @@ async def _all(calls: list[Callable[[], Awaitable[None]]]) -> None:
         await store.remove_all(f"{DIRECTORY}/", "db/wal/")
         assert await store.records("db/") == [nested]
         assert await store.low_water_marks("db/") == {"db/eu/manifest": 3}
+
+
+async def _all(calls: list[Callable[[], Awaitable[None]]]) -> None:
+    async with anyio.create_task_group() as tasks:
+        for call in calls:
+            tasks.start_soon(call)

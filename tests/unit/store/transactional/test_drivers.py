@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from shale.errors import InvalidRequestError, UnavailableError
+from shale.store.transactional import port
+from shale.store.transactional.connect import open_transactional_store
 from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.transactional.port import TransactionalStore
 from shale.store.transactional.sqlite import SqliteTransactionalStore
@@ -51,3 +53,48 @@ async def test_a_sqlite_file_that_cannot_be_opened_is_unavailable(tmp_path: Path
     store = SqliteTransactionalStore(tmp_path / "none" / "records.db")
     with pytest.raises(UnavailableError, match=r"records\.db"):
         await store.create_schema()
+
+
+async def test_tables_of_a_later_release_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = SqliteTransactionalStore(tmp_path / "records.db")
+    await later.create_schema()
+    await later.insert(record(7), slot(7))
+    monkeypatch.setattr(port, "SCHEMA_VERSION", 0)
+    store = SqliteTransactionalStore(tmp_path / "records.db")
+    for request in (store.create_schema(), store.get(record(7).destination), store.remove_all("")):
+        with pytest.raises(InvalidRequestError, match="version 1, this release knows 0"):
+            await request
+    assert await store.schema_version() == 1
+    assert await later.get(record(7).destination) == record(7)
+    await store.aclose()
+    await later.aclose()
+
+
+async def test_records_are_not_written_to_a_sqlite_file_that_was_removed(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    store = SqliteTransactionalStore(path)
+    await store.create_schema()
+    path.rename(tmp_path / "moved.db")
+    with pytest.raises(UnavailableError, match=r"records\.db"):
+        await store.insert(record(7), slot(7))
+    assert not path.exists()
+    (tmp_path / "moved.db").rename(path)
+    assert await store.insert(record(8), slot(8)) == record(8)
+    other = SqliteTransactionalStore(path)
+    assert await other.records("") == [record(8)]
+    await other.aclose()
+    await store.aclose()
+
+
+async def test_a_file_that_is_no_database_is_an_error_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "records.db").write_bytes(b"a file of someone else, longer than the header of a database" * 20)
+    store = SqliteTransactionalStore(tmp_path / "records.db")
+    with pytest.raises(InvalidRequestError, match="not a database"):
+        await store.create_schema()
+    await store.aclose()
+
+
+@pytest.mark.parametrize("url", ["sqlite://data/cas.db", "sqlite:///data/cas.db?mode=ro", "sqlite:cas.db"])
+def test_a_url_that_would_name_another_file_is_refused(url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="sqlite:///absolute/path"):
+        open_transactional_store(url)

@@ -4,11 +4,11 @@ import anyio
 import pytest
 
 from shale.env import Env
-from shale.errors import AlreadyExists, InvalidObjectState, Precondition, UnavailableError
+from shale.errors import AlreadyExists, InvalidObjectState, InvalidRequestError, Precondition, UnavailableError
 from shale.store.port import CREATE, NOT_MODIFIED, PUT_ID, GetResult, Update
 from shale.store.preflight import check_store
 from shale.store.transactional.memory import MemoryTransactionalStore
-from shale.store.transactional.port import CommitRecord
+from shale.store.transactional.port import CommitRecord, Slot
 from shale.store.two_phase.recovery import TwoPhaseRecovery
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.metrics import Metrics
@@ -251,6 +251,19 @@ async def test_the_preflight_demands_tables() -> None:
     assert [(each.name, each.seen) for each in results if each.ok is False] == [
         ("records", "no tables: run 'shale cas init'")
     ]
+
+
+async def test_the_preflight_ends_at_tables_that_cannot_be_used() -> None:
+    class OfAnotherRelease(MemoryTransactionalStore):
+        async def schema_version(self) -> int | None:
+            return 2
+
+        async def insert(self, record: CommitRecord, slot: Slot | None) -> CommitRecord | None:
+            raise InvalidRequestError("version 2")
+
+    store = TwoPhaseStore(Place().objects, OfAnotherRelease(), Env.system())
+    results = await check_store(store, Env.system(), full=True, needs_update=False)
+    assert [(each.name, each.seen) for each in results] == [("records", "tables of version 2")]
 
 
 async def test_the_preflight_accepts_a_plain_store_with_records() -> None:
