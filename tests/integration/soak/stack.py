@@ -34,11 +34,17 @@ SETTINGS = {
             for name, value in (("interval", "500ms"), ("min_age", MIN_AGE))
         },
     },
+    "shale_reader": {
+        "manifest_poll_interval": "100ms",
+        "probe_max_staleness": STALENESS,
+    },
 }
+SERVERS = frozenset({"shale_writer", "shale_reader"})
+"""The daemons with a port for clients."""
 
 
 class Stack:
-    """The three daemons; one of each role at a time."""
+    """The four daemons; one of each role at a time."""
 
     def __init__(self, url: str, logs: Path, environment: dict[str, str]) -> None:
         self._url = url
@@ -48,7 +54,7 @@ class Stack:
 
     def start(self, role: str) -> None:
         options = ["--url", self._url, "--set", "ready.grace=5s"]
-        if role == "shale_writer":
+        if role in SERVERS:
             options += ["--port", "0"]
         if role == "shale_compactor":
             options += ["--take-over"]
