@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ("tests.fault_selection", "tests.timing")
+pytest_plugins = ("tests.cas_selection", "tests.fault_selection", "tests.timing")
 
 # A shared machine may take any time for one example; hanging tests are the timeout's business.
 settings.register_profile("shale", deadline=None)

@@ -4,6 +4,7 @@ The writer is a process of the simulation: it can be killed at any moment, its r
 and compactors and collectors work beside it.  The test itself is plain code: ``run`` returns when the call is done.
 """
 
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.transforms import Transforms
+from tests import cas_selection
+from tests.model.driver_records import driver_records
 from tests.simulation.compactor.lsm import OPTIONS, ROOT, compactor
 from tests.simulation.gc.harness import collect_once, quick
 
@@ -36,7 +39,12 @@ class Harness:
     """A database in a simulation, with one writer process."""
 
     def __init__(self, seed: int, *, faults: bool, settings: dict[str, Any]) -> None:
-        self.sim = Simulation(seed, options=FAULTS if faults else SimOptions.calm())
+        url = os.environ.get(cas_selection.SETTINGS["transactional_url"]) if cas_selection.selected() else None
+        self.sim = Simulation(
+            seed,
+            options=FAULTS if faults else SimOptions.calm(),
+            records=None if url is None else driver_records(url),
+        )
         self.sim.__enter__()
         self.sim.watch(DatabaseInvariants(ROOT))
         self._settings = settings

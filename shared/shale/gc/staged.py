@@ -21,6 +21,7 @@ from shale.gc.options import STAGED_MIN_AGE_S
 from shale.gc.passes import Pass
 from shale.gc.plan import Candidate
 from shale.store.port import ObjectMeta, ObjectStore
+from shale.store.retry import RetryingStore
 from shale.store.two_phase.names import parse_staged_key
 from shale.store.two_phase.recovery import staged_orphans
 from shale.store.two_phase.store import two_phase_of
@@ -61,9 +62,9 @@ async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequenc
                 for meta in page
                 if is_temporary(prefix, meta.key) and this.now_ms - meta.last_modified_ms > min_age_ms
             ]
-        two_phase = two_phase_of(store)
-        if two_phase is not None:
-            orphans = staged_orphans(two_phase, prefix, now_ms=this.now_ms, min_age_ms=min_age_ms)
+        if two_phase_of(store) is not None:
+            retrying = store if isinstance(store, RetryingStore) else RetryingStore(store, database.env)
+            orphans = staged_orphans(retrying, prefix, now_ms=this.now_ms, min_age_ms=min_age_ms)
             async for page in orphans:
                 this.progress.listed += len(page)
                 yield [_candidate(meta) for meta in page]

@@ -74,21 +74,25 @@ class RetryingStore(StoreWrapper):
         """Return the same store with another policy: start-up checks give up earlier than a running daemon."""
         return RetryingStore(self._store, self._env, policy)
 
+    def over(self, store: ObjectStore) -> "RetryingStore":
+        """Return another store with the same policy: one below a wrapper, for example."""
+        return RetryingStore(store, self._env, self._policy)
+
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
-        return await self._retry("get", lambda: self._store.get(key))
+        return await self.retry("get", lambda: self._store.get(key))
 
     async def get_if_changed(self, key: str, etag: ETag) -> GetResult | NotModified | None:
         """See ``ObjectStore``."""
-        return await self._retry("get", lambda: self._store.get_if_changed(key, etag))
+        return await self.retry("get", lambda: self._store.get_if_changed(key, etag))
 
     async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
         """See ``ObjectStore``."""
-        return await self._retry("get_range", lambda: self._store.get_range(key, start, end))
+        return await self.retry("get_range", lambda: self._store.get_range(key, start, end))
 
     async def head(self, key: str) -> ObjectMeta | None:
         """See ``ObjectStore``."""
-        return await self._retry("head", lambda: self._store.head(key))
+        return await self.retry("head", lambda: self._store.head(key))
 
     async def put(
         self,
@@ -100,12 +104,12 @@ class RetryingStore(StoreWrapper):
     ) -> ETag | None:
         """See ``ObjectStore``."""
         if isinstance(mode, Overwrite):
-            return await self._retry("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
+            return await self.retry("put", lambda: self._attempt(key, data, mode, dict(attributes or {})))
         stamped = dict(attributes or {})
         if self._sends_attributes:
             stamped[PUT_ID] = str(self._env.ids.ulid())
         try:
-            return await self._retry("put", lambda: self._attempt(key, data, mode, stamped))
+            return await self.retry("put", lambda: self._attempt(key, data, mode, stamped))
         except (AlreadyExists, Precondition):
             if not self._sends_attributes:
                 raise
@@ -129,11 +133,11 @@ class RetryingStore(StoreWrapper):
 
     async def delete(self, key: str) -> None:
         """See ``ObjectStore``."""
-        await self._retry("delete", lambda: self._store.delete(key))
+        await self.retry("delete", lambda: self._store.delete(key))
 
     async def list(self, prefix: str) -> list[ObjectMeta]:
         """See ``ObjectStore``.  Retried as a whole: callers never see half a listing."""
-        return await self._retry("list", lambda: self._store.list(prefix))
+        return await self.retry("list", lambda: self._store.list(prefix))
 
     async def list_pages(self, prefix: str, *, after: str = "") -> AsyncIterator[Sequence[ObjectMeta]]:
         """See ``ObjectStore``.  After a failure, the listing continues after the last page."""
@@ -147,7 +151,7 @@ class RetryingStore(StoreWrapper):
                 pages = self._store.list_pages(prefix, after=after)
                 raise
 
-        while page := await self._retry("list", advance):
+        while page := await self.retry("list", advance):
             after = page[-1].key
             yield page
 
@@ -160,7 +164,7 @@ class RetryingStore(StoreWrapper):
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        await self._retry("copy", lambda: self._store.copy(source, destination))
+        await self.retry("copy", lambda: self._store.copy(source, destination))
 
     async def _attempt(
         self, key: str, data: BytesLike | Sequence[BytesLike], mode: PutMode, attributes: Mapping[str, str]
@@ -176,8 +180,10 @@ class RetryingStore(StoreWrapper):
             self._sends_attributes = False
             return await self._store.put(key, data, mode=mode)
 
-    async def _retry(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, op: str, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``call`` until it is answered, as often as the policy allows.
+
+        Requests to the transactional store of the two-phase mode have the same policy.
 
         Raises:
             AccessDenied: at once, if the policy fails fast.

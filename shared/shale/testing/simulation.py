@@ -91,6 +91,8 @@ class Simulation:
         options: the faults; by default none.
         swarm: draw the faults from the seed.
         tolerates_panic: a ``ProtocolPanic`` ends its process, not the simulation.
+        records: the transactional store of a simulation with two-phase creates; by default one in memory, if
+            ``STORE_VARIABLE`` says so.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Simulation:
         options: SimOptions | None = None,
         swarm: bool = False,
         tolerates_panic: bool = False,
+        records: MemoryTransactionalStore | None = None,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed}/simulation")
@@ -108,8 +111,8 @@ class Simulation:
         self.tolerates_panic = tolerates_panic
         self.loop = VirtualLoop()
         self.memory = MemoryStore(SimClock(self.loop), supports_attributes=self.options.attributes)
-        self.records = MemoryTransactionalStore()
-        self.two_phase = os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
+        self.records = records if records is not None else MemoryTransactionalStore()
+        self.two_phase = records is not None or os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
         self.stored = SimObjects(self.memory, self.records, two_phase=self.two_phase)
         self.history = MutationLog()
         self.metrics: Metrics = _SHARED_METRICS

@@ -5,6 +5,7 @@ from base64 import b64encode
 from pathlib import Path
 
 import shale
+from tests import cas_selection
 from tests.integration.daemons.daemon_process import metric, running
 from tests.paths import REPOSITORY
 from tests.processes.forks import run
@@ -56,6 +57,7 @@ def test_writer_compactor_reader_and_command(tmp_path: Path) -> None:
         assert writer.stop() == 0
     command = ("shale_cli", "kv", "get", "key0-0", "--url", url)
     env = {"PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services", "PATH": "", "HOME": str(tmp_path)}
+    env |= cas_selection.environment()
     told = run(*command, env={**env, "SHALE_ENCRYPTION__KEY_FILE": str(keys)}, folder=tmp_path)
     assert b64encode(SECRET[:24]) in told.stdout, told.stderr
     untold = run(*command, env=env, folder=tmp_path)

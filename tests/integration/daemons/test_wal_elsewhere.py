@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import slatedb.uniffi as wheel
 
+from tests import cas_selection
 from tests.integration.daemons.daemon_process import running
 from tests.interop.slatedb_databases import FirstBytes, open_folder
 from tests.paths import REPOSITORY
@@ -35,7 +36,7 @@ async def read_with_the_wheel(main: Path, wal: Path) -> dict[str, str]:
 
 def command(*args: str, home: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
     path = {"PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services", "PATH": "", "HOME": str(home)}
-    return run("shale_cli", *args, env={**path, **env}, folder=home)
+    return run("shale_cli", *args, env={**path, **cas_selection.environment(), **env}, folder=home)
 
 
 def test_all_daemons_read_the_rows_of_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +70,8 @@ def test_all_daemons_read_the_rows_of_the_writer(tmp_path: Path, monkeypatch: py
     assert not list(main.rglob("wal/*.sst"))
     assert list((wal / "orders" / "wal").glob("*.sst"))
 
-    assert asyncio.run(read_with_the_wheel(main, wal)) == ROWS
+    if cas_selection.selected() is None:  # SlateDB refuses a database with two-phase creates
+        assert asyncio.run(read_with_the_wheel(main, wal)) == ROWS
     scanned = command("kv", "scan", home=tmp_path, env=env)
     keys = [json.loads(line)["key_b64"] for line in scanned.stdout.splitlines()]
     assert keys == [b64encode(key.encode()).decode() for key in ROWS], scanned.stderr

@@ -7,13 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-if TYPE_CHECKING:
-    import subprocess
-
 _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
+
+
+class Victim(Protocol):
+    """The process to kill; ``subprocess.Popen`` is one."""
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> object: ...
 
 
 class Kill(Enum):
@@ -44,13 +49,13 @@ class Gate:
 
     upstream: str
     url: str = ""
-    victim: "subprocess.Popen[bytes] | None" = None
+    victim: Victim | None = None
     killed_at: Seen | None = None
     count: int = 0
     _choose: Choose = lambda _: None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def watch(self, victim: "subprocess.Popen[bytes]", choose: Choose) -> None:
+    def watch(self, victim: Victim, choose: Choose) -> None:
         """Count the requests of a process that has not sent any."""
         self.victim, self._choose, self.killed_at, self.count = victim, choose, None, 0
 

@@ -21,6 +21,7 @@ from shale.compaction.specs import size_estimate_bytes
 from shale.env import Env
 from shale.store.connect import connect
 from shale.types import Compaction, CompactionStatus
+from tests import cas_selection
 from tests.integration.daemons.daemon_process import Daemon
 from tests.integration.soak.compaction_history import Trail, Watch, check_progress_only_grows, read_trail
 from tests.integration.soak.compaction_load import (
@@ -214,7 +215,8 @@ def survive(url: str, folder: Path, environment: dict[str, str], plan: Plan) -> 
                 losses = await kill_until_settled(stack, Watch(store, ROOT), plan)
             times.append(time.monotonic())
             await check_with_shale(stack.url, load)
-            await check_with_slatedb(rust, ROOT, load)
+            if cas_selection.selected() is None:  # SlateDB refuses a database with two-phase creates
+                await check_with_slatedb(rust, ROOT, load)
             times.append(time.monotonic())
             took = [f"{after - before:.0f} s" for before, after in pairwise(times)]
             return losses, await read_trail(store, ROOT), "written in {}, compacted in {}, read in {}".format(*took)

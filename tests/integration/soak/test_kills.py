@@ -6,6 +6,7 @@ moment drawn by chance and starts it again.  The model keeps what was acknowledg
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import threading
@@ -20,11 +21,12 @@ import shale
 from shale.store.options import StoreOptions
 from shale.store.transactional.connect import open_transactional_store
 from shale.types import CasMode
-from tests.integration.cli.test_commands import answer
 from tests.integration.soak.stack import SETTINGS, Stack
 from tests.integration.soak.test_process_end import s3_environment
 from tests.integration.store.database_servers import postgresql
 from tests.integration.store.servers import s3_server
+from tests.paths import PYTHONPATH
+from tests.processes.forks import run
 
 CAS, RECORDS_URL = "SHALE_STORE__CAS", "SHALE_STORE__TRANSACTIONAL_URL"
 ROUNDS = 4
@@ -102,7 +104,7 @@ def kill_in_rounds(stack: Stack, models: list[Model], rounds: int) -> None:
 async def compare(url: str, models: list[Model], environment: dict[str, str]) -> None:
     os.environ.update(environment)
     options = StoreOptions(
-        cas=CasMode(environment.get(CAS, CasMode.NATIVE)), transactional_url=environment.get(RECORDS_URL)
+        cas=CasMode(os.environ.get(CAS, CasMode.NATIVE)), transactional_url=os.environ.get(RECORDS_URL)
     )
     seen: dict[bytes, bytes] = {}
     repeated = 0
@@ -129,14 +131,16 @@ def survive(url: str, logs: Path, environment: dict[str, str], rounds: int) -> N
     finally:
         stack.kill_all()
     asyncio.run(compare(url, models, environment))
-    if environment.get(CAS) == CasMode.TWO_PHASE:
-        assert_all_committed(url)
+    if os.environ.get(CAS) == CasMode.TWO_PHASE:
+        assert_all_committed(url, logs)
 
 
-def assert_all_committed(url: str) -> None:
+def assert_all_committed(url: str, logs: Path) -> None:
     """Recover once, as a daemon would within a minute; then no record may be left that is not committed."""
-    answer("cas", "recover", "-u", url, **os.environ)
-    status = answer("cas", "status", "-u", url, **os.environ)
+    for command in ("recover", "status"):
+        done = run("shale_cli", "cas", command, "-u", url, env={**os.environ, "PYTHONPATH": PYTHONPATH}, folder=logs)
+        assert done.returncode == 0, done.stderr.decode()
+    status = json.loads(done.stdout)
     assert (status["uncommitted"], status["deleting"]) == (0, 0)
     assert status["records"] > 0
 

@@ -11,6 +11,8 @@ import pytest
 from tests.integration.daemons.daemon_process import ENDED_S, running
 from tests.integration.writer.writer_process import writer
 
+pytestmark = pytest.mark.native_only("the files of a database are copied, without its records")
+
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:

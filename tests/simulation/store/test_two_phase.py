@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from shale.errors import InvalidObjectState, ObjectUpdateTimeout, UnavailableError
+from shale.store.retry import RetryingStore
 from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.transactional.port import CommitRecord, Slot
 from shale.store.two_phase import commit, recovery
@@ -57,7 +58,7 @@ async def recovering(process: SimProcess, *, min_age_ms: int = 10_000, once: boo
 
 async def sweeping(process: SimProcess) -> None:
     """Delete old staged objects that no put needs any more."""
-    store = two_phase_store_of(process)
+    store = RetryingStore(two_phase_store_of(process), process.env)
     while True:
         with suppress(UnavailableError):
             now_ms = process.env.clock.now_ms()
@@ -206,8 +207,8 @@ async def overwrites_records(
     return record
 
 
-async def every_old_one(records: object, key: str, mark: int) -> bool:
-    del records, key, mark
+async def every_old_one(store: RetryingStore, records: object, key: str, mark: int) -> bool:
+    del store, records, key, mark
     return True
 
 

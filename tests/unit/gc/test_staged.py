@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from shale.env import Env, InlineCpu
-from shale.errors import AlreadyExists
+from shale.errors import AlreadyExists, UnavailableError
 from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.gc.staged import is_temporary
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.local_store.adapter import LocalStore
 from shale.store.memory import MemoryStore
+from shale.store.options import RetryPolicy
 from shale.store.port import CREATE, PUT_ID, ObjectStore
 from shale.store.retry import RetryingStore
 from shale.store.transactional.memory import MemoryTransactionalStore
+from shale.store.transactional.port import CommitRecord
 from shale.store.two_phase.recovery import staged_orphans
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.metrics import Metrics
@@ -196,9 +198,47 @@ async def test_a_source_whose_record_waits_is_kept_whatever_the_mark_says() -> N
     await place.records.raise_low_water_mark("db/wal", 9)
     before = place.keys
     world.clock.ms += 3 * DAY_MS
-    pages = staged_orphans(place.process(), "db/wal/", now_ms=world.clock.ms, min_age_ms=DAY_MS)
+    store = RetryingStore(place.process(), world.env)
+    pages = staged_orphans(store, "db/wal/", now_ms=world.clock.ms, min_age_ms=DAY_MS)
     assert [page async for page in pages] == []
     assert place.keys == before
+
+
+class FlakyRecords(MemoryTransactionalStore):
+    """Every read of the sweep is answered only when it is repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: list[str] = []
+
+    def fail_once(self, name: str) -> None:
+        if name not in self.failed:
+            self.failed.append(name)
+            raise UnavailableError(f"{name}: no answer")
+
+    async def get(self, destination: str) -> CommitRecord | None:
+        if destination == WAL.format(2):
+            self.fail_once("get")
+        return await super().get(destination)
+
+    async def low_water_mark(self, namespace: str) -> int:
+        if namespace == "db/wal":
+            self.fail_once("low_water_mark")
+        return await super().low_water_mark(namespace)
+
+
+async def test_a_request_for_a_record_is_repeated_as_one_for_an_object() -> None:
+    world = World()
+    place = Place(world.clock)
+    await world.create(place.process())
+    await staged(place, WAL.format(2), PUT, kill_after=4)
+    records = FlakyRecords()
+    records.by_destination.update(place.records.by_destination)
+    place.records = records
+    world.clock.ms += DAY_MS + 1
+    await world.sweep(RetryingStore(place.process(), world.env, RetryPolicy(first_delay_s=0.0)))
+    assert records.failed == ["low_water_mark", "get"]
+    assert world.orphans() == 1
 
 
 async def test_the_source_of_a_committed_record_goes() -> None:

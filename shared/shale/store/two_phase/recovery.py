@@ -9,9 +9,10 @@ from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
 from shale.errors import ShaleError
 from shale.store.port import ObjectMeta
+from shale.store.retry import RetryingStore
 from shale.store.transactional.port import CommitRecord, TransactionalStore
 from shale.store.two_phase.names import is_sequenced_directory, parse_staged_key, slot_of
-from shale.store.two_phase.store import TwoPhaseStore
+from shale.store.two_phase.store import TwoPhaseStore, two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
@@ -116,7 +117,7 @@ class TwoPhaseRecovery:
 
 
 async def staged_orphans(
-    store: TwoPhaseStore, directory: str, *, now_ms: int, min_age_ms: int
+    store: RetryingStore, directory: str, *, now_ms: int, min_age_ms: int
 ) -> AsyncIterator[Sequence[ObjectMeta]]:
     """Yield pages of the staged objects of a directory whose record can no longer be inserted.
 
@@ -125,7 +126,7 @@ async def staged_orphans(
     or is committed or deleted, is followed only by a higher mark.
 
     Args:
-        store: the store, whose own listings leave staged objects out.
+        store: a store of the two-phase mode, whose own listings leave staged objects out.
         directory: a directory of numbered files, with its slash.
         now_ms: by the store's clock.
         min_age_ms: younger objects are not looked at.
@@ -133,18 +134,21 @@ async def staged_orphans(
     Source: docs/reference/protocol.md 12.6.
     """
     assert is_sequenced_directory(directory)
-    mark = await store.records.low_water_mark(directory.rstrip("/"))
-    async for page in store.wrapped.list_pages(directory):
+    two_phase = two_phase_of(store)
+    assert two_phase is not None
+    records = two_phase.records
+    mark = await store.retry("low_water_mark", lambda: records.low_water_mark(directory.rstrip("/")))
+    async for page in store.over(two_phase.wrapped).list_pages(directory):
         staged = [meta for meta in page if parse_staged_key(meta.key) is not None]
         old = [meta for meta in staged if now_ms - meta.last_modified_ms > min_age_ms]
-        if orphans := [meta for meta in old if await _is_orphan(store.records, meta.key, mark)]:
+        if orphans := [meta for meta in old if await _is_orphan(store, records, meta.key, mark)]:
             yield orphans
 
 
-async def _is_orphan(records: TransactionalStore, key: str, mark: int) -> bool:
+async def _is_orphan(store: RetryingStore, records: TransactionalStore, key: str, mark: int) -> bool:
     name = parse_staged_key(key)
     assert name is not None
-    record = await records.get(name.destination)
+    record = await store.retry("get_record", lambda: records.get(name.destination))
     if record is not None:
         # Never while an uncommitted record names it, whatever the mark says.
         return record.source != key or record.is_committed or record.is_deleted
