@@ -216,6 +216,7 @@ class MergingSettings(BoundaryFilesSettings):
             missing_boundary=self.missing_boundary,
             boundary_files_enabled=self.boundary_files_enabled,
             manifest_update_timeout_s=self.compactor_options.manifest_update_timeout,
+            manifest_write_version=self.manifest.write_version,
         )
 
 

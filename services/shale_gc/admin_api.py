@@ -61,7 +61,8 @@ class GcApi:
             raise bad_request('a plan is of one database: name it, {"database": "path"}')
         ((root, collector),) = chosen
         database = collector.database
-        stores = DatabaseStores(database.store, database.wal_store if database.has_own_wal_store else None, ())
+        wal_store = database.wal_store if database.has_own_wal_store else None
+        stores = DatabaseStores(database.store, wal_store, (), database.protocol.manifest_write_version)
         place = AdminContext.of(stores, root, database.env, Metrics(), component="gc")
         plan = await GcAdmin(place).plan(_tasks(given), min_age=given.get("min_age"))
         return json_response(plan.as_json())

@@ -167,4 +167,5 @@ class GcSettings(BoundarySettings):
             boundary_files_enabled=section.boundary_files_enabled,
             delete_concurrency=self.delete_concurrency,
             delete_grace_period_s=None if self.dry_run else self.delete_grace_period,
+            manifest_write_version=self.manifest.write_version,
         )

@@ -54,6 +54,7 @@ async def _open(process: Process[ReaderSettings]) -> DbReader | CheckpointMissin
             store=process.store,
             wal_store=process.wal_store,
             block_transformer=process.settings.block_transformer(),
+            manifest_write_version=process.settings.manifest.write_version,
             options=process.settings.options(),
             env=process.env,
             metrics=process.metrics,

@@ -42,6 +42,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             store=process.store,
             wal_store=process.wal_store,
             block_transformer=settings.block_transformer(),
+            manifest_write_version=settings.manifest.write_version,
             options=_with_endpoint(settings.options(), ports),
             env=process.env,
             metrics=process.metrics,

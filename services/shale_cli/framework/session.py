@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shale.store.options import StoreOptions
     from shale.store.port import ObjectStore
     from shale.store.retry import RetryingStore
+    from shale.types import ManifestVersion
 
 RETRIES_MAX = 5
 """Store retries of a command, which fails after some seconds, while a daemon keeps retrying."""
@@ -59,6 +60,7 @@ class CliSession:
     block_transformer: "BlockTransformer | None" = None
     segment_extractor: "PrefixExtractor | None" = None
     merge_operator: str | None = None
+    manifest_write_version: "ManifestVersion" = 2
     env: "Env"
     output: Output
 
@@ -84,6 +86,7 @@ class CliSession:
             "wal_store": self.wal_store,
             "store_options": self.store_options,
             "block_transformer": self.block_transformer,
+            "manifest_write_version": self.manifest_write_version,
         }
 
     @property
@@ -242,6 +245,7 @@ def _configured_session(options: GlobalOptions) -> CliSession:
         block_transformer=settings.block_transformer(),
         segment_extractor=None if segments is None else segments.extractor(),
         merge_operator=settings.merge_operator,
+        manifest_write_version=settings.manifest.write_version,
         env=Env.system(),
         output=options.output,
     )

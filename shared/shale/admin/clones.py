@@ -40,7 +40,10 @@ class CloneAdmin:
 
     def __init__(self, place: AdminContext, transformer: BlockTransformer | None = None) -> None:
         self._root = place.root
-        self._catalog = DatabaseCatalog(place.stores.main, place.env, place.metrics, place.stores.wal, transformer)
+        stores = place.stores
+        self._catalog = DatabaseCatalog(
+            stores.main, place.env, place.metrics, stores.wal, transformer, stores.manifest_write_version
+        )
 
     async def create(
         self,

@@ -31,7 +31,7 @@ class AdminContext:
         Args:
             component: the metric label.
         """
-        options = ProtocolOptions(component=component)
+        options = ProtocolOptions(component=component, manifest_write_version=stores.manifest_write_version)
         return cls(
             stores=stores,
             root=root,

@@ -46,15 +46,25 @@ async def destroy_database(
     mode = _mode(mode)
     if force and mode is DestroyMode.SOFT:
         raise InvalidRequestError("force is only for a hard destroy: a soft one waits until there are no obstacles")
-    target = DestroyTarget(
-        store=place.stores.main, root=place.root, env=place.env, metrics=place.metrics, wal_store=place.stores.wal
-    )
+    target = destroy_target(place)
     plan = await plan_destroy(target)
     if confirm and mode is DestroyMode.SOFT:
         return DestroyResult(mode=mode, plan=plan, is_done=True, mark=await destroy_later(target))
     mark = await read_destroyed_mark(target.store, target.root)
     done = await destroy(target, force=force, on_deleted=on_deleted) if confirm else None
     return DestroyResult(mode=mode, plan=plan, is_done=confirm, mark=mark, destroyed=done)
+
+
+def destroy_target(place: AdminContext) -> DestroyTarget:
+    """Return the database of an ``Admin``, to destroy it or to read whether it is being destroyed."""
+    return DestroyTarget(
+        store=place.stores.main,
+        root=place.root,
+        env=place.env,
+        metrics=place.metrics,
+        wal_store=place.stores.wal,
+        manifest_write_version=place.stores.manifest_write_version,
+    )
 
 
 def _mode(mode: DestroyMode | str) -> DestroyMode:

@@ -1,11 +1,12 @@
 """``admin.gc``: run GC manually, at once or as plan and execution (docs/how-to/gc.md)."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from shale.admin.context import AdminContext
+from shale.admin.destroy import destroy_target
 from shale.core.settings_values import Duration, parse_duration_s
 from shale.gc.collector import Collector
-from shale.gc.hard_destroy import DestroyTarget
 from shale.gc.options import DELETE_GRACE_PERIOD_S, GcOptions, Task, options_for
 from shale.gc.passes import GcProgress
 from shale.gc.plan import GcPlan
@@ -62,11 +63,7 @@ class GcAdmin:
             LatestRecordMissing: it is marked, and there is no manifest.
             CorruptionError: the marker is malformed.
         """
-        place = self._place
-        target = DestroyTarget(
-            store=place.stores.main, root=place.root, env=place.env, metrics=place.metrics, wal_store=place.stores.wal
-        )
-        return await read_deletion_status(target, grace_s=grace_s, dry_run=True)
+        return await read_deletion_status(destroy_target(self._place), grace_s=grace_s, dry_run=True)
 
     async def run(
         self, plan: GcPlan, *, boundary_files_enabled: bool = True, on_progress: OnProgress | None = None
@@ -89,7 +86,7 @@ class GcAdmin:
             place.stores.main,
             place.root,
             place.env,
-            options,
+            replace(options, manifest_write_version=place.stores.manifest_write_version),
             place.metrics,
             wal_store=place.stores.wal,
             on_progress=on_progress,

@@ -10,6 +10,7 @@ from shale.protocol.options import ProtocolOptions
 from shale.protocol.wal_store import WalStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
+from shale.types import MANIFEST_VERSION, ManifestVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class DatabaseCatalog:
     Args:
         wal_store: the store of their WALs, if separate.
         transformer: reverses the transformation of their blocks, if they are encrypted.
+        manifest_write_version: the format of new manifests.
     """
 
     store: ObjectStore
@@ -26,10 +28,12 @@ class DatabaseCatalog:
     metrics: Metrics | None = None
     wal_store: ObjectStore | None = None
     transformer: BlockTransformer | None = None
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
     def manifests(self, path: str) -> ManifestStore:
         """Return the manifests of a database."""
-        return ManifestStore(self.store, path, self.env, self.metrics, ProtocolOptions(component="admin"))
+        options = ProtocolOptions(component="admin", manifest_write_version=self.manifest_write_version)
+        return ManifestStore(self.store, path, self.env, self.metrics, options)
 
     def wal(self, path: str) -> WalStore:
         """Return the WAL of a database."""

@@ -15,7 +15,7 @@ from shale.core.settings_values import Duration, parse_checkpoint_id, parse_life
 from shale.core.ttl import Timestamp, Ttl, resolve_lifetime
 from shale.engine.flush.checkpointing import CheckpointRequest, CheckpointScope
 from shale.engine.lifecycle import DatabaseLifecycle
-from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
+from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.engine.open import open_writer
 from shale.engine.open_context import OpenContext
 from shale.engine.open_options import DbOpenOptions, OpenArguments, choose_options
@@ -120,7 +120,7 @@ class Db(Reads, DatabaseLifecycle):
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="writer")
         try:
-            database = ConnectedDatabase(stores.main, where.root, stores.wal, where.block_transformer)
+            database = where.connected(stores)
             writer = await open_writer(database, options, env=env, metrics=metrics)
         except BaseException:
             await stores.aclose()

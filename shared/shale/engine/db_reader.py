@@ -32,7 +32,6 @@ from shale.errors import ClosedError, ShaleError, WalTruncated
 from shale.format.sequence_tracker import SequenceTracker
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
-from shale.protocol.options import ProtocolOptions
 from shale.protocol.visible_range import require_usable
 from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
@@ -287,7 +286,7 @@ class DbReader(Reads):
     async def _start(self, metrics: Metrics, through_wal_id: int | None) -> None:
         options, env, root = self._options, self._env, self._where.root
         store = self._stores.main
-        protocol = ProtocolOptions(component="reader", probe_max_staleness_s=options.probe_max_staleness_s)
+        protocol = options.protocol(self._stores.manifest_write_version)
         manifests = ManifestStore(store, root, env, metrics, protocol)
         self._visible_range = await require_usable(store, root, options.enforce_visible_range)
         stored = await manifests.load()

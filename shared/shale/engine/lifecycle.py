@@ -18,6 +18,7 @@ from shale.protocol.checkpoints import (
     resolve_checkpoint,
 )
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint
@@ -39,7 +40,8 @@ class _Connected(NamedTuple):
         return cls(location.connect(env, metrics, component="admin"), location.root, env, metrics)
 
     def manifests(self) -> ManifestStore:
-        return ManifestStore(self.stores.main, self.root, self.env, self.metrics)
+        options = ProtocolOptions(manifest_write_version=self.stores.manifest_write_version)
+        return ManifestStore(self.stores.main, self.root, self.env, self.metrics, options)
 
 
 class DatabaseLifecycle:
@@ -133,7 +135,14 @@ class DatabaseLifecycle:
         from shale.gc.soft_destroy import destroy_later
 
         stores, root, env, metrics = _Connected.of(where, store, options)
-        target = DestroyTarget(store=stores.main, root=root, env=env, metrics=metrics, wal_store=stores.wal)
+        target = DestroyTarget(
+            store=stores.main,
+            root=root,
+            env=env,
+            metrics=metrics,
+            wal_store=stores.wal,
+            manifest_write_version=stores.manifest_write_version,
+        )
         try:
             await (destroy_later(target) if soft else destroy_now(target))
         finally:

@@ -19,7 +19,7 @@ from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import CasMode
+from shale.types import MANIFEST_VERSION, CasMode, ManifestVersion
 
 if TYPE_CHECKING:
     from shale.engine.wal_backend_store import WalBackendStore
@@ -37,6 +37,7 @@ class DatabaseStores:
     main: ObjectStore
     wal: ObjectStore | None
     own: tuple[ObjectStore, ...]
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
     async def aclose(self) -> None:
         """Close the stores that ``connect`` made; stores that the caller passed stay open."""
@@ -56,6 +57,7 @@ class ConnectedDatabase:
     root: str
     wal_store: ObjectStore | None = None
     transformer: BlockTransformer | None = field(default=None, repr=False)
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class DatabaseLocation:
     wal_store: str | ObjectStore | None = None
     store_options: StoreOptions = field(default_factory=StoreOptions)
     block_transformer: BlockTransformer | None = field(default=None, repr=False)
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
     def connect(self, env: Env, metrics: Metrics, *, component: str) -> DatabaseStores:
         """Connect to the stores and add metering and retries."""
@@ -77,7 +80,13 @@ class DatabaseLocation:
         if self.wal_store is not None:
             wal = connect(self.wal_store, env, metrics, self.store_options, component=component, store_type="wal")
             own += [wal] if isinstance(self.wal_store, str) else []
-        return DatabaseStores(main, wal, tuple(own))
+        return DatabaseStores(main, wal, tuple(own), self.manifest_write_version)
+
+    def connected(self, stores: DatabaseStores) -> ConnectedDatabase:
+        """Return the database in connected stores."""
+        return ConnectedDatabase(
+            stores.main, self.root, stores.wal, self.block_transformer, stores.manifest_write_version
+        )
 
 
 @cache

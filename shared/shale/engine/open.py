@@ -51,6 +51,7 @@ async def open_writer(
         missing_boundary=MissingBoundary(options.missing_boundary),
         boundary_files_enabled=options.boundary_files_enabled,
         manifest_update_timeout_s=options.manifest_update_timeout_s,
+        manifest_write_version=database.manifest_write_version,
     )
     wal = WalStore(
         database.wal_store or store,

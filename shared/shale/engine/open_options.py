@@ -5,7 +5,7 @@ a duration loses its unit there: ``flush_interval="250ms"`` sets ``flush_interva
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import NoneType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, get_args
 from uuid import UUID
@@ -24,7 +24,7 @@ from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.wal_backend import WalBackend
 from shale.telemetry.metrics import Metrics
-from shale.types import Compression, KeyRange
+from shale.types import MANIFEST_VERSION, Compression, KeyRange, ManifestVersion
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -37,6 +37,8 @@ class ConnectOptions(TypedDict, total=False):
     store_options: credentials, timeouts and retries of the stores.
     block_transformer: applied to all sections of SSTs and WAL files, such as ``AesGcm``; every process that reads or
         compacts the database needs the same one.
+    manifest_write_version: 1 for a database that processes before SlateDB 0.12 still read; its segments and parallel
+        WAL files need 2.
     """
 
     wal_store: str | ObjectStore | None
@@ -45,6 +47,7 @@ class ConnectOptions(TypedDict, total=False):
     metrics: Metrics | None
     store_options: StoreOptions | None
     block_transformer: BlockTransformer | None
+    manifest_write_version: ManifestVersion
 
 
 class DbOpenOptions(ConnectOptions, total=False):
@@ -143,6 +146,11 @@ class OpenArguments(NamedTuple):
             store_options=options.get("store_options"),
             block_transformer=options.get("block_transformer"),
         )
+        version = options.get("manifest_write_version", MANIFEST_VERSION)
+        if version not in get_args(ManifestVersion):
+            raise InvalidRequestError(f"manifest_write_version: {version!r} is unknown: choose 1 or 2")
+        if version != MANIFEST_VERSION:
+            location = replace(location, manifest_write_version=version)
         return cls(location, options.get("env"), options.get("metrics"))
 
 

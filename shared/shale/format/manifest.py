@@ -6,7 +6,6 @@ Version 2 is written, or 1 for databases that old processes still read; both are
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Literal, TypeAlias
 
 from flatbuffers import Builder
 
@@ -21,10 +20,8 @@ from shale.format.manifest_image import VIEWS_MIN, TreeWriter
 from shale.format.manifest_reader import read_manifest_v1, read_manifest_v2
 from shale.format.manifest_v1 import is_lossless_v1, write_manifest_v1
 from shale.format.manifest_writer import write_manifest, write_trees
-from shale.types import Manifest
+from shale.types import MANIFEST_VERSION, Manifest, ManifestVersion
 
-ManifestVersion: TypeAlias = Literal[1, 2]
-MANIFEST_VERSION: ManifestVersion = 2
 _ROOTS: Mapping[int, str] = {1: "ManifestV1", MANIFEST_VERSION: "ManifestV2"}
 _SST_BYTES = 400
 """About what an SST and its view take: the builder's buffer then need not grow, which copies it."""

@@ -53,6 +53,7 @@ class DatabaseDeleter:
             env=database.env,
             metrics=database.metrics,
             wal_store=database.wal_store if database.has_own_wal_store else None,
+            manifest_write_version=database.protocol.manifest_write_version,
         )
 
     async def watch(self, everything: anyio.CancelScope) -> None:

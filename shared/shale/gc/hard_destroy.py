@@ -40,7 +40,7 @@ from shale.store.two_phase.store import two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
-from shale.types import Manifest
+from shale.types import MANIFEST_VERSION, Manifest, ManifestVersion
 
 _ATTEMPTS_MAX = 3
 """A concurrent destroy of the same database causes conflicts only until it has finished."""
@@ -62,10 +62,12 @@ class DestroyTarget:
     env: Env
     metrics: Metrics
     wal_store: ObjectStore | None = None
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
     def manifests(self, root: str | None = None) -> ManifestStore:
         """Return the manifests of this database, or of another one in its store, with an empty cache."""
-        return ManifestStore(self.store, self.root if root is None else root, self.env, self.metrics, _PROTOCOL)
+        protocol = replace(_PROTOCOL, manifest_write_version=self.manifest_write_version)
+        return ManifestStore(self.store, self.root if root is None else root, self.env, self.metrics, protocol)
 
     @property
     def place(self) -> str:

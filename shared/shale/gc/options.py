@@ -8,6 +8,7 @@ from typing import Any, Self, TypeAlias
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
 from shale.protocol.options import MissingBoundary, ProtocolOptions
+from shale.types import MANIFEST_VERSION, ManifestVersion
 
 DAY_S = 86_400.0
 DELETE_GRACE_PERIOD_S = DAY_S
@@ -83,6 +84,7 @@ class GcOptions:
         delete_concurrency: concurrent delete requests, each for up to 250 objects.
         filter: may exclude objects from deletion; released parents are not filtered.
         delete_grace_period_s: time from marking a database as destroyed to its deletion; ``None``: never delete it.
+        manifest_write_version: see ``ProtocolOptions``.
     """
 
     manifest: TaskOptions | None = field(default_factory=TaskOptions)
@@ -100,6 +102,7 @@ class GcOptions:
     delete_concurrency: int = 8
     filter: GcFilter | None = None
     delete_grace_period_s: float | None = DELETE_GRACE_PERIOD_S
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
         if self.delete_grace_period_s is not None and self.delete_grace_period_s < 0:
@@ -141,6 +144,7 @@ class GcOptions:
             probe_max_staleness_s=staleness_s,
             missing_boundary=self.missing_boundary,
             boundary_files_enabled=self.boundary_files_enabled,
+            manifest_write_version=self.manifest_write_version,
         )
 
     def _versions_min_age_s(self) -> float | None:

@@ -17,7 +17,7 @@ from shale.protocol.versioned_store import DatabaseStore, VersionedStore, cached
 from shale.store.port import ObjectStore
 from shale.store.wrapper import cas_of
 from shale.telemetry.metrics import Metrics
-from shale.types import CasMode, Epoch, ExclusiveModes, Manifest
+from shale.types import MANIFEST_VERSION, CasMode, Epoch, ExclusiveModes, Manifest
 
 StoredManifest: TypeAlias = Stored[Manifest]
 FenceableManifest: TypeAlias = Fenceable[Manifest]
@@ -72,8 +72,10 @@ class ManifestStore(DatabaseStore[Manifest]):
         options: ProtocolOptions | None = None,
     ) -> None:
         cas = cas_of(store)
-        namespace = self.namespace_of(root)
-        namespace = replace(namespace, accept=partial(_accept_for, cas))
+        namespace = replace(self.namespace_of(root), accept=partial(_accept_for, cas))
+        if options is not None and (version := options.manifest_write_version) != MANIFEST_VERSION:
+            encode, is_same = ManifestEncoder(version=version).encode, partial(is_lossless, version=version)
+            namespace = replace(namespace, encode=encode, is_lossless=is_same)
         if cas is not CasMode.NATIVE:
             namespace = replace(
                 namespace, encode=partial(_encode_for, cas, namespace.encode), is_lossless=is_never_lossless

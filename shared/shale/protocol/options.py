@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from shale.core.lazy_dataclass import dataclass
+from shale.types import MANIFEST_VERSION, ManifestVersion
 
 
 class MissingBoundary(StrEnum):
@@ -23,6 +24,7 @@ class ProtocolOptions:
         missing_boundary: ``ZERO`` is what SlateDB does.
         boundary_files_enabled: off only for stores without conditional updates, and then in every collector.
         manifest_update_timeout_s: limit for claiming an epoch.
+        manifest_write_version: the format of new manifests (docs/reference/format.md 4).
     """
 
     component: str = "admin"
@@ -30,3 +32,4 @@ class ProtocolOptions:
     missing_boundary: MissingBoundary = MissingBoundary.PANIC
     boundary_files_enabled: bool = True
     manifest_update_timeout_s: float = 300.0
+    manifest_write_version: ManifestVersion = MANIFEST_VERSION

@@ -55,7 +55,7 @@ class Process(Generic[S]):
     @property
     def stores(self) -> DatabaseStores:
         """Both stores as one value; the daemon still owns and closes them."""
-        return DatabaseStores(self.store, self.wal_store, ())
+        return DatabaseStores(self.store, self.wal_store, (), self.settings.manifest.write_version)
 
     def add_reload_callback(self, callback: Callable[[S], None]) -> None:
         """Call ``callback`` with the new settings after each successful reload (SIGHUP)."""

@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import field
 from enum import StrEnum
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from shale.core.lazy_dataclass import dataclass
 from shale.types.ids import Epoch, ManifestId, Seq, Ulid, WalId
 from shale.types.sst import SortedRun, Sst, SstView
 
+ManifestVersion: TypeAlias = Literal[1, 2]
+"""The format of a manifest file: 1 is for databases that processes before SlateDB 0.12 still read."""
+MANIFEST_VERSION: ManifestVersion = 2
 CLOCK_TICK_MIN = -(2**63)
 _WRITERS_NAME = re.compile(r"writer:([0-9]{1,19})(?:\?.*)?", re.DOTALL)
 EMPTY_SEQUENCE_TRACKER = b"\x01" + bytes(12)

@@ -23,8 +23,11 @@ from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.compaction.policies.time_window import TimeWindow
 from shale.env import Env
+from shale.format.manifest import decode_manifest
 from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.options import ProtocolOptions
 from shale.store.connect import open_store
+from shale.types import MANIFEST_VERSION, ManifestVersion
 from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.options import CoordinatorOptions
 from shale_compactor.execution.options import ExecutorOptions
@@ -58,8 +61,15 @@ def remember(model: Model, rows: list[tuple[bytes, bytes | None]]) -> None:
             model[key] = value
 
 
-async def shale_writes(folder: Path, model: Model, rng: random.Random, number: int) -> None:
-    async with shale.Db.open(f"file://{folder}/db", compression=CODECS[number // 2 % 5], min_filter_keys=100) as db:
+async def shale_writes(
+    folder: Path, model: Model, rng: random.Random, number: int, version: ManifestVersion = MANIFEST_VERSION
+) -> None:
+    async with shale.Db.open(
+        f"file://{folder}/db",
+        compression=CODECS[number // 2 % 5],
+        min_filter_keys=100,
+        manifest_write_version=version,
+    ) as db:
         assert {row.key: row.value async for row in db.scan()} == model
         some_keys = rng.sample(range(KEYS), 200)
         found = await db.get_many([b"key/%06d" % key for key in some_keys])
@@ -97,8 +107,11 @@ async def l0_count(folder: Path) -> int:
 
 
 @asynccontextmanager
-async def shale_compactor(folder: Path, policy: CompactionScheduler) -> AsyncIterator[None]:
+async def shale_compactor(
+    folder: Path, policy: CompactionScheduler, version: ManifestVersion = MANIFEST_VERSION
+) -> AsyncIterator[None]:
     options = CompactorOptions(
+        protocol=ProtocolOptions(component="compactor", manifest_write_version=version),
         coordinator=CoordinatorOptions(poll_interval_s=0.05, scheduler=policy),
         worker=WorkerOptions(compactions_poll_interval_s=0.05),
         executor=ExecutorOptions(max_sst_size_bytes=20_000),
@@ -123,14 +136,16 @@ async def slate_compactor(store: Any) -> AsyncIterator[None]:
         yield
 
 
-async def take_turns(folder: Path, policy: CompactionScheduler, rounds: int) -> None:
+async def take_turns(
+    folder: Path, policy: CompactionScheduler, rounds: int, version: ManifestVersion = MANIFEST_VERSION
+) -> None:
     rng, model = random.Random(1), Model()
     store = open_folder(folder)
     for number in range(rounds):
         ours = number % 2 == 0
-        await (shale_writes(folder, model, rng, number) if ours else slate_writes(store, model, rng, number))
+        await (shale_writes(folder, model, rng, number, version) if ours else slate_writes(store, model, rng, number))
         # The compactor of the other side meets what this side has just written, in every second round.
-        async with shale_compactor(folder, policy) if number % 4 in (0, 3) else slate_compactor(store):
+        async with shale_compactor(folder, policy, version) if number % 4 in (0, 3) else slate_compactor(store):
 
             async def few_l0() -> bool:
                 return await l0_count(folder) < EAGER["min_compaction_sources"]
@@ -155,3 +170,15 @@ def test_ten_turns_on_one_directory(tmp_path: Path) -> None:
 )
 def test_slatedb_reads_and_compacts_what_our_own_policies_leave(tmp_path: Path, policy: CompactionScheduler) -> None:
     asyncio.run(take_turns(tmp_path, policy, 4))
+
+
+def test_in_phase_1_of_an_upgrade_both_versions_of_manifests_follow_each_other(tmp_path: Path) -> None:
+    """Shale writes version 1, SlateDB version 2; each compacts what the other has written."""
+    asyncio.run(take_turns(tmp_path, SizeTiered(**EAGER), 8, version=1))
+    files = [file.read_bytes() for file in sorted((tmp_path / "db" / "manifest").glob("*.manifest"))]
+    assert {data[:2] for data in files} == {b"\x00\x01", b"\x00\x02"}
+    # The watermark stays in the versions that have no L0 left, or compacted L0s would come back.
+    empty = [decode_manifest(data).tree for data in files if data[1] == 1]
+    empty = [tree for tree in empty if tree.compacted and not tree.l0]
+    assert empty
+    assert all(tree.last_compacted_l0_sst_view_id is not None for tree in empty)

@@ -17,9 +17,10 @@ from shale.errors import (
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.protocol.checkpoints import require_checkpoint_reference
+from shale.protocol.options import ProtocolOptions
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache_options import DiskCacheOptions
-from shale.types import KeyRange
+from shale.types import KeyRange, ManifestVersion
 
 _LIFETIME_MIN_S = 1.0
 
@@ -96,6 +97,14 @@ class ReaderOptions:
     def lifetime_ms(self) -> int | None:
         """``checkpoint_lifetime_s`` in milliseconds."""
         return None if self.checkpoint_lifetime_s is None else round(self.checkpoint_lifetime_s * 1000)
+
+    def protocol(self, manifest_write_version: ManifestVersion) -> ProtocolOptions:
+        """Return the options for manifests; a reader writes some for its own checkpoint."""
+        return ProtocolOptions(
+            component="reader",
+            probe_max_staleness_s=self.probe_max_staleness_s,
+            manifest_write_version=manifest_write_version,
+        )
 
     @classmethod
     def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:

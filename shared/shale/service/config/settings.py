@@ -27,6 +27,7 @@ from shale.merge_operators import resolve_operator
 from shale.protocol.options import MissingBoundary
 from shale.service.config import config_sources
 from shale.service.config.config_sources import ConfigLayer, Names
+from shale.service.config.manifest_section import ManifestSection
 from shale.service.config.sections import (
     AdminSection,
     DatabaseSection,
@@ -77,6 +78,7 @@ class DaemonSettings(BaseSettings):
     database: DatabaseSection
     store: StoreSection = StoreSection()
     encryption: EncryptionSection | None = None
+    manifest: ManifestSection = ManifestSection()
     admin: AdminSection = AdminSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
