@@ -21,6 +21,7 @@ from shale.store.transactional.port import NO_TABLES, SCHEMA_VERSION, CommitReco
 T = TypeVar("T")
 Item = Mapping[str, Mapping[str, Any]]
 
+_REQUESTS_MAX = 16
 _MARK = "#mark"
 """The name of the item that holds the low-water mark of its directory; no object has it."""
 _INDEX = "unfinished"
@@ -38,6 +39,7 @@ class DynamodbTransactionalStore:
         address = urlsplit(url)
         self._table = address.path.strip("/")
         self._is_schema_known = False
+        self._limiter: anyio.CapacityLimiter | None = None
         if not self._table or not address.hostname:
             raise InvalidRequestError(f"{self._url}: write dynamodb://region/table")
         endpoint = parse_qs(address.query).get("endpoint", [None])[0]
@@ -217,8 +219,10 @@ class DynamodbTransactionalStore:
 
     async def _send(self, call: Callable[[], T]) -> T:
         """Run requests in a thread."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_REQUESTS_MAX)
         try:
-            return await anyio.to_thread.run_sync(call)
+            return await anyio.to_thread.run_sync(call, limiter=self._limiter)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
                 raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error

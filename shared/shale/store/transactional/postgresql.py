@@ -30,7 +30,7 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
             raise InvalidRequestError(f"{self.url}: {str(error).strip()}") from error
         self._conninfo = url
         # Its warnings repeat what the error says, once for each of its own tries.
-        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
         self._pool = AsyncConnectionPool(
             url, min_size=0, max_size=_CONNECTIONS_MAX, timeout=_CONNECT_S, open=False, name="shale-cas"
         )

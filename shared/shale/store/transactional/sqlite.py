@@ -1,7 +1,6 @@
 """Commit records in a SQLite file, for several processes on one machine."""
 
 import sqlite3
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +25,7 @@ class SqliteTransactionalStore(SqlTransactionalStore):
         if not self._path.is_absolute():
             raise InvalidRequestError(f"{path}: the file of a transactional store is an absolute path")
         super().__init__(f"sqlite://{self._path}", SQLITE)
-        self._lock = threading.Lock()
+        self._limiter: anyio.CapacityLimiter | None = None
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         """The identity of the file that is open."""
@@ -39,19 +38,27 @@ class SqliteTransactionalStore(SqlTransactionalStore):
 
     async def create_schema(self) -> None:
         """See ``TransactionalStore``."""
-        await anyio.to_thread.run_sync(self._create_file)
+        await self._in_thread(self._create_file)
         await super().create_schema()
 
     async def execute(self, start: Callable[[], Transaction[T]]) -> T:
         """See ``SqlTransactionalStore``."""
-        return await anyio.to_thread.run_sync(lambda: self._run(start()))
+        return await self._in_thread(lambda: self._run(start()))
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        await self._in_thread(self._close)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        """Run calls one after the other; those that wait need no thread, which others could use."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(1)
+        return await anyio.to_thread.run_sync(call, limiter=self._limiter)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _create_file(self) -> None:
         try:
@@ -61,28 +68,26 @@ class SqliteTransactionalStore(SqlTransactionalStore):
             raise UnavailableError(f"{self.url}: {error.strerror}") from error
 
     def _run(self, transaction: Transaction[T]) -> T:
-        with self._lock:
+        try:
+            connection = self._connect()
+            # The write lock at once: a transaction that took it later would fail instead of waiting.
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                connection = self._connect()
-                # The write lock at once: a transaction that took it later would fail instead of waiting.
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    result = _run_on(connection, transaction)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:  # a full disk may have ended it
-                        connection.execute("ROLLBACK")
-                    raise
-            except sqlite3.DatabaseError as error:
-                raise _translated(error, self.url) from error
-            return result
+                result = _run_on(connection, transaction)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # a full disk may have ended it
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            raise _translated(error, self.url) from error
+        return result
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file, again if another one has its name: nobody else would see records in the old one."""
+        """Open the file, again if another one has its name: other processes write there."""
         file = self._identity()
-        if self._connection is not None and self._file != file:
-            self._connection.close()
-            self._connection = None
+        if self._file != file:
+            self._close()
         if self._connection is None:
             url = f"file:{quote(str(self._path))}?mode=rw"  # a file that is gone is restored, not made anew
             connection = sqlite3.connect(url, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True)

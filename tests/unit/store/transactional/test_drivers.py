@@ -1,8 +1,11 @@
 """The contract on the drivers that need no server."""
 
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from shale.errors import InvalidRequestError, UnavailableError
@@ -83,6 +86,22 @@ async def test_records_are_not_written_to_a_sqlite_file_that_was_removed(tmp_pat
     other = SqliteTransactionalStore(path)
     assert await other.records("") == [record(8)]
     await other.aclose()
+    await store.aclose()
+
+
+async def test_requests_that_wait_for_the_lock_occupy_one_thread(tmp_path: Path) -> None:
+    store = SqliteTransactionalStore(tmp_path / "records.db")
+    await store.create_schema()
+    other = sqlite3.connect(tmp_path / "records.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    threads = anyio.to_thread.current_default_thread_limiter()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(int(threads.total_tokens) + 1):
+            tasks.start_soon(store.get, "db/manifest/1")
+        await anyio.wait_all_tasks_blocked()
+        assert await anyio.to_thread.run_sync(lambda: "at once") == "at once"
+        other.execute("COMMIT")
+    other.close()
     await store.aclose()
 
 
