@@ -145,7 +145,8 @@ async def _run(migration: "CasMigration", to: MigrationTarget, *, dry_run: bool)
 
 def _json(report: "MigrationReport", to: MigrationTarget) -> dict[str, object]:
     told: dict[str, object] = {"to": to.value, "done_already": report.is_done_already}
-    return told | {"records": report.records, "marks": report.marks, "manifest_id": report.manifest_id}
+    told |= {"records": report.records, "removed": report.removed, "marks": report.marks}
+    return told | {"manifest_id": report.manifest_id}
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 All processes of the database must be stopped.  Every step can be repeated, so an interrupted migration is run again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from shale.core.lazy_dataclass import dataclass
@@ -43,6 +43,8 @@ class MigrationReport:
     marks: dict[str, int]
     manifest_id: int
     is_done_already: bool = False
+    removed: int = 0
+    """Records of files that are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ class CasMigration:
         """Make records of all numbered files, then a manifest that says so.
 
         A database that has the mode already gets the records that are missing: after its transactional store was lost
-        or restored from a backup.
+        or restored from a backup.  Records of files that are gone are removed: after the files were restored.
 
         Raises:
             LatestRecordMissing: there is no database.
@@ -75,13 +77,21 @@ class CasMigration:
         manifest_id, manifest = await self._latest(self.objects)
         await self._require_wal(manifest)
         marks = await self._boundaries(manifest)
-        records = [record for record in await self._existing() if not _is_below(record, marks)]
-        report = MigrationReport(records=len(records), marks=marks, manifest_id=manifest_id + 1)
+        existing = await self._existing()
+        records = [record for record in existing if not _is_below(record, marks)]
+        lost = await self._records_of_lost_files({record.destination for record in existing})
+        report = MigrationReport(records=len(records), marks=marks, manifest_id=manifest_id + 1, removed=len(lost))
         is_done = _cas(manifest) is CasMode.TWO_PHASE
         if is_done:
             report = replace(report, manifest_id=manifest_id, is_done_already=True)
         if dry_run:
             return report
+        if lost:
+            await self.records.set_deleted(lost)
+            await self.records.remove_deleted(lost)
+        if await self._has_marks_of_lost_files(existing):
+            await self._recover()
+            await self.records.remove_all(*self._prefixes)
         for namespace, mark in marks.items():
             await self.records.raise_low_water_mark(namespace, mark)
         for start in range(0, len(records), _BATCH):
@@ -131,12 +141,42 @@ class CasMigration:
     async def _recover(self) -> None:
         """Finish all puts.  A record that was left would be removed later, and with it the only name of the bytes."""
         for prefix in self._prefixes:
-            is_wal = prefix == wal_prefix(self.root)
-            objects = self.wal_objects if is_wal and self.wal_objects is not None else self.objects
-            two_phase = TwoPhaseStore(objects, self.records, self.env)
+            two_phase = TwoPhaseStore(self._objects_of(prefix), self.records, self.env)
             result = await TwoPhaseRecovery(two_phase, self.env, Metrics(), prefix).recover(min_age_ms=None)
             for destination, error in result.errors.items():
                 raise InvalidDbState(f"{destination}: the put cannot be finished: {error}") from error
+
+    async def _records_of_lost_files(self, existing: Collection[str]) -> list[str]:
+        """Return the destinations of records whose bytes are gone: the files are of an older time than the records."""
+        found: list[str] = []
+        for prefix in self._prefixes:
+            objects = self._objects_of(prefix)
+            records = await self.records.records(prefix)
+            if records and prefix == wal_prefix(self.root) and not any(key.startswith(prefix) for key in existing):
+                raise InvalidDbState(
+                    f"{prefix} has records and no file: if the WAL is in another store, give wal_store"
+                )
+            for record in records:
+                if record.is_deleted or record.destination in existing:
+                    continue
+                if await objects.head(record.destination) is not None:
+                    continue
+                if record.is_committed or await objects.head(record.source) is None:
+                    found.append(record.destination)
+        return found
+
+    async def _has_marks_of_lost_files(self, existing: Sequence[CommitRecord]) -> bool:
+        """Return whether a mark is at or above the newest file, so that no later one could be created."""
+        newest = {slot.namespace: slot.id for record in existing if (slot := slot_of(record.destination)) is not None}
+        for prefix in self._prefixes:
+            for namespace, mark in (await self.records.low_water_marks(prefix)).items():
+                if mark and mark >= newest.get(namespace, 0):
+                    return True
+        return False
+
+    def _objects_of(self, prefix: str) -> ObjectStore:
+        is_wal = prefix == wal_prefix(self.root)
+        return self.wal_objects if is_wal and self.wal_objects is not None else self.objects
 
     async def _require_wal(self, manifest: Manifest) -> None:
         """Check that the WAL is not in a store that was not given: its files would get no records."""

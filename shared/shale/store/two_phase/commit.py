@@ -6,6 +6,7 @@ copies of one record have the same bytes.
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 
 from shale.core.bytes_like import BytesLike
 from shale.env import Env
@@ -16,6 +17,8 @@ from shale.store.two_phase.names import parse_staged_key, slot_of, staged_key
 from shale.store.wrapper import delete_each
 
 Parts = Sequence[BytesLike]
+
+_INLINE_BYTES_MAX = 256 << 10
 
 
 class TwoPhaseCommits:
@@ -31,8 +34,9 @@ class TwoPhaseCommits:
 
         Raises:
             AlreadyExists: another put has committed the key, or its id may have been deleted.
+            InvalidObjectState: a put has written the key, and the object is gone; no id after it can be used.
         """
-        checksum = _sha256(parts)
+        checksum = await self._checksum(parts)
         source = staged_key(key, put_id, checksum)
         record = CommitRecord(
             destination=key,
@@ -46,8 +50,8 @@ class TwoPhaseCommits:
         found = await self._records.insert(record, slot_of(key))
         if found is not None and found.put_id == put_id:
             return found
-        if found is not None:
-            await self.help(found)
+        if found is not None and not await self.help(found):
+            await self._require_object(found)
         await self._objects.delete(source)
         raise AlreadyExists(f"{key} exists" if found is not None else f"{key} is at or below the low-water mark")
 
@@ -133,7 +137,31 @@ class TwoPhaseCommits:
 
     async def _has_destination(self, record: CommitRecord) -> bool:
         found = await self._objects.get(record.destination)
-        return found is not None and len(found.data) == record.size and _sha256([found.data]) == record.checksum
+        if found is None or len(found.data) != record.size:
+            return False
+        return await self._checksum([found.data]) == record.checksum
+
+    async def _require_object(self, record: CommitRecord) -> None:
+        """Check that the object of a committed record exists, or is deleted with its record.
+
+        A bucket that was restored without its records has records of the future: the create would conflict for ever.
+        """
+        if record.is_deleted or await self._objects.head(record.destination) is not None:
+            return
+        current = await self._records.get(record.destination)
+        if current is None or current.is_deleted or not current.is_committed:
+            return
+        raise InvalidObjectState(
+            "the object is gone, and its commit record is there: if the store was restored from a backup, stop all "
+            "processes and run 'shale cas migrate --to two-phase'",
+            path=record.destination,
+        )
+
+    async def _checksum(self, parts: Parts) -> str:
+        """Hash in a thread what would hold up the event loop."""
+        if sum(map(len, parts)) <= _INLINE_BYTES_MAX:
+            return _sha256(parts)
+        return await self._env.cpu.run(partial(_sha256, parts))
 
     async def _stage(self, record: CommitRecord, parts: Parts, attributes: Mapping[str, str] | None) -> None:
         if not self._objects.supports_attributes:

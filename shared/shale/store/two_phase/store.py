@@ -35,9 +35,12 @@ from shale.store.two_phase.commit import Parts, TwoPhaseCommits
 from shale.store.two_phase.finisher import BackgroundFinisher
 from shale.store.two_phase.names import is_emulated, is_sequenced_directory, namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import StoreWrapper
+from shale.telemetry.events import Event
+from shale.telemetry.log import get_logger
 from shale.types import AckAfter, CasMode
 
 T = TypeVar("T")
+log = get_logger("two_phase")
 
 
 class TwoPhaseStore(StoreWrapper):
@@ -186,7 +189,11 @@ class TwoPhaseStore(StoreWrapper):
             return
         # Another process may have finished it meanwhile.
         if record.is_committed or await self.commits.write_destination(record, parts, attributes):
-            await self.commits.finish(record)
+            try:
+                await self.commits.finish(record)
+            except ShaleError as error:
+                # The object can be read: whatever fails now does not change the outcome, and recovery finishes it.
+                log.error(Event.TWO_PHASE_RECOVERY_FAILED, destination=key, source=record.source, error=error)
 
     async def _or_helped(self, key: str, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Read an object; if it is missing but its record is there, finish its put, and read once more."""

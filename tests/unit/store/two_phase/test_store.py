@@ -339,3 +339,18 @@ async def test_keys_of_another_store_are_not_recovered() -> None:
     result = await recovery.recover(min_age_ms=None)
     assert (result.recovered, result.errors) == ((manifest,), {})
     assert [record.destination for record in await place.records.unfinished("")] == [wal]
+
+
+async def test_a_failure_after_the_copy_does_not_change_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, key = Place(), "db/wal/00000000000000000001.sst"
+
+    async def away(record: object) -> None:
+        raise UnavailableError("no route")
+
+    store = place.process()
+    monkeypatch.setattr(place.records, "set_committed", away)
+    await store.put(key, b"one", mode=CREATE)
+    assert len(place.records.uncommitted) == 1
+    monkeypatch.undo()
+    await TwoPhaseRecovery(store, Env.system(), Metrics()).recover(min_age_ms=None)
+    assert place.keys == [key]
