@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shale.store.retry import RetryingStore
     from shale.types import ManifestVersion
 
+_CONNECT_OPTIONS = ("wal_store", "store_options", "block_transformer", "manifest_write_version")
 RETRIES_MAX = 5
 """Store retries of a command, which fails after some seconds, while a daemon keeps retrying."""
 
@@ -83,10 +84,7 @@ class CliSession:
         return {
             "store": self.location.store_url,
             "path": self.path,
-            "wal_store": self.wal_store,
-            "store_options": self.store_options,
-            "block_transformer": self.block_transformer,
-            "manifest_write_version": self.manifest_write_version,
+            **{name: getattr(self, name) for name in _CONNECT_OPTIONS},
         }
 
     @property

@@ -1,5 +1,6 @@
 """``admin.destroy``: destroy a database at once or after a grace period (docs/reference/protocol.md 8.8)."""
 
+from dataclasses import replace
 from enum import StrEnum
 
 from shale.admin.context import AdminContext
@@ -57,14 +58,9 @@ async def destroy_database(
 
 def destroy_target(place: AdminContext) -> DestroyTarget:
     """Return the database of an ``Admin``, to destroy it or to read whether it is being destroyed."""
-    return DestroyTarget(
-        store=place.stores.main,
-        root=place.root,
-        env=place.env,
-        metrics=place.metrics,
-        wal_store=place.stores.wal,
-        manifest_write_version=place.stores.manifest_write_version,
-    )
+    stores = place.stores
+    target = DestroyTarget(store=stores.main, root=place.root, env=place.env, metrics=place.metrics)
+    return replace(target, wal_store=stores.wal, manifest_write_version=stores.manifest_write_version)
 
 
 def _mode(mode: DestroyMode | str) -> DestroyMode:
