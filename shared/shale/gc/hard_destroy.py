@@ -83,6 +83,16 @@ class HardDestroyResult:
     parents: tuple[str, ...] = ()
 
 
+async def read_newest(manifests: ManifestStore, *, is_begun: bool) -> Versioned[Manifest] | None:
+    """Return the newest manifest; ``None`` if there is none.
+
+    Args:
+        is_begun: the marker of a destroy is there.  Then nothing is compared with the boundary: with two-phase creates
+            a deletion of the newest manifest raises the boundary first, and may have ended there.
+    """
+    return await (manifests.read_base() if is_begun else manifests.try_read_latest())
+
+
 async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
     """Return what ``destroy`` would do now; nothing is written.
 
@@ -91,7 +101,7 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
         InvalidDeletion: a key below the root cannot be deleted safely.
     """
     is_begun = await is_being_deleted(target.store, target.root)
-    latest = await target.manifests().try_read_latest()
+    latest = await read_newest(target.manifests(), is_begun=is_begun)
     plan = DestroyPlan(
         root=target.root,
         manifest_id=None if latest is None else latest.id,
@@ -144,7 +154,7 @@ async def _destroy(target: DestroyTarget, *, force: bool, on_deleted: OnDeleted 
     if not force:
         require_own_objects(plan)
     manifests = target.manifests()
-    latest = await manifests.try_read_latest()
+    latest = await read_newest(manifests, is_begun=plan.is_begun)
     if latest is not None:
         if not force:
             require_wal_store(latest.value, target.place, target.wal_store)
@@ -192,9 +202,15 @@ async def _release_parents(target: DestroyTarget, manifest: Manifest) -> None:
         except LatestRecordMissing:
             continue
         except InvalidObjectState:
-            if await target.manifests(entry.path).try_read_latest() is not None:
+            if await _is_alive(target, entry.path):
                 raise
-            continue  # the parent was deleted meanwhile
+
+
+async def _is_alive(target: DestroyTarget, root: str) -> bool:
+    """Return whether a database is neither deleted nor being deleted; one that is has no checkpoints any more."""
+    if await is_being_deleted(target.store, root):
+        return False
+    return await target.manifests(root).try_read_latest() is not None
 
 
 async def _delete_everything(

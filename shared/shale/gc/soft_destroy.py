@@ -9,7 +9,7 @@ from shale.core.lazy_dataclass import dataclass
 from shale.errors import FencedError, InvalidDbState, InvalidDeletion, LatestRecordMissing
 from shale.format.names import below, destroyed_key
 from shale.gc.destroy_plan import live_checkpoints
-from shale.gc.hard_destroy import DestroyTarget, OnDeleted, destroy
+from shale.gc.hard_destroy import DestroyTarget, OnDeleted, destroy, read_newest
 from shale.gc.options import DELETE_GRACE_PERIOD_S
 from shale.protocol.checkpoints import release_checkpoints, remove_expired_checkpoints
 from shale.protocol.compactions_store import COORDINATOR, CompactionsStore, FenceableCompactions
@@ -85,7 +85,7 @@ async def read_deletion_status(
     is_begun = await is_being_deleted(target.store, target.root)
     if mark is None:
         # A process that died between deleting the two markers left only one of them, and no manifest.
-        is_over = is_begun and await target.manifests().try_read_latest() is None
+        is_over = is_begun and await read_newest(target.manifests(), is_begun=True) is None
         return DeletionStatus(DeletionPhase.DUE if is_over else DeletionPhase.ALIVE)
     if is_begun:
         return DeletionStatus(DeletionPhase.DUE, mark)

@@ -33,6 +33,7 @@ from tests.simulation.compactor.lsm import (
     writer,
 )
 from tests.simulation.coverage_marks import CoverageMarks, row
+from tests.simulation.request_counts import at_most
 from tests.simulation.world import World
 
 S = CompactionStatus
@@ -54,8 +55,9 @@ def test_a_coordinator_killed_after_any_request_loses_and_doubles_no_row(seed: i
         world = World(sim).filled(4)
         victim = sim.start(compactor, "victim", role="compactor")
         moment = HookPoint.AFTER if seed % 2 else HookPoint.BEFORE
-        # 37 and 75 have no common divisor: a few seeds are spread over the cycle, and 75 of them cover it.
-        victim.network.hook(moment, "*", "", victim.kill, skip=seed // 2 * 37 % REQUESTS_OF_A_CYCLE)
+        # 37 divides neither bound: a few seeds are spread over the cycle, and as many as the bound cover it.
+        skip = seed // 2 * 37 % at_most(sim, REQUESTS_OF_A_CYCLE)
+        victim.network.hook(moment, "*", "", victim.kill, skip=skip)
         sim.start(writer, "second", role="writer", flushes=2)
         sim.run(hours=1, until=lambda: victim.is_killed)
         assert victim.is_killed

@@ -17,6 +17,7 @@ from shale.types import Compaction, CompactionStatus, RunId, TieredSpec, Ulid
 from tests.simulation.compactor.foreign import reckless_coordinator, reckless_failure, start_overlapping_jobs
 from tests.simulation.compactor.lsm import MANY, ONE_AT_A_TIME, OPTIONS, PASSIVE, Load, coordinator, worker, writer
 from tests.simulation.coverage_marks import CoverageMarks, row
+from tests.simulation.request_counts import at_most
 from tests.simulation.world import World
 
 S = CompactionStatus
@@ -39,7 +40,9 @@ def test_a_worker_killed_after_any_request_loses_no_row(seed: int, reached: Cove
         sim.start(coordinator, "boss", role="compactor")
         victim = sim.start(worker, "victim", role="worker", executor=SLOW)
         sluggish(victim, 1.2)
-        op, key_part, count = chance.choice((("*", "", 100), ("put", "/compacted/", 16), ("put", "/compactions/", 12)))
+        op, key_part, count = chance.choice(
+            (("*", "", at_most(sim, 100)), ("put", "/compacted/", 16), ("put", "/compactions/", 12))
+        )
         left: list[Compaction] = []
 
         def die() -> None:

@@ -56,6 +56,7 @@ from tests.simulation.gc.destroy_harness import (
     soon,
     stubborn_destroyer,
 )
+from tests.simulation.request_counts import at_most
 
 ROWS: Rows = {b"%03d" % number: b"v" * 40 for number in range(40)}
 
@@ -92,7 +93,8 @@ def test_a_destroy_killed_at_every_request_completes_at_the_third_run(seed: int,
         before = objects_below(sim, "p"), objects_below(sim, "db2")
         for _ in range(2):
             process = start(sim, destroyer, "db", role=DESTROYER)
-            (process.kill_before if chance.random() < 0.5 else process.kill_after)("*", "", skip=chance.randrange(45))
+            kill = process.kill_before if chance.random() < 0.5 else process.kill_after
+            kill("*", "", skip=chance.randrange(at_most(sim, 45)))
             sim.run(minutes=1)
             latest, marked = latest_manifest(sim, "db"), "db/.deleting" in sim.stored
             reached("before the seal", when=latest is not None and latest.initialized)
@@ -379,7 +381,7 @@ def test_a_collector_that_dies_is_followed_by_one_that_finishes(seed: int, reach
         sim.watch(ClonePins("p"), DestroyRules("db", siblings=("db2",)))
         done(sim, soft_destroyer, "db", role="admin")
         gc = start(sim, deleting_collector, "db", role="gc")
-        sim.at(GRACE_S - 1, lambda: gc.kill_before("*", "", skip=chance.randrange(60)))
+        sim.at(GRACE_S - 1, lambda: gc.kill_before("*", "", skip=chance.randrange(at_most(sim, 60))))
         sim.run(minutes=20)
         reached("killed while it deleted", when=gc.is_killed and "db/.deleting" in sim.stored)
         last = start(sim, deleting_collector, "db", role="gc")

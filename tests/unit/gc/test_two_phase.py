@@ -7,12 +7,16 @@ import anyio
 import pytest
 
 from shale import Db
+from shale.clones.clone import create_clone
+from shale.clones.database_catalog import DatabaseCatalog
+from shale.clones.request import CloneRequest, CloneSource
 from shale.env import Env, InlineCpu
 from shale.errors import UnavailableError
 from shale.format.names import deleting_key, manifest_key
 from shale.gc.collector import Collector
 from shale.gc.hard_destroy import DestroyTarget, destroy
 from shale.gc.options import GcOptions, Task, TaskOptions
+from shale.gc.soft_destroy import read_deletion_status
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.port import CREATE
@@ -45,8 +49,8 @@ class World:
         options = GcOptions(manifest=TaskOptions(min_age_s=0))
         return Collector(self.store(requests), "db", self.env, options)
 
-    def target(self, root: str = "db") -> DestroyTarget:
-        return DestroyTarget(store=self.store(), root=root, env=self.env, metrics=Metrics())
+    def target(self, root: str = "db", requests: Requests | None = None) -> DestroyTarget:
+        return DestroyTarget(store=self.store(requests), root=root, env=self.env, metrics=Metrics())
 
     async def make(self, root: str = "db") -> None:
         async with Db.open(root, store=self.store(), env=self.env) as db:
@@ -117,6 +121,41 @@ async def test_a_destroy_removes_the_records_and_marks_of_the_database_alone() -
     assert await world.place.records.records("db/") == []
     assert await world.place.records.low_water_marks("db/") == {}
     assert await world.place.records.records("db2/") == kept
+
+
+async def destroyed_after_a_kill(world: World, root: str, step: int) -> bool:
+    """Kill a destroy after one of its changes; return whether it had not ended before."""
+    return await kill(destroy(world.target(root, Requests(kill_after=step)), force=True))
+
+
+@pytest.mark.fault("F5.11", "F7.10")
+async def test_a_destroy_that_is_killed_after_any_change_completes_when_it_is_called_again() -> None:
+    """Also after the mark has passed the newest manifest and before this is gone: then no version is the latest."""
+    step, killed = 0, True
+    while killed:
+        step += 1
+        world = World()
+        await world.make()
+        killed = await destroyed_after_a_kill(world, "db", step)
+        assert (await read_deletion_status(world.target())).mark is None
+        await destroy(world.target())
+        assert world.place.keys == [], f"after change {step}"
+        assert await world.place.records.records("") == []
+    assert step > 20, "hardly anything was killed"
+
+
+@pytest.mark.fault("F5.11", "F7.10")
+async def test_a_clone_is_destroyed_though_the_destroy_of_its_parent_was_killed() -> None:
+    step, killed = 0, True
+    while killed:
+        step += 1
+        world = World()
+        await world.make()
+        request = CloneRequest(path="clone", sources=(CloneSource(path="db"),))
+        await create_clone(DatabaseCatalog(store=world.store(), env=world.env, metrics=Metrics()), request)
+        killed = await destroyed_after_a_kill(world, "db", step)
+        await destroy(world.target("clone"), force=True)
+        assert not [key for key in world.place.keys if key.startswith("clone/")], f"after change {step}"
 
 
 async def test_records_that_cannot_be_removed_leave_the_marker_for_a_rerun(monkeypatch: pytest.MonkeyPatch) -> None:
