@@ -2,10 +2,10 @@
 
 from shale.testing.simulation import Simulation
 
-_PER_REQUEST = 2
-"""A two-phase create takes five requests; a scenario, which also reads and lists, less than twice as many as before."""
 
+def at_most(sim: Simulation, native: int, *, two_phase: int) -> int:
+    """Return an upper bound of the requests of a scenario.
 
-def at_most(sim: Simulation, native: int) -> int:
-    """Return an upper bound of the requests of a scenario that takes fewer than ``native`` with conditional writes."""
-    return native * _PER_REQUEST if sim.two_phase else native
+    A create takes five requests where it is made in two phases, and a deletion of numbered files four more.
+    """
+    return two_phase if sim.two_phase else native

@@ -90,7 +90,13 @@ async def read_newest(manifests: ManifestStore, *, is_begun: bool) -> Versioned[
         is_begun: the marker of a destroy is there.  Then nothing is compared with the boundary: with two-phase creates
             a deletion of the newest manifest raises the boundary first, and may have ended there.
     """
-    return await (manifests.read_base() if is_begun else manifests.try_read_latest())
+    if not is_begun:
+        return await manifests.try_read_latest()
+    try:
+        return await manifests.read_base()
+    except InvalidObjectState:
+        # Deleted meanwhile, or the record of a late put whose bytes are deleted: parents are released before that.
+        return None
 
 
 async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
@@ -101,12 +107,10 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
         InvalidDeletion: a key below the root cannot be deleted safely.
     """
     is_begun = await is_being_deleted(target.store, target.root)
-    latest = await read_newest(target.manifests(), is_begun=is_begun)
+    objects = tuple(await _list(target))
+    latest = await read_newest(target.manifests(), is_begun=is_begun) if objects else None
     plan = DestroyPlan(
-        root=target.root,
-        manifest_id=None if latest is None else latest.id,
-        is_begun=is_begun,
-        objects=tuple(await _list(target)),
+        root=target.root, manifest_id=None if latest is None else latest.id, is_begun=is_begun, objects=objects
     )
     if latest is None:
         if not is_begun and any(each.stage is not DeletionStage.MARKER for each in plan.objects):
@@ -150,6 +154,7 @@ async def destroy(
 async def _destroy(target: DestroyTarget, *, force: bool, on_deleted: OnDeleted | None) -> HardDestroyResult:
     plan = await plan_destroy(target)
     if not plan.objects and not plan.is_begun:
+        await _remove_records(target)  # a put of a dead process may have arrived after the end of an earlier destroy
         return HardDestroyResult()
     if not force:
         require_own_objects(plan)

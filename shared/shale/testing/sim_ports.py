@@ -21,6 +21,7 @@ class SimWorld(Protocol):
     memory: MemoryStore
     records: MemoryTransactionalStore
     two_phase: bool
+    unannounced: set[str]
     metrics: Metrics
 
     def note_request(self, process: Any, op: str, key: str, outcome: str) -> None:

@@ -54,8 +54,7 @@ class SimRecords:
             if found is None or found.put_id != record.put_id:
                 raise _RefusedError(found)
             if is_new:
-                data = self._memory.objects[record.source].data
-                self._network.note_commit(record.destination, CREATE, data)
+                self._announce(record)
             return found
 
         try:
@@ -117,6 +116,14 @@ class SimRecords:
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""
+
+    def _announce(self, record: CommitRecord) -> None:
+        staged = self._memory.objects.get(record.source)
+        if staged is None:
+            # Deleted with the whole database: the file cannot be read before its owner has staged it again.
+            self._process.sim.unannounced.add(record.destination)
+        else:
+            self._network.note_commit(record.destination, CREATE, staged.data)
 
     async def _send(self, op: str, key: str, effect: Callable[[], Awaitable[T]]) -> T:
         async def take_effect() -> T:

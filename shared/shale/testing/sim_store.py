@@ -7,7 +7,7 @@ from typing import TypeVar
 from shale.core.bytes_like import BytesLike
 from shale.errors import ShaleError
 from shale.store.memory import joined
-from shale.store.port import OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode
+from shale.store.port import CREATE, OVERWRITE, ETag, GetResult, NotModified, ObjectMeta, PutMode
 from shale.store.two_phase.names import namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import delete_each
 from shale.testing.sim_network import SimNetwork, SimRequest
@@ -104,9 +104,15 @@ class SimStore:
 
     async def copy(self, source: str, destination: str) -> None:
         """See ``ObjectStore``."""
-        request = SimRequest("copy", destination, lambda: self._memory.copy(source, destination))
-        request.notes = parse_staged_key(source) is None
-        await self._network.send(request)
+
+        async def copied() -> None:
+            await self._memory.copy(source, destination)
+            unannounced = self._process.sim.unannounced
+            if destination in unannounced:
+                unannounced.remove(destination)
+                self._network.note_commit(destination, CREATE, self._memory.objects[destination].data)
+
+        await self._network.send(SimRequest("copy", destination, copied, notes=parse_staged_key(source) is None))
 
     async def aclose(self) -> None:
         """See ``ObjectStore``."""

@@ -93,6 +93,9 @@ class Simulation:
         tolerates_panic: a ``ProtocolPanic`` ends its process, not the simulation.
         records: the transactional store of a simulation with two-phase creates; by default one in memory, if
             ``STORE_VARIABLE`` says so.
+
+    Attributes:
+        unannounced: files with a commit record whose staged object was gone already; invariants hear of their copy.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Simulation:
         self.records = records if records is not None else MemoryTransactionalStore()
         self.two_phase = records is not None or os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
         self.stored = SimObjects(self.memory, self.records, two_phase=self.two_phase)
+        self.unannounced: set[str] = set()
         self.history = MutationLog()
         self.metrics: Metrics = _SHARED_METRICS
         self.processes: list[SimProcess] = []

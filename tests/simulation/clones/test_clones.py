@@ -47,10 +47,11 @@ from tests.simulation.request_counts import at_most
 
 ROWS: Rows = {b"key-%02d" % number: b"value %d" % number for number in range(24)}
 MORE: Rows = {b"key-%02d" % number: b"later %d" % number for number in range(0, 24, 2)}
-REQUESTS_MAX = 45
-"""More than a clone of one source with a WAL takes."""
-UNION_REQUESTS_MAX = 60
-"""More than a union of two clones takes."""
+
+
+def requests_max(sim: Simulation) -> int:
+    """Return more requests than a clone of one source with a WAL takes."""
+    return at_most(sim, 45, two_phase=65)
 
 
 async def checkpointer(process: SimProcess, path: str, lifetime_s: float | None = None) -> UUID:
@@ -79,7 +80,7 @@ def test_a_clone_killed_after_any_request_completes_when_retried(seed: int, reac
         checkpoint = done(sim, checkpointer, "p") if named else None
         wanted = request("c", CloneSource(path="p", checkpoint=checkpoint))
         first = start(sim, cloner, wanted)
-        skip = (seed * 7 + sim.rng.randrange(3)) % at_most(sim, REQUESTS_MAX)
+        skip = (seed * 7 + sim.rng.randrange(3)) % requests_max(sim)
         first.network.hook(HookPoint.AFTER, "*", "", first.kill, skip=skip)
         sim.run(hours=1)
         begun = pins.latest(sim, "c")
@@ -132,7 +133,7 @@ def test_a_union_killed_after_any_request_completes_when_retried(seed: int, reac
         reached("the halves own nothing", when=wanted == ROWS)
         union = request("u", "left", "right")
         first = start(sim, cloner, union)
-        skip = (seed * 7 + sim.rng.randrange(3)) % at_most(sim, UNION_REQUESTS_MAX)
+        skip = (seed * 7 + sim.rng.randrange(3)) % at_most(sim, 60, two_phase=105)
         first.network.hook(HookPoint.AFTER, "*", "", first.kill, skip=skip)
         sim.run(hours=1)
         begun = pins.latest(sim, "u")
@@ -165,9 +166,9 @@ def test_two_clones_at_one_path_have_one_source(seed: int, reached: CoverageMark
         other = "q" if sim.rng.random() < 0.5 else "p"
         reached("different parents", when=other == "q")
         one = start(sim, cloner, request("c", "p"))
-        one.freeze_before("*", "", sim.rng.uniform(0, 5), skip=sim.rng.randrange(at_most(sim, REQUESTS_MAX)))
+        one.freeze_before("*", "", sim.rng.uniform(0, 5), skip=sim.rng.randrange(requests_max(sim)))
         two = start(sim, cloner, request("c", other))
-        two.freeze_before("*", "", sim.rng.uniform(0, 5), skip=sim.rng.randrange(at_most(sim, REQUESTS_MAX)))
+        two.freeze_before("*", "", sim.rng.uniform(0, 5), skip=sim.rng.randrange(requests_max(sim)))
         sim.run(hours=1)
         ended = [process.error for process in (one, two)]
         assert any(error is None for error in ended), ended
@@ -191,7 +192,7 @@ def test_a_clone_is_whole_though_its_parent_compacts_and_collects(seed: int, rea
         sim.run(seconds=sim.rng.uniform(0, 20))
         reached("compacted before the pin", when=bool(pins.latest(sim, "db").tree.compacted))  # type: ignore[union-attr]
         clone = start(sim, cloner, request("c", "db"))
-        clone.freeze_before("*", "", sim.rng.uniform(0, 250), skip=sim.rng.randrange(at_most(sim, REQUESTS_MAX)))
+        clone.freeze_before("*", "", sim.rng.uniform(0, 250), skip=sim.rng.randrange(requests_max(sim)))
         sim.run(minutes=30)
         assert clone.error is None, clone.error
         parent, child = pins.latest(sim, "db"), pins.latest(sim, "c")

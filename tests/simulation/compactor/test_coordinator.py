@@ -56,7 +56,7 @@ def test_a_coordinator_killed_after_any_request_loses_and_doubles_no_row(seed: i
         victim = sim.start(compactor, "victim", role="compactor")
         moment = HookPoint.AFTER if seed % 2 else HookPoint.BEFORE
         # 37 divides neither bound: a few seeds are spread over the cycle, and as many as the bound cover it.
-        skip = seed // 2 * 37 % at_most(sim, REQUESTS_OF_A_CYCLE)
+        skip = seed // 2 * 37 % at_most(sim, REQUESTS_OF_A_CYCLE, two_phase=140)
         victim.network.hook(moment, "*", "", victim.kill, skip=skip)
         sim.start(writer, "second", role="writer", flushes=2)
         sim.run(hours=1, until=lambda: victim.is_killed)

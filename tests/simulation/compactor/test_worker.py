@@ -41,7 +41,7 @@ def test_a_worker_killed_after_any_request_loses_no_row(seed: int, reached: Cove
         victim = sim.start(worker, "victim", role="worker", executor=SLOW)
         sluggish(victim, 1.2)
         op, key_part, count = chance.choice(
-            (("*", "", at_most(sim, 100)), ("put", "/compacted/", 16), ("put", "/compactions/", 12))
+            (("*", "", at_most(sim, 100, two_phase=180)), ("put", "/compacted/", 16), ("put", "/compactions/", 12))
         )
         left: list[Compaction] = []
 

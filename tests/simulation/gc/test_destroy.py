@@ -91,10 +91,10 @@ def test_a_destroy_killed_at_every_request_completes_at_the_third_run(seed: int,
         family(sim)
         sim.watch(ClonePins("p", "db2"), rules := DestroyRules("db", siblings=("db2",)))
         before = objects_below(sim, "p"), objects_below(sim, "db2")
-        for _ in range(2):
+        requests = at_most(sim, 45, two_phase=60)
+        for skip in (seed * 7 % requests, chance.randrange(requests)):
             process = start(sim, destroyer, "db", role=DESTROYER)
-            kill = process.kill_before if chance.random() < 0.5 else process.kill_after
-            kill("*", "", skip=chance.randrange(at_most(sim, 45)))
+            (process.kill_before if chance.random() < 0.5 else process.kill_after)("*", "", skip=skip)
             sim.run(minutes=1)
             latest, marked = latest_manifest(sim, "db"), "db/.deleting" in sim.stored
             reached("before the seal", when=latest is not None and latest.initialized)
@@ -381,7 +381,7 @@ def test_a_collector_that_dies_is_followed_by_one_that_finishes(seed: int, reach
         sim.watch(ClonePins("p"), DestroyRules("db", siblings=("db2",)))
         done(sim, soft_destroyer, "db", role="admin")
         gc = start(sim, deleting_collector, "db", role="gc")
-        sim.at(GRACE_S - 1, lambda: gc.kill_before("*", "", skip=chance.randrange(at_most(sim, 60))))
+        sim.at(GRACE_S - 1, lambda: gc.kill_before("*", "", skip=chance.randrange(at_most(sim, 60, two_phase=100))))
         sim.run(minutes=20)
         reached("killed while it deleted", when=gc.is_killed and "db/.deleting" in sim.stored)
         last = start(sim, deleting_collector, "db", role="gc")

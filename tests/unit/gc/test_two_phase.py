@@ -19,8 +19,9 @@ from shale.gc.options import GcOptions, Task, TaskOptions
 from shale.gc.soft_destroy import read_deletion_status
 from shale.protocol.checkpoints import create_checkpoint
 from shale.protocol.manifest_store import ManifestStore
-from shale.store.port import CREATE
+from shale.store.port import CREATE, OVERWRITE
 from shale.store.retry import RetryingStore
+from shale.store.transactional.port import CommitRecord, Slot
 from shale.store.two_phase.recovery import TwoPhaseRecovery
 from shale.telemetry.metrics import Metrics
 from tests.clocks import ManualClock
@@ -156,6 +157,27 @@ async def test_a_clone_is_destroyed_though_the_destroy_of_its_parent_was_killed(
         killed = await destroyed_after_a_kill(world, "db", step)
         await destroy(world.target("clone"), force=True)
         assert not [key for key in world.place.keys if key.startswith("clone/")], f"after change {step}"
+
+
+@pytest.mark.fault("F5.11", "F7.9")
+@pytest.mark.parametrize("moment", ["while it is destroyed", "afterwards"])
+async def test_the_record_of_a_late_put_without_its_bytes_is_removed_by_a_destroy(moment: str) -> None:
+    """A process has died between the first two steps of a create, and its second request arrives last."""
+    world = World()
+    await world.make()
+    if moment == "afterwards":
+        await destroy(world.target())
+    else:
+        await world.store().put(deleting_key("db"), b"", mode=OVERWRITE)
+    key = manifest_key("db", 99)
+    late = CommitRecord(
+        destination=key, source=f"{key}.gone", put_id="late", checksum="", size=1, created_at_ms=world.clock.now_ms()
+    )
+    assert await world.place.records.insert(late, Slot("db/manifest", 99)) is late
+    await destroy(world.target())
+    assert world.place.keys == []
+    assert await world.place.records.records("") == []
+    await world.make()
 
 
 async def test_records_that_cannot_be_removed_leave_the_marker_for_a_rerun(monkeypatch: pytest.MonkeyPatch) -> None:
