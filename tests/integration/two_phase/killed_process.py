@@ -1,8 +1,9 @@
 """A writer and collector with two-phase creates that kills itself after a chosen request.
 
-    python -m tests.integration.two_phase.killed_process FOLDER RECORDS_URL ROUND STEP SKIP
+    python -m tests.integration.two_phase.killed_process FOLDER RECORDS_URL ROUND STEP SKIP PARALLEL
 
-It writes durable rows, prints the number of each row that is durable, and collects garbage at the end.
+It writes durable rows, prints the number of each row that is durable, and collects garbage at the end.  ``PARALLEL`` is
+``max_parallel_writes`` of the database; if it is above 1, rows do not wait for the row before.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import anyio
 
 import shale
 from shale.env import Env
@@ -25,6 +28,7 @@ from shale.telemetry.metrics import Metrics
 from tests.unit.store.two_phase.plain_store import OBJECT_CHANGES, RECORD_CHANGES, Requests
 
 ROWS = 6
+PAUSE_S = 0.001
 COUNTER = b"counter"
 NO_LIMIT: dict[str, Any] = {"l0_max_ssts": 10_000, "l0_max_ssts_per_key": 10_000}
 """There is no compactor."""
@@ -74,24 +78,38 @@ async def collect(store: ObjectStore) -> None:
     await Collector(store, "db", Env.system(), options, Metrics()).run_once()
 
 
-async def write(store: ObjectStore, round_: int) -> None:
+async def write(store: ObjectStore, round_: int, parallel: int) -> None:
     """Write the rows of a round."""
-    async with shale.Db.open("db", store=store, flush_interval=0, **NO_LIMIT) as db:
+    options = {**NO_LIMIT, "max_parallel_writes": parallel}
+    async with (
+        shale.Db.open("db", store=store, flush_interval=0, **options) as db,
+        anyio.create_task_group() as waiting,
+    ):
         for number in range(ROWS):
             key, value = row_of(round_, number)
             batch = shale.WriteBatch()
             batch.put(key, value)
             batch.put(COUNTER, counter_of(round_, number))
-            await (await db.write(batch)).durable()
-            print(number, flush=True)
+            handle = await db.write(batch)
+            if parallel == 1:
+                await report(handle, number)
+            else:
+                waiting.start_soon(report, handle, number)
+                await anyio.sleep(PAUSE_S)  # so that the row gets a WAL file of its own
             if number == ROWS // 2:
                 await db.flush("memtable")
 
 
-async def main(folder: str, records_url: str, round_: str, step: str, skip: str) -> None:
+async def report(handle: shale.WriteHandle, number: int) -> None:
+    """Print the number of a row once it is durable."""
+    await handle.durable()
+    print(number, flush=True)
+
+
+async def main(folder: str, records_url: str, round_: str, step: str, skip: str, parallel: str) -> None:
     """Run one process to its end."""
     store = open_two_phase(folder, records_url, KillingRequests(step, int(skip)))
-    await write(store, int(round_))
+    await write(store, int(round_), int(parallel))
     await collect(store)
     await store.aclose()
 

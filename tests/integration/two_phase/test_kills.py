@@ -1,7 +1,8 @@
 """SIGKILL between every two steps of a create and of a deletion: nothing is lost, nothing stays uncommitted.
 
 Each round is a process that kills itself after one request of one kind has taken effect (``killed_process``).  What
-it left is met by recovery in two rounds of three, and by the next process alone in the others.
+it left is met by recovery in two rounds of three, and by the next process alone in the others.  With parallel WAL
+writes, several creates are under way when a process dies.
 """
 
 import asyncio
@@ -42,7 +43,10 @@ STEPS = {
 ROUNDS = len(STEPS) + 1
 SOAK_ROUNDS = int(os.environ.get("SHALE_TWO_PHASE_ROUNDS", "200"))
 KILLED = -9
-pytestmark = pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
+pytestmark = [
+    pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)]),
+    pytest.mark.parametrize("parallel", [1, 3]),
+]
 
 
 class Survivors:
@@ -53,10 +57,11 @@ class Survivors:
         self.unknown: dict[bytes, bytes] = {}
         self.counter = b""
 
-    def add(self, round_: int, durable: int) -> None:
-        """Add a round, of which the first rows are durable; the process did not know of more than one other."""
+    def add(self, round_: int, durable: int, parallel: int) -> None:
+        """Add a round, of which the first rows are durable; of the others, as many as the process sent may be."""
+        sent = min(ROWS, durable + 1) if parallel == 1 else ROWS
         self.durable.update(row_of(round_, number) for number in range(durable))
-        self.unknown.update([row_of(round_, durable)] if durable < ROWS else [])
+        self.unknown.update(row_of(round_, number) for number in range(durable, sent))
         if durable:
             self.counter = counter_of(round_, durable - 1)
 
@@ -95,16 +100,16 @@ async def create_schema(records_url: str) -> None:
     await records.aclose()
 
 
-def survive(folder: Path, records_url: str, rounds: int) -> None:
+def survive(folder: Path, records_url: str, rounds: int, parallel: int) -> None:
     asyncio.run(create_schema(records_url))
     rng, rows, killed = random.Random(rounds), Survivors(), Counter[str]()
     for round_ in range(rounds):
         step = list(STEPS)[round_ % len(STEPS)]
-        arguments = (str(folder), records_url, str(round_), step, str(rng.randrange(STEPS[step])))
+        arguments = (str(folder), records_url, str(round_), step, str(rng.randrange(STEPS[step])), str(parallel))
         done = forks.run(PROCESS, *arguments, env=os.environ, folder=folder.parent)
         assert done.returncode in {KILLED, 0}, (arguments, done.returncode, done.stderr.decode())
         killed[step] += done.returncode == KILLED
-        rows.add(round_, len(done.stdout.split()))
+        rows.add(round_, len(done.stdout.split()), parallel)
         if round_ % 3:
             asyncio.run(recover(str(folder), records_url))
         rows.check(asyncio.run(read(str(folder), records_url)))
@@ -120,11 +125,11 @@ def postgresql_url() -> Iterator[str]:
         yield url
 
 
-def test_with_sqlite(rounds: int, tmp_path: Path) -> None:
-    survive(tmp_path / "store", f"sqlite://{tmp_path}/records.db", rounds)
+def test_with_sqlite(rounds: int, parallel: int, tmp_path: Path) -> None:
+    survive(tmp_path / "store", f"sqlite://{tmp_path}/records.db", rounds, parallel)
 
 
-def test_with_postgresql(rounds: int, tmp_path: Path, postgresql_url: str) -> None:
+def test_with_postgresql(rounds: int, parallel: int, tmp_path: Path, postgresql_url: str) -> None:
     async def empty() -> None:
         records = open_transactional_store(postgresql_url)
         await records.create_schema()
@@ -132,4 +137,4 @@ def test_with_postgresql(rounds: int, tmp_path: Path, postgresql_url: str) -> No
         await records.aclose()
 
     asyncio.run(empty())
-    survive(tmp_path / "store", postgresql_url, rounds)
+    survive(tmp_path / "store", postgresql_url, rounds, parallel)
