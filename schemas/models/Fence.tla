@@ -197,21 +197,27 @@ Poll(w) ==
     /\ Become(w, Refreshed(w))
     /\ UNCHANGED <<manifest, committer, wal, acked>>
 
-(* The rows in memory become an L0, and replay begins after them. *)
+(* Replay begins after the last file whose rows were all in memory when the flushed rows were frozen. *)
+Stamps(w) ==
+    IF Mutation = "replayed tables have the stamp of the fence" /\ writer[w].state = "replaying"
+    THEN {writer[w].fence} ELSE (writer[w].view.replayAfter + 1)..writer[w].consumed
+
+RowsAfter(stamp) == UNION {wal[slot] : slot \in {s \in Present : s > stamp}}
+
+(* The rows in memory up to `stamp` become an L0; those after it were written since the freeze. *)
 Flush(w) ==
-    LET stamp == IF Mutation = "replayed tables have the stamp of the fence" /\ writer[w].state = "replaying"
-                 THEN writer[w].fence ELSE writer[w].consumed
-        next == [manifest EXCEPT !.replayAfter = stamp, !.flushed = @ \cup writer[w].memory]
-    IN
-    /\ writer[w].state \in {"replaying", "serving", "appended"}
-    /\ stamp > writer[w].view.replayAfter
-    /\ IF writer[w].view = manifest \/ Mutation = "no epoch check at a conflict"
-       THEN /\ manifest' = next
-            /\ committer' = writer[w].epoch
-            /\ Become(w, [writer[w] EXCEPT !.view = next])
-       ELSE /\ Become(w, Refreshed(w))
-            /\ UNCHANGED <<manifest, committer>>
-    /\ UNCHANGED <<wal, acked>>
+    \E stamp \in Stamps(w) :
+        LET next == [manifest EXCEPT !.replayAfter = stamp,
+                                     !.flushed = @ \cup (writer[w].memory \ RowsAfter(stamp))] IN
+        /\ writer[w].state \in {"replaying", "serving", "appended"}
+        /\ stamp > writer[w].view.replayAfter
+        /\ IF writer[w].view = manifest \/ Mutation = "no epoch check at a conflict"
+           THEN /\ manifest' = next
+                /\ committer' = writer[w].epoch
+                /\ Become(w, [writer[w] EXCEPT !.view = next])
+           ELSE /\ Become(w, Refreshed(w))
+                /\ UNCHANGED <<manifest, committer>>
+        /\ UNCHANGED <<wal, acked>>
 
 -----------------------------------------------------------------------------
 (* The collector deletes files that no replay needs, once they are older than min_age. *)

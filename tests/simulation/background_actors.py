@@ -54,8 +54,12 @@ async def pinner(process: SimProcess, *, rounds: int = 40, pause_s: float = 0.3)
         await release_checkpoints(stored, [checkpoint.id])
 
 
-async def eager_collector(process: SimProcess, *, rounds: int = 60, pause_s: float = 0.5, fences: bool = False) -> None:
-    """A collector with ``min_age`` 0, for which a compaction has always just finished.
+async def eager_collector(
+    process: SimProcess, *, rounds: int = 60, pause_s: float = 0.5, fences: bool = False, min_age_s: float = 0.0
+) -> None:
+    """A collector for which a compaction has always just finished.
+
+    ``min_age_s``: of WAL files; 0 is less than any real collector has.
 
     Source: docs/reference/protocol.md 8.2, 8.5.
     """
@@ -80,7 +84,8 @@ async def eager_collector(process: SimProcess, *, rounds: int = 60, pause_s: flo
                 await process.store.delete(meta.key)
         for file in await files.list():
             needed = any(one.replay_after_wal_id < file.id < one.next_wal_sst_id for one in kept[1:])
-            if file.id < manifest.replay_after_wal_id and not needed and (fences or not file.is_fence):
+            is_old = file.last_modified_ms <= now_ms - min_age_s * 1000
+            if file.id < manifest.replay_after_wal_id and is_old and not needed and (fences or not file.is_fence):
                 await files.delete(file.id)
 
 

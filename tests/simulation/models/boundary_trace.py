@@ -1,19 +1,17 @@
 """Records the requests of simulated processes as events of the model ``schemas/models/BoundaryTrace.tla``."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from shale.testing.mutation_log import MutationLog
 from shale.testing.simulation import Simulation
-from tests.checks.models.checker import check, configuration
+from tests.simulation.models.trace_check import first_deviations, literal
 from tests.simulation.protocol.effects import TOY, Acknowledged, collector, contender, decode
 
 Event: TypeAlias = tuple[str, str, int, bool, int]
 """What, process, id, whether it succeeded or found the file, number of the effect among those of the process."""
 
-_REACHED = re.compile(r'<<"reached", (\d+), (\d+)>>')
 _NO_EFFECT = 999_999
 
 
@@ -114,37 +112,15 @@ def deviations(traces: Sequence[Trace]) -> list[Event | None]:
     Raises:
         CheckerMissing: TLC or Java is not there.
     """
-    roles = ("writers", "collectors")
-    names = {role: sorted({name for trace in traces for name in getattr(trace, role)}) for role in roles}
     highest = max(event[2] for trace in traces for event in trace.events) + 1
-    rows = ",\n".join("<<" + ", ".join(map(_tuple, trace.events)) + ">>" for trace in traces)
-    body = "\n".join(
-        (
-            "EXTENDS BoundaryTrace",
-            f"Recorded == <<{rows}>>",
-            f"First == <<{', '.join(_text(trace.founder) for trace in traces)}>>",
-            *(f"All{role} == {{{', '.join(map(_text, found))}}}" for role, found in names.items()),
-        )
+    founders = ", ".join(literal(trace.founder) for trace in traces)
+    return first_deviations(
+        "BoundaryTrace",
+        [trace.events for trace in traces],
+        constants={"MaxId": highest, "MaxWrites": 10_000, "MaxLate": 0, "Mutation": "none"},
+        definitions={
+            "Founders": f"<<{founders}>>",
+            "Writers": literal(frozenset().union(*(trace.writers for trace in traces))),
+            "Collectors": literal(frozenset().union(*(trace.collectors for trace in traces))),
+        },
     )
-    config = configuration(
-        {"MaxId": highest, "MaxWrites": 10_000, "MaxLate": 0, "Mutation": "none"},
-        extra="CONSTANTS\n  Traces <- Recorded\n  Founders <- First\n  Writers <- Allwriters\n"
-        "  Collectors <- Allcollectors\nSPECIFICATION TraceSpec\nCONSTRAINT Progress",
-    )
-    outcome = check(body, config, is_short=True)
-    reached = [1] * len(traces)
-    for trace, step in _REACHED.findall(outcome.output):
-        reached[int(trace) - 1] = max(reached[int(trace) - 1], int(step))
-    return [
-        trace.events[step - 1] if step <= len(trace.events) else None
-        for trace, step in zip(traces, reached, strict=True)
-    ]
-
-
-def _tuple(event: Event) -> str:
-    what, process, file_id, succeeded, number = event
-    return f"<<{_text(what)}, {_text(process)}, {file_id}, {str(succeeded).upper()}, {number}>>"
-
-
-def _text(name: str) -> str:
-    return f'"{name}"'

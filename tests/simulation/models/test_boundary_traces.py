@@ -1,39 +1,17 @@
-"""The requests of the real code, under faults, are a run of the model (docs/concepts/models.md)."""
+"""The requests of the real stores, under faults, are a run of the model of boundaries (docs/concepts/models.md)."""
 
-import os
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from shale.protocol.boundary import Boundary
 from shale.protocol.versioned_store import VersionedStore
-from tests.checks.models.checker import CheckerMissing
-from tests.simulation.conftest import seeds
-from tests.simulation.models.boundary_trace import Event, Trace, deviations, record
-
-SEEDS = 3
-SEEDS_MAX = 40
-SEEDS_PER_RUN = 5
-"""Java starts once for each run, and needs memory for all of its traces."""
-
-
-def checked(traces: Sequence[Trace]) -> list[Event | None]:
-    """Return the deviations of the traces; skip the test on a machine without the checker."""
-    try:
-        return deviations(traces)
-    except CheckerMissing as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+from tests.simulation.models.boundary_trace import Trace, deviations, record
+from tests.simulation.models.trace_check import SEEDS, checked, require_runs
 
 
 def test_requests_of_the_real_stores_are_a_run_of_the_model() -> None:
-    chosen = seeds(SEEDS)[:SEEDS_MAX]
-    for start in range(0, len(chosen), SEEDS_PER_RUN):
-        block = chosen[start : start + SEEDS_PER_RUN]
-        found = dict(zip(block, checked([record(seed) for seed in block]), strict=True))
-        assert set(found.values()) == {None}, f"first events by seed that the model does not allow: {found}"
+    require_runs(record, deviations)
 
 
 def test_traces_have_commits_conflicts_and_deletes() -> None:
@@ -67,11 +45,12 @@ def test_traces_of_code_with_a_defect_are_no_runs_of_the_model(monkeypatch: pyte
             await check(boundary, file_id)
 
     found = checked(
+        deviations,
         [
             _trace_with(monkeypatch, Boundary, "check", _nothing),
             _trace_with(monkeypatch, Boundary, "check", cached),
             _trace_with(monkeypatch, VersionedStore, "advance_boundary", _nothing),
-        ]
+        ],
     )
     no_check, cached_check, no_advance = (None if event is None else event[0] for event in found)
     assert no_check in {"ack", "create"}
