@@ -11,8 +11,8 @@ from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.super_version import SuperVersion
 from shale.errors import InvalidRequestError
+from shale.sst.meta import span_end
 from shale.sst.reader import SstReader
-from shale.sst.source import span_end
 from shale.types import KeyRange, SstView
 
 _SPAN_BYTES = 1 << 20

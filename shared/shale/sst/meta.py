@@ -16,6 +16,7 @@ from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
 from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.stats import SstStats, decode_stats
+from shale.kernels.rows import I64
 from shale.types import SstInfo
 
 
@@ -88,3 +89,20 @@ def decode_meta(
         image = section(info.stats_offset, info.stats_len)
         stats = decode_stats(image, path=path, offset=info.stats_offset).totals()
     return SstMeta(index, decoded_filters, stats)
+
+
+def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
+    """Return the end of a read from block ``first``: after the block that fills ``size_bytes``, at most ``last``.
+
+    Rounding up keeps a scan at one read per ``size_bytes`` of data.
+    """
+    target = int(offsets[first]) + size_bytes
+    end = int(offsets[first : last + 1].searchsorted(target, side="left")) + first
+    return min(max(end, first + 1), last)
+
+
+def span_begin(offsets: I64, first: int, last: int, size_bytes: int) -> int:
+    """Return the begin of a read that ends before block ``last``; the reverse of ``span_end``."""
+    target = int(offsets[last]) - size_bytes
+    begin = int(offsets[first : last + 1].searchsorted(target, side="right")) + first - 1
+    return max(min(begin, last - 1), first)

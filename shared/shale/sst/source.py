@@ -5,14 +5,17 @@ descending seq, never empty, then ``None``.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Generic, TypedDict, TypeVar, Unpack
 
+from shale.concurrency.gather import gather
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES, Fetch, ReadAhead
 from shale.format.blocks.decoder import StoredBlocks
-from shale.kernels.rows import I64, Rows
+from shale.kernels.rows import Rows
 from shale.sst.direct_reader import DIRECT_READ_BYTES, DirectReader
-from shale.sst.meta import SstMeta
+from shale.sst.meta import SstMeta, span_begin, span_end
 from shale.sst.reader import SstReader, has_blocks
 from shale.sst.row_search import rows_in_range, rows_up_to
 from shale.sst.slot import SstSlot
@@ -32,6 +35,7 @@ class SpanOptions(TypedDict, total=False):
     prefix: all keys in the range begin with it; SSTs whose filters exclude it are not read.
     read_ahead: starts the next read while the caller works on the last one; ``None``: no read ahead.
     expected_rows: rows that the caller probably needs: reads begin small and grow, and short ones are cached.
+    fetch_tasks: reads of full size that are made at the same time; each takes ``read_ahead_bytes`` of memory.
     low_memory: ``read_ahead_bytes`` is the unpacked size of a read: memory counts more than requests.
     reverse: chunks come from last to first; rows ascend inside a chunk.
     """
@@ -39,6 +43,7 @@ class SpanOptions(TypedDict, total=False):
     prefix: bytes | None
     read_ahead: ReadAhead | None
     expected_rows: int | None
+    fetch_tasks: int
     low_memory: bool
     reverse: bool
 
@@ -92,6 +97,9 @@ class _SpanReader(ABC, Generic[T]):
         self._read_ahead = options.get("read_ahead")
         self._expected_rows = options.get("expected_rows")
         self._low_memory = options.get("low_memory", False)
+        self._fetch_tasks = options.get("fetch_tasks", 1)
+        self._loaded: deque[T] = deque()
+        """Chunks that were read at the same time as the last one."""
         self._next_fetch: Fetch[T | None] | None = None
         self._cursor: _BlockCursor | None = None
         self._has_ended = False
@@ -139,7 +147,7 @@ class _SpanReader(ABC, Generic[T]):
 
     @property
     def _is_done(self) -> bool:
-        return not self._pending and (self._cursor is None or self._cursor.is_done)
+        return not self._pending and not self._loaded and (self._cursor is None or self._cursor.is_done)
 
     @property
     def _reads_on(self) -> bool:
@@ -148,7 +156,7 @@ class _SpanReader(ABC, Generic[T]):
 
     async def _read(self) -> T | None:
         """Read until a span has rows in range."""
-        while True:
+        while not self._loaded:
             if self._cursor is None or self._cursor.is_done:
                 if not self._pending:
                     return None
@@ -163,10 +171,22 @@ class _SpanReader(ABC, Generic[T]):
                 continue
             cursor = self._cursor
             first, last = cursor.advance(self._span_bytes(cursor))
+            if self._fetch_tasks > 1 and self._reads_on and not cursor.is_done:
+                await self._load_together(cursor, (first, last))
+                continue
             chunk = await self._load(cursor, first, last)
             self._read_bytes = min(2 * self._read_bytes, self._read_bytes_max)
             if chunk is not None:
                 return chunk
+        return self._loaded.popleft()
+
+    async def _load_together(self, cursor: "_BlockCursor", span: tuple[int, int]) -> None:
+        """Read this span and those after it at the same time."""
+        spans = [span]
+        while len(spans) < self._fetch_tasks and not cursor.is_done:
+            spans.append(cursor.advance(self._span_bytes(cursor)))
+        chunks = await gather([partial(self._load, cursor, *each) for each in spans])
+        self._loaded.extend(chunk for chunk in chunks if chunk is not None)
 
     def _span_bytes(self, cursor: "_BlockCursor") -> int:
         """Return the size of the next read."""
@@ -366,20 +386,3 @@ def _unpacked_ratio(slot: SstSlot, meta: SstMeta) -> int:
     if slot.sst.info.compression is Compression.NONE or meta.stats is None:
         return 1
     return max(1, (meta.stats.raw_key_size + meta.stats.raw_val_size) // max(1, slot.sst.info.data_len))
-
-
-def span_end(offsets: I64, first: int, last: int, size_bytes: int) -> int:
-    """Return the end of a read from block ``first``: after the block that fills ``size_bytes``, at most ``last``.
-
-    Rounding up keeps a scan at one read per ``size_bytes`` of data.
-    """
-    target = int(offsets[first]) + size_bytes
-    end = int(offsets[first : last + 1].searchsorted(target, side="left")) + first
-    return min(max(end, first + 1), last)
-
-
-def span_begin(offsets: I64, first: int, last: int, size_bytes: int) -> int:
-    """Return the begin of a read that ends before block ``last``; the reverse of ``span_end``."""
-    target = int(offsets[last]) - size_bytes
-    begin = int(offsets[first : last + 1].searchsorted(target, side="right")) + first - 1
-    return max(min(begin, last - 1), first)

@@ -10,6 +10,7 @@ from shale.errors import ShaleError
 from shale.sync.db_cache import DbCache
 from shale.sync.loop_thread import LoopThread, loop_thread
 from shale.sync.reads import BlockingReads
+from shale.sync.status import StatusSubscription
 from shale.types import Manifest
 
 
@@ -64,6 +65,10 @@ class DbReader(BlockingReads[db_reader.DbReader]):
     def cache(self) -> DbCache:
         """What is kept in memory and on disk of its SSTs, to be filled and emptied by hand."""
         return DbCache(self._inner.cache, self._run)
+
+    def subscribe(self) -> StatusSubscription:
+        """Return an iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
+        return StatusSubscription(self._inner.subscribe(), self._run)
 
     failed = blocking(db_reader.DbReader.failed)
     seq_at = in_loop(db_reader.DbReader.seq_at)

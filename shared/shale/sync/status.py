@@ -1,10 +1,36 @@
 """The state of an open writer; calls that wait block."""
 
-from shale.concurrency.blocking import BlockingHandle, blocking, in_loop
-from shale.engine import status
+from collections.abc import Iterator
+
+from shale.concurrency.blocking import BlockingHandle, Run, blocking, in_loop
+from shale.engine import status, status_updates
 from shale.engine.options import FlushType
+from shale.engine.status_updates import StatusUpdate
 from shale.errors import ShaleError
 from shale.types import Manifest
+
+
+class StatusSubscription:
+    """An iterator that waits for the next update; see ``shale.engine.status_updates.StatusSubscription``."""
+
+    __slots__ = ("_inner", "_run")
+
+    def __init__(self, inner: status_updates.StatusSubscription, run: Run) -> None:
+        self._inner = inner
+        self._run = run
+
+    def __iter__(self) -> Iterator[StatusUpdate]:
+        return self
+
+    def __next__(self) -> StatusUpdate:
+        update = self._run(_next(self._inner))
+        if update is None:
+            raise StopIteration
+        return update
+
+
+async def _next(inner: status_updates.StatusSubscription) -> StatusUpdate | None:
+    return await anext(inner, None)
 
 
 class DbStatus(BlockingHandle[status.DbStatus]):
@@ -49,6 +75,10 @@ class DbStatus(BlockingHandle[status.DbStatus]):
     def unflushed_bytes(self) -> int:
         """Estimated bytes in memtables and WAL buffer."""
         return self._run(_unflushed_bytes(self._inner))
+
+    def subscribe(self) -> StatusSubscription:
+        """Return an iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
+        return StatusSubscription(self._inner.subscribe(), self._run)
 
     wait_failed = blocking(status.DbStatus.wait_failed)
     seq_at = in_loop(status.DbStatus.seq_at)

@@ -1,6 +1,9 @@
 """Sources of scans: requests, windows and read-ahead."""
 
+from typing import Any
+
 import anyio
+import anyio.lowlevel
 import numpy as np
 import pytest
 
@@ -9,9 +12,30 @@ from shale.errors import ClosedError, CorruptionError
 from shale.format.blocks.decoder import decode_images
 from shale.iter.source import drain
 from shale.kernels.rows import concat_rows, entries_from_rows
-from shale.sst.source import RunSource, SstSource, span_end
+from shale.sst.meta import span_end
+from shale.sst.source import CachedBlockSource, RunSource, SstSource
+from shale.store.memory import MemoryStore
 from shale.types import Entry, KeyRange, RunId, SortedRun, excluded, included
 from tests.unit.engine.reading import Shelf
+
+
+class CountingStore:
+    """Counts the reads of a store that are in flight at the same time."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.in_flight = self.most = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def get_range(self, key: str, start: int, end: int) -> memoryview | None:
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        await anyio.lowlevel.checkpoint()
+        self.in_flight -= 1
+        return await self._store.get_range(key, start, end)
+
 
 ROWS = [Entry(b"k%05d" % key, bytes(100), key + 1, 0) for key in range(2000)]
 
@@ -88,6 +112,35 @@ def test_the_next_read_is_in_flight_while_rows_are_used() -> None:
             assert len(shelf.store.reads) == before + 1
             rows = await drain(source)
             assert len(rows) > 10
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", [SstSource, RunSource, CachedBlockSource])
+def test_several_reads_are_made_at_the_same_time(kind: Any, reverse: bool) -> None:
+    if reverse and kind is CachedBlockSource:
+        pytest.skip("stored blocks are read forward")
+
+    async def run() -> None:
+        shelf = Shelf()
+        view = await shelf.view(ROWS)
+        store, most, chunks = CountingStore(shelf.store), 0, []
+        shelf.reader._store = store  # type: ignore[assignment]
+        of = {SstSource: view, RunSource: SortedRun(id=RunId(1), ssts=(view,)), CachedBlockSource: (view,)}[kind]
+        wanted = KeyRange(included(ROWS[100].key), excluded(ROWS[1900].key))
+        async with anyio.create_task_group() as tasks:
+            options = {"read_ahead": ReadAhead(tasks), "fetch_tasks": 3, "reverse": reverse}
+            source = kind(shelf.reader, of, wanted, 5000, **options)
+            while (chunk := await source.next()) is not None:
+                chunks.append(chunk)
+                assert not source.is_over or chunk is chunks[-1]
+            most = store.most
+        assert most == 3
+        if kind is not CachedBlockSource:
+            found = [entry for chunk in (chunks[::-1] if reverse else chunks) for entry in entries_from_rows(chunk)]
+            assert found == ROWS[100:1900]
+        assert await source.next() is None
 
     anyio.run(run)
 

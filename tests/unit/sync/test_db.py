@@ -7,6 +7,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
@@ -262,3 +263,28 @@ def test_a_clone_is_made() -> None:
         assert not admin.clones.create("db").is_new
     with sync.DbReader.open("copy", store=store) as reader:
         assert reader.get(b"a") == b"1"
+
+
+def test_the_status_is_followed_until_the_close() -> None:
+    db = sync.Db.open("db", store=MemoryStore(), flush_interval=0)
+    updates = db.status.subscribe()
+    assert next(updates).durable_seq == 0
+    db.put(b"a", b"v").durable()
+    assert next(update for update in updates if update.durable_seq == 1).problem is None
+    with ThreadPoolExecutor(1) as threads:
+        rest = threads.submit(list, updates)
+        db.close()
+        assert isinstance(rest.result(timeout=30)[-1].problem, ClosedError)
+
+
+def test_a_reader_tells_what_it_shows() -> None:
+    store = MemoryStore()
+    with sync.Db.open("db", store=store, flush_interval=0) as db:
+        with sync.DbReader.open("db", store=store, manifest_poll_interval="1h", follow_latest=True) as reader:
+            updates = reader.subscribe()
+            assert next(updates).durable_seq == 0
+            db.put(b"a", b"v").durable()
+            reader.refresh()
+            assert next(updates).durable_seq == 1
+        assert isinstance(next(updates).problem, ClosedError)
+        assert list(updates) == []

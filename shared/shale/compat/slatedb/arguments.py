@@ -94,6 +94,7 @@ def scan_arguments(options: ScanOptions | None) -> dict[str, Any]:
         "durability": durability_of(options.durability_filter),
         "reverse": options.order is IterationOrder.DESCENDING,
         "read_ahead_bytes": read_ahead if read_ahead >= READ_AHEAD_BYTES_MIN else None,
+        "max_fetch_tasks": max(options.max_fetch_tasks, 1),
         "cache_blocks": options.cache_blocks,
     }
 

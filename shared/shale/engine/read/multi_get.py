@@ -44,8 +44,9 @@ async def get_many(
     *,
     now_ms: int | None = None,
     max_bytes: int | None = None,
+    keep: bool = True,
 ) -> list[bytes | None]:
-    """Return the visible value of each key, in the order given; see ``get``.
+    """Return the visible value of each key, in the order given; see ``lookup`` for the arguments.
 
     Raises:
         ResponseTooLarge: the values together have more than ``max_bytes``; the rest was not read.
@@ -56,7 +57,7 @@ async def get_many(
         batch = keys[len(results) : len(results) + batch_keys]
         values, is_complete = lookup_many(view, batch, max_seq, now_ms=now_ms)
         if not is_complete:
-            await _complete(view, batch, values, max_seq, now_ms=now_ms)
+            await _complete(view, batch, values, max_seq, now_ms=now_ms, keep=keep)
         results += values  # type: ignore[arg-type]  # nothing is pending any more
         if max_bytes is not None:
             size += sum([len(value) for value in results[len(results) - len(batch) :] if value is not None])
@@ -67,7 +68,13 @@ async def get_many(
 
 
 async def _complete(
-    view: SuperVersion, keys: Sequence[bytes], values: list[FoundValue | int], max_seq: int | None, now_ms: int | None
+    view: SuperVersion,
+    keys: Sequence[bytes],
+    values: list[FoundValue | int],
+    max_seq: int | None,
+    *,
+    now_ms: int | None,
+    keep: bool,
 ) -> None:
     """Replace every status in the place of a value by what the SSTs hold.
 
@@ -77,18 +84,18 @@ async def _complete(
     if view.reader.reads_now:  # neighbours are then in one block, which the cache holds for the next key
         undecided.sort(key=keys.__getitem__)
     ref = view.pin.acquire()
-    if now_ms is None and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
+    if now_ms is None and keep and len(undecided) >= _KERNEL_KEYS_MIN and _reads_together(view):
         undecided = await _read_together(view, keys, values, undecided, max_seq)
     for number, place in enumerate(undecided, start=1):
-        if now_ms is None:
+        if now_ms is None and keep:
             values[place] = lookup_value(view, keys[place], max_seq, ())
         else:
-            values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms))
+            values[place] = value_of(lookup_in_ssts(view, keys[place], max_seq, now_ms, keep=keep))
         if number % _KEYS_IN_TURN == 0:
             await anyio.lowlevel.checkpoint()
     pending = {place: value for place, value in enumerate(values) if type(value) is PendingLookup}
     if pending:
-        entries = await resume(view, [*pending.values()], max_seq, now_ms=now_ms)
+        entries = await resume(view, [*pending.values()], max_seq, now_ms=now_ms, keep=keep)
         for place, entry in zip(pending, entries, strict=True):
             values[place] = None if entry is None else entry.value
     del ref

@@ -50,6 +50,7 @@ class ScanOptions(TypedDict, total=False):
 
     durability, hide_expired, now_ms: see ``Reads``.
     read_ahead_bytes: size of one request; by default the setting of the handle.
+    max_fetch_tasks: requests of that size at the same time, for each SST that is read; 1 by default.
     cache_blocks: short reads fill the cache (the default); long ones never do.
     start_inclusive: the key ``start`` belongs to the range (the default).
     stop_inclusive: the key ``stop`` belongs to the range; by default it does not.
@@ -59,6 +60,7 @@ class ScanOptions(TypedDict, total=False):
     hide_expired: bool
     now_ms: int | None
     read_ahead_bytes: int | None
+    max_fetch_tasks: int
     cache_blocks: bool
     start_inclusive: bool
     stop_inclusive: bool
@@ -194,6 +196,7 @@ class Reads(ABC):
         hide_expired: bool = False,
         now_ms: int | None = None,
         max_bytes: int | None = None,
+        cache_blocks: bool = True,
     ) -> list[bytes | None]:
         """Return the values of many keys, in the order given; blocks that are not in memory take two round trips.
 
@@ -201,6 +204,7 @@ class Reads(ABC):
             keys: not empty each.
             durability, hide_expired, now_ms: see the class.
             max_bytes: limit of all values together; such a read takes a few more round trips.
+            cache_blocks: blocks that are read fill the cache.
 
         Raises:
             ResponseTooLarge: the values are larger than ``max_bytes``.
@@ -213,7 +217,9 @@ class Reads(ABC):
             now_ms = self._clock_ms()
         while True:
             try:
-                return await get_many(point.view, checked, point.max_seq, now_ms=now_ms, max_bytes=max_bytes)
+                return await get_many(
+                    point.view, checked, point.max_seq, now_ms=now_ms, max_bytes=max_bytes, keep=cache_blocks
+                )
             except SstMissing as gone:
                 await _recover_missing_sst(point, gone)
                 point = await self._resolve_point(durability)
@@ -247,8 +253,9 @@ class Reads(ABC):
         if limit is not None and limit < 0:
             raise InvalidRequestError("limit must not be negative")
         now_ms, read_ahead_bytes = options.get("now_ms"), options.get("read_ahead_bytes")
-        if read_ahead_bytes is not None and read_ahead_bytes < 1:
-            raise InvalidRequestError("read_ahead_bytes must be greater than 0")
+        fetch_tasks = options.get("max_fetch_tasks", 1)
+        if fetch_tasks < 1 or (read_ahead_bytes is not None and read_ahead_bytes < 1):
+            raise InvalidRequestError("read_ahead_bytes and max_fetch_tasks must be greater than 0")
         wanted = range_of(prefix, start, stop, options)
         if self._visible_range is not None:
             require_overlap(self._visible_range, wanted)
@@ -263,6 +270,7 @@ class Reads(ABC):
             expected_rows=limit,
             now_ms=now_ms,
             read_ahead_bytes=read_ahead_bytes,
+            fetch_tasks=fetch_tasks,
             cache_blocks=options.get("cache_blocks", True),
         )
         return Scan(point, plan)

@@ -20,6 +20,7 @@ class ScanPlan(NamedTuple):
         read_ahead_bytes: size of one request; ``None``: the setting of the handle.
         cache_blocks: short reads fill the block cache.
         reads_all: the caller takes all rows and waits for the last.
+        fetch_tasks: requests of ``read_ahead_bytes`` at the same time, for each SST.
     """
 
     key_range: KeyRange = EVERYTHING
@@ -31,6 +32,7 @@ class ScanPlan(NamedTuple):
     read_ahead_bytes: int | None = None
     cache_blocks: bool = True
     reads_all: bool = False
+    fetch_tasks: int = 1
 
 
 def scan_range(

@@ -83,7 +83,12 @@ def _table_rows(view: SuperVersion, plan: ScanPlan, key_range: KeyRange) -> list
 def _visible_blocks(view: SuperVersion, plan: ScanPlan, trees: list[PartOfTree]) -> RowSource:
     from shale.iter.visible_blocks import Visibility, VisibleBlocksSource
 
-    options = CachedOptions(prefix=plan.prefix, read_ahead=view.options.read_ahead, cache_blocks=plan.cache_blocks)
+    options = CachedOptions(
+        prefix=plan.prefix,
+        read_ahead=view.options.read_ahead,
+        cache_blocks=plan.cache_blocks,
+        fetch_tasks=plan.fetch_tasks,
+    )
     size_bytes = _read_ahead_bytes(view, plan)
     return VisibleBlocksSource(
         _table_rows(view, plan, plan.key_range),
@@ -137,6 +142,7 @@ def level_sources(
         cache_blocks=plan.cache_blocks,
         reverse=plan.reverse,
         expected_rows=plan.expected_rows,
+        fetch_tasks=plan.fetch_tasks,
     )
     size_bytes = _read_ahead_bytes(view, plan)
     sources: list[RowSource] = [

@@ -177,11 +177,17 @@ class Transaction(Reads):
         hide_expired: bool = False,
         now_ms: int | None = None,
         max_bytes: int | None = None,
+        cache_blocks: bool = True,
     ) -> list[bytes | None]:
         """Return the values of many keys in the given order and mark the keys as read."""
         self._note_reads(keys)
         return await super().get_many(
-            keys, durability=durability, hide_expired=hide_expired, now_ms=now_ms, max_bytes=max_bytes
+            keys,
+            durability=durability,
+            hide_expired=hide_expired,
+            now_ms=now_ms,
+            max_bytes=max_bytes,
+            cache_blocks=cache_blocks,
         )
 
     def scan(

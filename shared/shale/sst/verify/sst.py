@@ -20,8 +20,7 @@ from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.sst.stats import SstStats, decode_stats
-from shale.sst.meta import SstMeta
-from shale.sst.source import span_end
+from shale.sst.meta import SstMeta, span_end
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
 from shale.sst.verify.layout import check_footer, check_layout

@@ -61,12 +61,19 @@ def test_what_they_read_is_not_kept(store: Any, kernels: bool, monkeypatch: pyte
                 assert await reader.get(b"c", cache_blocks=False) is None
                 found = block_misses(metrics)
                 assert found >= before + 3, "a block was kept"
+            keys = [b"a", b"b", b"c", b"a0", b"b0"]
+            for _ in range(2):
+                before = found
+                assert await reader.get_many(keys, cache_blocks=False) == [b"1", b"123", None, None, None]
+                found = block_misses(metrics)
+                assert found >= before + 2, "a block was kept"
             assert await reader.get(b"a") == b"1"
             assert await reader.get(b"b") == b"123"
             found = block_misses(metrics)
             for _ in range(2):
                 assert await reader.get(b"a", cache_blocks=False) == b"1"
                 assert await reader.get(b"b", cache_blocks=False) == b"123"
+                assert await reader.get_many([b"a", b"b"], cache_blocks=False) == [b"1", b"123"]
             assert block_misses(metrics) == found, "what the cache has is used"
 
     anyio.run(run)

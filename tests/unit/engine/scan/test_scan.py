@@ -5,6 +5,7 @@ from random import Random
 import anyio
 import pytest
 
+from shale.concurrency.read_ahead import ReadAhead
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.read.lookup import get
 from shale.engine.read.multi_get import get_many
@@ -26,8 +27,10 @@ from shale.types import (
     KeyRange,
     Manifest,
     Row,
+    RunId,
     Segment,
     Seq,
+    SortedRun,
     Tree,
     excluded,
     included,
@@ -254,6 +257,28 @@ def test_a_key_with_versions_in_many_blocks_backward() -> None:
             assert [row.key for row in rows] == sorted({entry.key for entry in (*versions, *others)}, reverse=True)
             (hot,) = [row for row in rows if row.key == b"hot"]
             assert hot.seq == (max_seq or 39)
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize("fetch_tasks", [1, 2, 7])
+def test_reads_at_the_same_time_change_no_row(fetch_tasks: int) -> None:
+    async def run() -> None:
+        shelf = Shelf(cache_bytes=0)
+        old = [Entry(b"%05d" % n, b"old", 1, 0) for n in range(3000)]
+        new = [Entry(b"%05d" % n, b"new" * 30, 2, 0) for n in range(0, 3000, 3)]
+        tree = Tree(l0=(await shelf.view(new),), compacted=(SortedRun(id=RunId(1), ssts=(await shelf.view(old),)),))
+        wanted = [(key, b"new" * 30 if int(key) % 3 == 0 else b"old") for key in (entry.key for entry in old)]
+        async with anyio.create_task_group() as tasks:
+            options = ReadOptions(read_ahead_bytes=4000, read_ahead=ReadAhead(tasks))
+            view = SuperVersion(Manifest(tree=tree, last_l0_seq=Seq(2)), (), shelf.reader, options)
+            for reverse in (False, True):
+                for limit in (None, 500):
+                    scan = scan_of(view, reverse=reverse, fetch_tasks=fetch_tasks, limit=limit)
+                    found = [(row.key, row.value) async for row in scan]
+                    assert found == (wanted[::-1] if reverse else wanted)[:limit]
+                    scan = scan_of(view, reverse=reverse, fetch_tasks=fetch_tasks)
+                    assert sum([len(rows) async for rows in scan.batches(700)]) == 3000
 
     anyio.run(run)
 
