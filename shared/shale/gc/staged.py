@@ -4,8 +4,8 @@ Staged objects of the two-phase mode are deleted once their record can no longer
 Other temporaries have the name of a numbered file with something after it, for example
 ``00000000000000000007.manifest.tmp`` of a copying tool, or a staged object of a database that was moved to native
 creates.  Nothing reads them, so they go by age.  So do the files ``<name>#<n>`` that a killed process left in a
-directory on this machine, SSTs among them; listings of objects leave them out.  Objects with any other name are kept:
-they may be someone's own.
+directory on this machine, also beside SSTs, records and boundaries; listings of objects leave them out.  Objects with
+any other name are kept: they may be someone's own.
 
 Source: docs/reference/protocol.md 8, 12.6.
 """
@@ -15,7 +15,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from shale.errors import ShaleError
-from shale.format.names import compacted_prefix, compactions_prefix, manifest_prefix, wal_prefix
+from shale.format.names import (
+    compacted_prefix,
+    compaction_records_prefix,
+    compactions_prefix,
+    gc_prefix,
+    manifest_prefix,
+    wal_prefix,
+)
 from shale.gc.database import GcDatabase
 from shale.gc.options import STAGED_MIN_AGE_S
 from shale.gc.passes import Pass
@@ -47,7 +54,8 @@ _DIRECTORIES = {"manifest": "manifest", "compactions": "compactions", "sst": "wa
 
 async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequence[Candidate]]:
     min_age_ms = max(this.options.min_age_ms, int(STAGED_MIN_AGE_S * 1000))
-    yield await _staging_files(database.store, compacted_prefix(database.root), this, min_age_ms)
+    for prefix_of in (compacted_prefix, compaction_records_prefix, gc_prefix):
+        yield await _staging_files(database.store, prefix_of(database.root), this, min_age_ms)
     for store, prefix in (
         (database.store, manifest_prefix(database.root)),
         (database.store, compactions_prefix(database.root)),

@@ -113,7 +113,13 @@ async def test_files_that_killed_writes_left_in_a_local_directory(tmp_path: Path
     await world.create(store)
     root = tmp_path / "store" / "db"
     old, young = [], []
-    for name in (f"manifest/{NAME}.manifest#1", f"wal/{NAME}.sst#12", "compacted/01ARZ3NDEKTSV4RRFFQ69G5FAV.sst#3"):
+    for name in (
+        f"manifest/{NAME}.manifest#1",
+        f"wal/{NAME}.sst#12",
+        "compacted/01ARZ3NDEKTSV4RRFFQ69G5FAV.sst#3",
+        "compaction_records/01ARZ3NDEKTSV4RRFFQ69G5FAV.json#4",
+        "gc/manifest.boundary#5",
+    ):
         for of, path in ((old, root / name), (young, root / f"{name}0")):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(b"half")

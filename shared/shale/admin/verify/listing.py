@@ -10,9 +10,11 @@ from shale.format.names import (
     MANIFEST_SUFFIX,
     boundary_key,
     compacted_prefix,
+    compaction_records_prefix,
     compactions_prefix,
     deleting_key,
     destroyed_key,
+    gc_prefix,
     manifest_prefix,
     parse_compaction_record_key,
     parse_compactions_key,
@@ -124,6 +126,8 @@ class Listing:
             "compactions": compactions_prefix(self.root),
             "compacted": compacted_prefix(self.root),
             "wal": wal_prefix(self.root),
+            "compaction_records": compaction_records_prefix(self.root),
+            "gc": gc_prefix(self.root),
         }
         resource = next((name for name, prefix in places.items() if meta.key.startswith(prefix)), None)
         stray = Stray(meta.key, meta.size, resource, is_staged=_is_staged(meta.key, places.get(resource or "")))
