@@ -225,11 +225,12 @@ class Coordinator:
             reclaimed=step.reclaimed,
         )
         self._report(step)
+        # The worker of this process counts attempts by the records: one that a job has killed must be there before.
         await self._job_log.flush()
+        if step.scheduled or step.reclaimed:
+            self._jobs_ready.notify()
 
     def _report(self, step: PlanningStep) -> None:
         self._reporter.decided(step, self.local, self._env.clock.now_ms())
         self._job_log.decided(step, heartbeat_timeout_s=self._options.worker_heartbeat_timeout_s)
         self._reporter.observe(self.manifest.value, self.local)
-        if step.scheduled or step.reclaimed:
-            self._jobs_ready.notify()

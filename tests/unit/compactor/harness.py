@@ -93,7 +93,12 @@ class Harness:
         return self
 
     def coordinator(
-        self, *, metrics: Metrics | None = None, store: ObjectStore | None = None, **options: object
+        self,
+        *,
+        metrics: Metrics | None = None,
+        store: ObjectStore | None = None,
+        jobs_ready: WakeEvent | None = None,
+        **options: object,
     ) -> Coordinator:
         """Return a coordinator with its own caches, as in another process."""
         env = self.new_env(len(self.executor.jobs) + 10)
@@ -104,13 +109,21 @@ class Harness:
             env,
             CoordinatorOptions(**options),  # type: ignore[arg-type]
             metrics,
-            runtime=CompactorRuntime(require_alive=partial(require_not_destroyed, store, "db")),
+            runtime=CompactorRuntime(
+                require_alive=partial(require_not_destroyed, store, "db"),
+                jobs_ready=jobs_ready if jobs_ready is not None else WakeEvent(),
+            ),
         )
 
     async def started(
-        self, *, metrics: Metrics | None = None, store: ObjectStore | None = None, **options: object
+        self,
+        *,
+        metrics: Metrics | None = None,
+        store: ObjectStore | None = None,
+        jobs_ready: WakeEvent | None = None,
+        **options: object,
     ) -> Coordinator:
-        coordinator = self.coordinator(metrics=metrics, store=store, **options)
+        coordinator = self.coordinator(metrics=metrics, store=store, jobs_ready=jobs_ready, **options)
         await coordinator.start()
         return coordinator
 

@@ -6,6 +6,7 @@ import pytest
 
 from shale.compaction.outcome import CANCELLED, UNEXPLAINED
 from shale.compaction.records import AttemptResult, CompactionKind
+from shale.concurrency.signal import WakeEvent
 from shale.errors import CorruptionError, UnavailableError
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
@@ -158,6 +159,21 @@ async def test_a_lost_worker_is_an_attempt():
     job = await reclaimed(harness, coordinator, progress(sst(77)))
     (attempt,) = (await record_of(harness, job.id)).attempts
     assert (attempt.worker_id, attempt.result, attempt.outputs) == ("killed", AttemptResult.LOST, 1)
+
+
+async def test_the_worker_of_the_same_process_is_woken_after_the_record():
+    """Else a job that kills this process at once would never be counted, and never end."""
+
+    class Observed(WakeEvent):
+        def notify(self):
+            known.append([key for key in harness.store.objects if "compaction_records" in key])
+            super().notify()
+
+    known = []
+    harness = await Harness(manifest(FULL)).create()
+    coordinator = await harness.started(jobs_ready=Observed())
+    job = await reclaimed(harness, coordinator, None)
+    assert known == [[], [harness.compactions.records.key(job.id)]], "scheduled, then reclaimed"
 
 
 def rework(metrics):
