@@ -202,7 +202,8 @@ class Admin:
         """Return all active compactions and the newest finished one, ascending by id.
 
         Args:
-            all_retained: include all compactions in retained versions.
+            all_retained: include all compactions in retained versions, and of older ones the last 200 that a record
+                tells.
 
         Raises:
             LatestRecordMissing: there is no database.

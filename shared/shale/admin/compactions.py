@@ -1,6 +1,7 @@
 """Submit, list, await and cancel compactions (docs/reference/protocol.md 6.13)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +29,8 @@ from shale.telemetry.metrics import Metrics
 from shale.types import Compaction, CompactionStatus, Manifest, SstView, Ulid
 
 POLL_INTERVAL_S = 1.0
+RECORDS_LISTED_MAX = 200
+"""Each costs a request."""
 OnProgress = Callable[[CompactionInfo], None]
 
 
@@ -92,8 +95,14 @@ class CompactionAdmin:
         history = await self._read_history(since_ms)
         # The manifest must be read after the compactions: it then has all results that they call finished.
         manifest = await read_manifest(self._manifests)
-        ids = all_ids(history.snapshots) if all_retained else tuple(entry.id for entry in history.latest.entries)
-        return tuple([await self._info(compaction_id, history, manifest) for compaction_id in ids])
+        if not all_retained:
+            return tuple([await self._info(entry.id, history, manifest) for entry in history.latest.entries])
+        stored = all_ids(history.snapshots)
+        infos = [await self._info(compaction_id, history, manifest) for compaction_id in stored]
+        for compaction_id in (await self._recorded_ids()) - set(stored):
+            with suppress(NotFoundError):  # its record does not tell how it ended
+                infos.append(await self._info(compaction_id, history, manifest))
+        return tuple(sorted(infos, key=lambda info: info.id))
 
     async def wait(
         self,
@@ -172,6 +181,11 @@ class CompactionAdmin:
                     "does not know of cancelling and goes on; no data is lost"
                 )
             await anyio.sleep(poll_interval_s)
+
+    async def _recorded_ids(self) -> set[Ulid]:
+        """Return the ids of the newest records, which outlive the versions."""
+        ids = [compaction_id async for page in self._compactions.records.pages() for compaction_id, _ in page]
+        return set(sorted(ids)[-RECORDS_LISTED_MAX:])
 
     async def _oldest_listed_ms(self) -> int:
         """Return when the oldest compaction of the newest version was submitted."""

@@ -470,9 +470,19 @@ async def test_kind_attempts_times_and_error_are_told_when_the_versions_are_gone
         before = await admin.compaction_status(job.id)
         await forget_versions(harness)
         info = await admin.compaction_status(job.id)
-        assert (info.phase, info.kind, info.attempts) == (Phase.FAILED, None, 1)
+        assert (info.phase, info.kind, info.attempts) == (Phase.FAILED, CompactionKind.INTERNAL, 1)
         assert info.error == before.error == "ZeroDivisionError: in a filter"
         assert (info.spec, info.finished_ms) == (job.spec, harness.clock.ms)
+        newest = (await harness.stored()).entries[-1].id
+        assert [each.id for each in await admin.compactions()] == [newest]
+        assert [each.id for each in await admin.compactions(all_retained=True)] == [job.id, newest]
+
+
+async def test_a_record_that_does_not_tell_the_end_is_not_listed():
+    async with harness_and_admin(manifest(tree((4, 3, 2, 1)))) as (harness, admin):
+        await harness.started(scheduler=Idle())
+        await harness.compactions.records.change(ulid(7), lambda record: replace(record, attempts_count=1))
+        assert await admin.compactions(all_retained=True) == ()
 
 
 async def test_a_completed_one_tells_its_output_when_the_versions_are_gone():

@@ -83,7 +83,9 @@ def status(
 @app.command("list", epilog="Example:  shale compaction list --all -u s3://bucket/db")
 def list_(
     context: typer.Context,
-    all_: Annotated[bool, typer.Option("--all", help="Also compactions that only older versions contain.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also compactions that only older versions, or records, tell.")
+    ] = False,
 ) -> None:
     """List active compactions and the latest finished one."""
 

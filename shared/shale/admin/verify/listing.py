@@ -30,6 +30,7 @@ from shale.store.port import ObjectMeta, ObjectStore
 from shale.types import Ulid, WalId
 
 STRAYS_MAX = 1000
+_PREFIXES = (manifest_prefix, compactions_prefix, compacted_prefix, wal_prefix, compaction_records_prefix, gc_prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +122,10 @@ class Listing:
         return True
 
     def _take_stray(self, meta: ObjectMeta) -> None:
-        places = {
-            "manifest": manifest_prefix(self.root),
-            "compactions": compactions_prefix(self.root),
-            "compacted": compacted_prefix(self.root),
-            "wal": wal_prefix(self.root),
-            "compaction_records": compaction_records_prefix(self.root),
-            "gc": gc_prefix(self.root),
-        }
-        resource = next((name for name, prefix in places.items() if meta.key.startswith(prefix)), None)
-        stray = Stray(meta.key, meta.size, resource, is_staged=_is_staged(meta.key, places.get(resource or "")))
+        prefixes = (prefix_of(self.root) for prefix_of in _PREFIXES)
+        prefix = next((prefix for prefix in prefixes if meta.key.startswith(prefix)), None)
+        resource = None if prefix is None else prefix.rstrip("/").rpartition("/")[2]
+        stray = Stray(meta.key, meta.size, resource, is_staged=_is_staged(meta.key, prefix))
         if hangs_slatedb(stray) and len(self.hanging) < STRAYS_MAX:
             self.hanging.append(stray)
         if len(self.strays) < STRAYS_MAX:
