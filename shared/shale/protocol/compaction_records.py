@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from shale.compaction.records import CompactionRecord, RecordChange, decode_record, encode_record
 from shale.errors import AlreadyExists, CorruptionError, Precondition, ShaleError
 from shale.format.names import compaction_record_key, compaction_records_prefix, parse_compaction_record_key
-from shale.store.port import OVERWRITE, ObjectMeta, ObjectStore, PutMode, Update
+from shale.store.port import CREATE, OVERWRITE, ObjectMeta, ObjectStore, PutMode, Update
 from shale.store.wrapper import cas_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -70,14 +70,14 @@ class CompactionRecords:
     async def _read(self, compaction_id: Ulid) -> tuple[CompactionRecord | None, PutMode]:
         """Return a record, and how to replace it.
 
-        A first record is not written conditionally: the owner of the entry writes it, and on a store without native
-        conditional writes each such write costs a transaction.
+        On a store without native conditional writes each of them costs a transaction.  There a record is overwritten:
+        what another process wrote in the same moment is lost.
         """
         key = self.key(compaction_id)
         got = await self._store.get(key)
-        if got is None:
-            return None, OVERWRITE
         is_native = cas_of(self._store) is CasMode.NATIVE
+        if got is None:
+            return None, CREATE if is_native else OVERWRITE
         mode: PutMode = Update(got.meta.etag) if is_native and got.meta.etag is not None else OVERWRITE
         try:
             return decode_record(got.data, path=key), mode
