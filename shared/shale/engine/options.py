@@ -164,7 +164,11 @@ def _problems(options: DbOptions) -> Sequence[str]:
         ),
         (options.writer_checkpoint_lifetime_s >= 1, "writer_checkpoint_lifetime must be at least 1s"),
         (
-            options.max_parallel_writes is None or 1 <= options.max_parallel_writes <= MAX_PARALLEL_WRITES,
+            # Not 4.0 either: the manifest holds the number as it was given.
+            options.max_parallel_writes is None
+            or (
+                isinstance(options.max_parallel_writes, int) and 1 <= options.max_parallel_writes <= MAX_PARALLEL_WRITES
+            ),
             f"max_parallel_writes must be between 1 and {MAX_PARALLEL_WRITES}",
         ),
         (options.wal_ack in ("contiguous", "as_landed"), "wal_ack must be contiguous or as_landed"),
