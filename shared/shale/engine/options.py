@@ -135,6 +135,11 @@ class DbOptions:
         return resolve_operator(self.merge_operator)
 
 
+def _is_count(value: object, most: int) -> bool:
+    """Return whether a value is an integer from 1 to ``most``; not 4.0: the manifest holds it as it was given."""
+    return isinstance(value, int) and 1 <= value <= most
+
+
 def _problems(options: DbOptions) -> Sequence[str]:
     rules = (
         (options.l0_flush_parallelism >= 1, "l0_flush_parallelism must be at least 1"),
@@ -164,11 +169,7 @@ def _problems(options: DbOptions) -> Sequence[str]:
         ),
         (options.writer_checkpoint_lifetime_s >= 1, "writer_checkpoint_lifetime must be at least 1s"),
         (
-            # Not 4.0 either: the manifest holds the number as it was given.
-            options.max_parallel_writes is None
-            or (
-                isinstance(options.max_parallel_writes, int) and 1 <= options.max_parallel_writes <= MAX_PARALLEL_WRITES
-            ),
+            options.max_parallel_writes is None or _is_count(options.max_parallel_writes, MAX_PARALLEL_WRITES),
             f"max_parallel_writes must be between 1 and {MAX_PARALLEL_WRITES}",
         ),
         (options.wal_ack in ("contiguous", "as_landed"), "wal_ack must be contiguous or as_landed"),
