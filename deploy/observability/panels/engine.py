@@ -104,6 +104,13 @@ WRITES = Row(
             "ops",
             (("{{db}}", rate("slatedb_wal_flushes_total", "db")),),
         ),
+        one(
+            "WAL files in flight",
+            "At max_parallel_writes for long: the store limits the writer.",
+            "short",
+            "{{db}}",
+            "slatedb_wal_puts_in_flight{$all}",
+        ),
     ),
 )
 

@@ -114,6 +114,7 @@ _WAL_AND_FLUSH = (
     _counter("slatedb_wal_flush_requests_total", "Requests to flush the WAL buffer."),
     _counter("slatedb_wal_flush_bytes_total", "Bytes of WAL files that became durable."),
     _gauge("slatedb_wal_buffer_bytes", "Estimated bytes of rows that are in no WAL file yet."),
+    _gauge("slatedb_wal_puts_in_flight", "WAL files that are being written now."),
     _gauge("slatedb_wal_last_id", "The id of the last durable WAL file."),
     _histogram("slatedb_wal_replay_duration_seconds", STORE_SECONDS, "Time of the WAL replay when a database opens."),
     _counter("slatedb_wal_replayed_objects_total", "WAL files read by replays."),

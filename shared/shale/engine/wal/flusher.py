@@ -77,6 +77,8 @@ class WalFlusher:
         self._interval_s = _IDLE_INTERVAL_S if interval_s == 0 else interval_s
         self._signal = Signal()
         self._requested = False
+        self.puts_in_flight = 0
+        """Files that are being written now."""
         self._due_s: float | None = None
         """When the buffered rows are flushed; ``None``: there are none, or only a request flushes them."""
         self._next_s = -inf
@@ -159,6 +161,7 @@ class WalFlusher:
         """
         encode = partial(_encode, file, self._compression, self._store.transformer)
         parts = encode() if file.row_count <= _INLINE_ROWS_MAX else await self._env.cpu.run(encode)
+        self.puts_in_flight += 1
         try:
             await self._store.put_or_raise_fenced(file.id, parts, epoch=self._manifest.epoch)
         except FencedError:
@@ -168,6 +171,8 @@ class WalFlusher:
                 Event.WAL_FLUSH_FAILED, wal_id=file.id, first_seq=file.first_seq, last_seq=file.last_seq, error=error
             )
             raise
+        finally:
+            self.puts_in_flight -= 1
         if self._env.clock.monotonic_s() - self._manifest.proved_at_s > self._stall_limit_s:
             # During a long stall a newer writer's fence may have been collected, which freed this id for us.
             await self._manifest.refresh()

@@ -356,6 +356,7 @@ class Writer:
                 "slatedb_db_unflushed_bytes": lambda: buffers.unflushed_bytes,
                 "slatedb_db_transaction_history_bytes": lambda: pipeline.history.size_bytes,
                 "slatedb_wal_buffer_bytes": lambda: 0 if buffers.wal is None else buffers.wal.size_bytes,
+                "slatedb_wal_puts_in_flight": lambda: 0 if self.wal is None else self.wal.puts_in_flight,
                 "slatedb_wal_last_id": lambda: durability.durable_wal_id,
             },
         )

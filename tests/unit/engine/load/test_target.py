@@ -11,7 +11,7 @@ from shale.engine.load import target
 from shale.engine.load.target import ExistingDatabase, LoadTarget, NewDatabase
 from shale.env import Env
 from shale.errors import FencedError, InvalidDbState, InvalidRequestError, UnavailableError
-from shale.format.names import deleting_key, manifest_key, manifest_prefix, sst_key
+from shale.format.names import deleting_key, manifest_key, manifest_prefix, sst_key, wal_key
 from shale.kernels.rows import rows_from_entries
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
@@ -147,9 +147,10 @@ def test_keys_that_two_ssts_share_are_named() -> None:
     run(scenario)
 
 
-def test_an_append_is_newer_than_l0_and_wal() -> None:
+@pytest.mark.parametrize("parallel_writes", [1, 4])
+def test_an_append_is_newer_than_l0_and_wal(parallel_writes: int) -> None:
     async def scenario(store: MemoryStore) -> None:
-        db = await open_db(store)
+        db = await open_db(store, max_parallel_writes=parallel_writes)
         await db.put(b"0001", b"old L0")
         await db.flush("memtable")
         await db.put(b"0002", b"old WAL")
@@ -165,6 +166,30 @@ def test_an_append_is_newer_than_l0_and_wal() -> None:
             assert (await db.put(b"0003", b"newest")).seq == 5
             assert {row.key: row.value async for row in db.scan()} == expected | {b"0003": b"newest"}
         assert await contents(store) == expected | {b"0003": b"newest"}
+
+    run(scenario)
+
+
+def test_an_append_after_a_crash_with_files_in_flight_fills_the_gap() -> None:
+    """The fences of the load fill it, so the rows of later files are flushed, and all processes see the same rows."""
+
+    async def scenario(store: MemoryStore) -> None:
+        db = await open_db(store, max_parallel_writes=3)
+        for key in (b"0500", b"0501", b"0502"):
+            await (await db.put(key, b"kept")).durable()
+        left = MemoryStore()
+        left.objects.update(store.objects)
+        await db.close()
+        del left.objects[wal_key("db", 5)]
+        with pytest.raises(InvalidDbState, match="has not closed"):
+            await take(left)
+        target = await take(left, fence=True)
+        await load(left, target, [numbered(0, 10)])
+        await target.close()
+        expected = numbered(0, 10) | {b"0500": b"kept", b"0502": b"kept"}
+        assert await contents(left) == expected
+        async with open_db(left) as db:
+            assert {row.key: row.value async for row in db.scan()} == expected
 
     run(scenario)
 

@@ -112,12 +112,14 @@ def test_no_more_puts_than_allowed_are_in_flight(parallel: int) -> None:
         for _ in range(parallel + 3):
             await run.put()
         assert run.wal.waiting == list(range(FIRST, FIRST + parallel))
+        assert run.flusher.puts_in_flight == parallel
         await run.wal.let_end(FIRST + 1)
         # The rows that waited for a free PUT share one file.
         assert run.wal.waiting == [FIRST, *range(FIRST + 2, FIRST + 1 + parallel)]
         await run.wal.let_end(*run.wal.waiting)
         assert run.durability.durable_seq == parallel + 3
         assert not run.wal.waiting
+        assert run.flusher.puts_in_flight == 0
 
     anyio.run(running(scenario, parallel=parallel))
 
