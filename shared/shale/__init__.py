@@ -9,6 +9,7 @@ from shale.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from shale.admin.admin import Admin
+    from shale.clones.parent_checkpoint import ParentCheckpoint
     from shale.compaction.filters import CompactionFilter, Decisions, FilterContext, RowBatch
     from shale.core.ttl import NEVER
     from shale.crypto.aes_gcm import AesGcm
@@ -67,6 +68,7 @@ _MODULES = {
     "InvalidRequestError": "shale.errors",
     "NEVER": "shale.core.ttl",
     "NotFoundError": "shale.errors",
+    "ParentCheckpoint": "shale.clones.parent_checkpoint",
     "ReaderOpenOptions": "shale.engine.open_options",
     "ReaderOptions": "shale.engine.reader.options",
     "MemoryBudget": "shale.sst.budget",
@@ -108,6 +110,7 @@ __all__ = [
     "InvalidRequestError",
     "MemoryBudget",
     "NotFoundError",
+    "ParentCheckpoint",
     "ReaderOpenOptions",
     "ReaderOptions",
     "Row",

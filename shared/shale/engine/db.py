@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
 import anyio
@@ -115,7 +115,7 @@ class Db(Reads, DatabaseLifecycle):
         return OpenContext(cls._open, location, chosen, env, metrics)
 
     @classmethod
-    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> "Db":
+    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> Self:
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
         stores = where.connect(env, metrics, component="writer")

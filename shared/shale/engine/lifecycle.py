@@ -1,14 +1,16 @@
-"""Calls on a database that is not open here: refresh and delete checkpoints, destroy.
+"""Calls on a database that is not open here: open a clone of another one, refresh and delete checkpoints, destroy.
 
 They have SlateDB's names and are thin: ``shale.Admin`` has the same operations with all their options.
 """
 
-from typing import NamedTuple, Unpack
+from typing import NamedTuple, Protocol, Self, Unpack
 from uuid import UUID
 
 from shale.core.settings_values import Duration, parse_lifetime_ms
-from shale.engine.location import DatabaseStores
-from shale.engine.open_options import ConnectOptions, OpenArguments
+from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
+from shale.engine.open_context import OpenContext
+from shale.engine.open_options import ConnectOptions, DbOpenOptions, OpenArguments, choose_options
+from shale.engine.options import DbOptions
 from shale.env import Env
 from shale.errors import CheckpointMissing, UnknownCheckpoint
 from shale.protocol.checkpoints import (
@@ -44,10 +46,71 @@ class _Connected(NamedTuple):
         return ManifestStore(self.stores.main, self.root, self.env, self.metrics, options)
 
 
+class ParentState(Protocol):
+    """The state that a clone begins with: ``shale.ParentCheckpoint``, whose package is above this one."""
+
+    async def create_clone(self, clone: ConnectedDatabase, env: Env, metrics: Metrics) -> None:
+        """Create the clone, or complete one that was interrupted."""
+        ...
+
+
 class DatabaseLifecycle:
     """The calls of ``Db`` that need no handle.  ``options`` are those of ``ConnectOptions``."""
 
     __slots__ = ()
+
+    @classmethod
+    def open_from_checkpoint(
+        cls,
+        where: str | None,
+        parent: ParentState,
+        *,
+        store: str | ObjectStore | None = None,
+        path: str | None = None,
+        options: DbOptions | None = None,
+        **keywords: Unpack[DbOpenOptions],
+    ) -> OpenContext[Self]:
+        """Open a clone of another database for writing; create the clone if there is none.  See ``open``.
+
+        Args:
+            where, store, path, options, keywords: see ``open``; the place of the clone.
+            parent: a ``shale.ParentCheckpoint``: the other database, in the same store, and a checkpoint of it.
+
+        Raises:
+            CheckpointMissing: the checkpoint does not exist, or has expired.
+            LatestRecordMissing: the other database does not exist.
+            InvalidRequestError: there is a database that is no clone of that one; the subclass says why.
+        """
+        chosen = choose_options(DbOptions, options, keywords)
+        location, env, metrics = OpenArguments.of(where, store, path, keywords)
+        return OpenContext(cls._open_clone, location, parent, chosen, env, metrics)
+
+    @classmethod
+    async def _open_clone(
+        cls,
+        where: DatabaseLocation,
+        parent: ParentState,
+        options: DbOptions,
+        env: Env | None,
+        metrics: Metrics | None,
+    ) -> Self:
+        env = env if env is not None else Env.system()
+        metrics = metrics if metrics is not None else Metrics()
+        stores = where.connect(env, metrics, component="admin")
+        try:
+            await parent.create_clone(where.connected(stores), env, metrics)
+        finally:
+            await stores.aclose()
+        return await cls._open(where, options, env, metrics)
+
+    async def close(self) -> None:
+        """Release all resources; the class of handles implements it."""
+        raise NotImplementedError
+
+    @classmethod
+    async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> Self:
+        """Open a database for writing; the class of handles implements it."""
+        raise NotImplementedError
 
     @staticmethod
     async def refresh_checkpoint(

@@ -36,6 +36,7 @@ class Db(BlockingReads[db.Db]):
     """The one writer of a database; see ``shale.Db``.  Made by ``open``, and open until ``close``."""
 
     open = BlockingOpen(db.Db.open)
+    open_from_checkpoint = BlockingOpen(db.Db.open_from_checkpoint)
     refresh_checkpoint = staticmethod(blocking_function(_call, db.Db.refresh_checkpoint))
     delete_checkpoint = staticmethod(blocking_function(_call, db.Db.delete_checkpoint))
     destroy = staticmethod(blocking_function(_call, db.Db.destroy))

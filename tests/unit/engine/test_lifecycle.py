@@ -1,4 +1,4 @@
-"""What ``Db`` does to a database that is not open: checkpoints, destroy."""
+"""What ``Db`` does to a database that is not open: clones, checkpoints, destroy."""
 
 from collections.abc import Awaitable, Callable
 from random import Random
@@ -10,7 +10,14 @@ import pytest
 import shale
 from shale import sync
 from shale.env import Env, InlineCpu
-from shale.errors import CheckpointExpired, CheckpointMissing, InvalidDeletion, UnknownCheckpoint
+from shale.errors import (
+    CheckpointExpired,
+    CheckpointMissing,
+    InvalidDeletion,
+    InvalidRequestError,
+    LatestRecordMissing,
+    UnknownCheckpoint,
+)
 from shale.store.memory import MemoryStore
 from shale.types import Checkpoint
 from tests.clocks import ManualClock
@@ -18,6 +25,46 @@ from tests.clocks import ManualClock
 
 def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
     anyio.run(scenario, MemoryStore())
+
+
+def test_a_clone_is_made_once_and_opened_again() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("parent", store=store) as parent:
+            await parent.put(b"k", b"1")
+            await parent.checkpoint(name="first")
+            await parent.put(b"k", b"2")
+        first, newest = shale.ParentCheckpoint("parent", "first"), shale.ParentCheckpoint("/parent")
+        async with shale.Db.open_from_checkpoint("copy", first, store=store) as copy:
+            assert await copy.get(b"k") == b"1"
+            await copy.put(b"l", b"own")
+        async with shale.Db.open_from_checkpoint("copy", newest, store=store, flush_interval=0) as copy:
+            assert await copy.get_many([b"k", b"l"]) == [b"1", b"own"]
+        async with shale.Db.open_from_checkpoint("newest", newest, store=store) as copy:
+            assert await copy.get(b"k") == b"2"
+        async with shale.Db.open("parent", store=store) as parent:
+            assert await parent.get_many([b"k", b"l"]) == [b"2", None]
+
+    run(scenario)
+
+
+def test_a_clone_of_what_does_not_exist_is_not_made() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("parent", store=store):
+            pass
+        async with shale.Db.open("other", store=store):
+            pass
+        before = set(store.objects)
+        with pytest.raises(CheckpointMissing):
+            await shale.Db.open_from_checkpoint("copy", shale.ParentCheckpoint("parent", UUID(int=1)), store=store)
+        with pytest.raises(LatestRecordMissing):
+            await shale.Db.open_from_checkpoint("copy", shale.ParentCheckpoint("none"), store=store)
+        with pytest.raises(InvalidRequestError):
+            await shale.Db.open_from_checkpoint("other", shale.ParentCheckpoint("parent"), store=store)
+        with pytest.raises(InvalidRequestError):
+            shale.ParentCheckpoint("s3://bucket/parent")
+        assert set(store.objects) == before
+
+    run(scenario)
 
 
 def test_checkpoints_are_refreshed_and_deleted_without_a_handle() -> None:
@@ -68,8 +115,11 @@ def test_the_blocking_calls_do_the_same() -> None:
     with sync.Db.open("db", store=store) as db:
         db.put(b"k", b"v")
         made = db.checkpoint()
+    with sync.Db.open_from_checkpoint("copy", shale.ParentCheckpoint("db", made.id), store=store) as copy:
+        assert copy.get(b"k") == b"v"
     assert sync.Db.refresh_checkpoint("db", made.id, "1s", store=store).expire_s > 0
     assert sync.Db.delete_checkpoint("db", made.id, store=store)
+    sync.Db.destroy("copy", soft=False, store=store)
     sync.Db.destroy("db", soft=False, store=store)
 
 
