@@ -133,7 +133,13 @@ class JobLog:
             outputs=len(outputs_of(entry)),
             error="its worker sent no heartbeat",
         )
-        self._change(entry.id, lambda record: replace(record.with_attempt(attempt), spec=entry.spec))
+        started_ms = self._started_ms.get(entry.id)
+
+        def change(record: CompactionRecord) -> CompactionRecord:
+            added = record.with_attempt(attempt)
+            return replace(added, spec=entry.spec, started_ms=record.started_ms or started_ms)
+
+        self._change(entry.id, change)
         seen = self._attempts.pop(entry.id, None)
         if seen is None or seen.worker_id != worker_id:
             return

@@ -131,13 +131,13 @@ def compaction_info(
 def with_record(info: CompactionInfo, record: CompactionRecord) -> CompactionInfo:
     """Add what the record of a compaction tells: it outlives the versions of the compactions file."""
     has_run = info.status in (CompactionStatus.RUNNING, CompactionStatus.COMPACTED, CompactionStatus.COMPLETED)
-    progress = info.progress
+    progress, starts = info.progress, [ms for ms in (info.started_ms, record.started_ms) if ms is not None]
     if not info.outputs and record.output_ssts:
         progress = replace(progress, output_ssts=record.output_ssts, output_bytes=record.output_bytes)
     return replace(
         info,
         progress=progress,
-        started_ms=info.started_ms if record.started_ms is None else record.started_ms,
+        started_ms=min(starts, default=None),
         finished_ms=info.finished_ms if record.finished_ms is None else record.finished_ms,
         attempts=max(info.attempts, record.attempts_count + has_run),
         error=record.error or info.error if info.status is CompactionStatus.FAILED else None,

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from shale.admin.retained import VERSIONS_BYTES_MAX, from_both_ends
-from shale.compaction.history import CompactionsVersion, lifecycle_of
+from shale.compaction.history import CompactionLifecycle, CompactionsVersion, lifecycle_of
 from shale.compaction.outcome import CANCELLED, UNEXPLAINED, failure_reason, outcome
 from shale.compaction.progress import progress_of
-from shale.compaction.status import Phase, compaction_info, phase_of
+from shale.compaction.records import CompactionRecord
+from shale.compaction.status import Phase, compaction_info, phase_of, with_record
 from shale.protocol.versioned import VersionMeta
 from shale.types import (
     CompactionContext,
@@ -189,6 +190,14 @@ def test_a_failed_one_that_names_its_worker_was_not_cancelled():
         CompactionsVersion.of(index + 1, 1000 * index, compactions(each)) for index, each in enumerate((started, ended))
     )
     assert failure_reason(lifecycle_of(ulid(9), seen), STATE) == UNEXPLAINED
+
+
+@pytest.mark.parametrize(("seen_ms", "recorded_ms", "told"), [(5, 7, 5), (7, 5, 5), (None, 7, 7), (None, None, None)])
+def test_the_start_is_the_earliest_that_is_known(seen_ms, recorded_ms, told):
+    """A coordinator that was restarted since has recorded a later one."""
+    life = CompactionLifecycle(started_ms=seen_ms)
+    info = compaction_info(entry(9, spec((1,), to=0), S.FAILED), inputs=None, life=life, now_ms=10)
+    assert with_record(info, CompactionRecord(id=ulid(9), started_ms=recorded_ms)).started_ms == told
 
 
 def ended_status(mine, *manifests, gap=0):

@@ -156,8 +156,11 @@ def progress(*outputs):
 
 async def test_a_lost_worker_is_an_attempt():
     harness, coordinator = await database()
+    before_ms = harness.clock.ms
     job = await reclaimed(harness, coordinator, progress(sst(77)))
-    (attempt,) = (await record_of(harness, job.id)).attempts
+    record = await record_of(harness, job.id)
+    assert before_ms <= record.started_ms < harness.clock.ms - 30_000, "when it was first seen running"
+    (attempt,) = record.attempts
     assert (attempt.worker_id, attempt.result, attempt.outputs) == ("killed", AttemptResult.LOST, 1)
 
 
