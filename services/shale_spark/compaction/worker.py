@@ -1,7 +1,7 @@
 """A compaction worker on a Spark session of the program: for one request, or for all scheduled jobs.
 
 A coordinator runs elsewhere: `shale compactor`, or SlateDB.  A worker executes only jobs that it has scheduled.  It
-retries for ever, but the caller of one request waits for the result, so there the attempts are limited.
+retries as often as any worker, but the caller of one request waits for the result, so there it is three times.
 """
 
 from collections.abc import Awaitable, Callable
