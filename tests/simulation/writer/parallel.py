@@ -138,7 +138,7 @@ def reader_at_a_gap(seed: int, ack: str) -> None:
         old = sim.start(counting, "old", role="writer", rows=400, wal_ack=ack)
         sim.start(follower, "reader", role="reader", seen=seen)
         old.kill_after("put", "/wal/", skip=20 + seed % 50)
-        sim.run(minutes=1)
+        sim.run(minutes=5 if sim.two_phase else 1)  # two-phase creates are more requests, each of up to 10 s
         for seqs in seen:
             assert seqs == list(range(1, len(seqs) + 1)), "rows after a gap"
         sim.heal()
