@@ -38,11 +38,16 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be
 
 @app.command(epilog="Example:  shale cas init --store s3://bucket")
 def init(context: typer.Context) -> None:
-    """Create the tables of commit records; success if they exist."""
+    """Create the tables of commit records for one bucket or directory; success if they exist."""
 
     async def work(session: CliSession) -> None:
-        async with _records(session) as records:
+        from shale.store.two_phase.identity import copy_id, share_id
+
+        async with _records(session) as records, _plain_stores(session) as (objects, wal_objects):
             await records.create_schema()
+            await share_id(objects, records, session.env)
+            if wal_objects is not None:
+                await copy_id(objects, wal_objects)
             _show(session, {"store": records.url, "tables_version": await records.schema_version()})
 
     run(context, work)
@@ -54,10 +59,11 @@ def status(context: typer.Context) -> None:
 
     async def work(session: CliSession) -> int:
         from shale.service.exit_codes import ExitCode
+        from shale.store.two_phase.identity import ID_KEY
 
         prefix = f"{session.location.path}/" if session.location.path else ""
         async with _records(session) as records:
-            all_records = await records.records(prefix)
+            all_records = [each for each in await records.records(prefix) if each.destination != ID_KEY]
             marks = await records.low_water_marks(prefix)
             found = {
                 "store": records.url,
@@ -164,11 +170,10 @@ async def _records(session: CliSession) -> AsyncIterator["TransactionalStore"]:
 
 
 @asynccontextmanager
-async def _migration(session: CliSession) -> AsyncIterator["CasMigration"]:
-    """Open the stores below the two-phase mode."""
+async def _plain_stores(session: CliSession) -> AsyncIterator[tuple["ObjectStore", "ObjectStore | None"]]:
+    """Open the stores below the two-phase mode: that of the database, and that of its WAL if it is separate."""
     from dataclasses import replace
 
-    from shale.admin.cas_migration import CasMigration
     from shale.store.connect import connect
     from shale.types import CasMode
 
@@ -177,16 +182,26 @@ async def _migration(session: CliSession) -> AsyncIterator["CasMigration"]:
     def opened(url: str) -> "ObjectStore":
         return connect(url, session.env, None, options)
 
-    async with _records(session) as records:
-        objects = opened(session.location.store_url)
-        wal_objects = None if session.wal_store is None else opened(session.wal_store)
-        try:
-            yield CasMigration(
-                objects=objects, records=records, root=session.path, env=session.env, wal_objects=wal_objects
-            )
-        finally:
-            for store in filter(None, (objects, wal_objects)):
-                await store.aclose()
+    objects = opened(session.location.store_url)
+    wal_objects = None if session.wal_store is None else opened(session.wal_store)
+    try:
+        yield objects, wal_objects
+    finally:
+        for store in filter(None, (objects, wal_objects)):
+            await store.aclose()
+
+
+@asynccontextmanager
+async def _migration(session: CliSession) -> AsyncIterator["CasMigration"]:
+    from shale.admin.cas_migration import CasMigration
+    from shale.store.two_phase.identity import require_same_id
+
+    async with _records(session) as records, _plain_stores(session) as (objects, wal_objects):
+        for store in filter(None, (objects, wal_objects)):
+            await require_same_id(store, records)
+        yield CasMigration(
+            objects=objects, records=records, root=session.path, env=session.env, wal_objects=wal_objects
+        )
 
 
 def _show(session: CliSession, data: "Mapping[str, object]") -> None:

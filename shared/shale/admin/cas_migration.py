@@ -22,8 +22,7 @@ from shale.format.names import (
 )
 from shale.protocol.wal_completeness import is_wal_truncated, wal_truncated
 from shale.protocol.wal_store import WalStore
-from shale.store.port import CREATE, OVERWRITE, ObjectMeta, ObjectStore
-from shale.store.retry import RetryingStore
+from shale.store.port import CREATE, OVERWRITE, ObjectStore
 from shale.store.transactional.port import CommitRecord, TransactionalStore
 from shale.store.two_phase.names import parse_staged_key, slot_of
 from shale.store.two_phase.recovery import TwoPhaseRecovery
@@ -100,9 +99,7 @@ class CasMigration:
             return report
         modes = manifest.exclusive if manifest.exclusive is not None else ExclusiveModes()
         new = replace(manifest, exclusive=replace(modes, cas=CasMode.TWO_PHASE))
-        # From here on other processes are refused; a native writer that still ran would lose this id.
-        store = RetryingStore(TwoPhaseStore(self.objects, self.records, self.env), self.env)
-        await store.put(manifest_key(self.root, manifest_id + 1), encode_manifest(new), mode=CREATE)
+        await self._write_two_phase(manifest_key(self.root, manifest_id + 1), encode_manifest(new))
         return report
 
     async def to_native(self, *, dry_run: bool) -> MigrationReport:
@@ -191,6 +188,17 @@ class CasMigration:
             if mark := marks.get(_namespace(self.root, resource), 0):
                 await self.objects.put(boundary_key(self.root, resource), encode_boundary(mark), mode=OVERWRITE)
 
+    async def _write_two_phase(self, key: str, data: bytes) -> None:
+        """Write the manifest that other processes refuse.
+
+        Its record is committed before the object exists.  If it waited for a copy, native processes could go on after
+        an interruption, and the copy would replace what they wrote.  A committed record without its object changes
+        nothing for them, and is removed when the migration is run again.
+        """
+        record = _committed_record(key, len(data), self.env)
+        await self.records.import_committed([record])
+        await self.objects.put(key, data, mode=OVERWRITE)
+
     async def _write_native(self, manifest_id: int, manifest: Manifest) -> None:
         modes = manifest.exclusive
         assert modes is not None
@@ -223,20 +231,20 @@ class CasMigration:
             (wal, wal_prefix(self.root)),
         )
         return [
-            _record_of(meta, self.env)
+            _committed_record(meta.key, meta.size, self.env)
             for store, prefix in places
             for meta in await store.list(prefix)
             if slot_of(meta.key) is not None and parse_staged_key(meta.key) is None
         ]
 
 
-def _record_of(meta: ObjectMeta, env: Env) -> CommitRecord:
+def _committed_record(key: str, size: int, env: Env) -> CommitRecord:
     return CommitRecord(
-        destination=meta.key,
+        destination=key,
         source="",
         put_id=_IMPORTED,
         checksum="",
-        size=meta.size,
+        size=size,
         created_at_ms=env.clock.now_ms(),
         is_committed=True,
     )

@@ -75,4 +75,5 @@ def _two_phase(adapter: ObjectStore, env: Env, options: StoreOptions) -> ObjectS
 
     if options.transactional_url is None:
         raise InvalidRequestError("store.cas is two-phase: store.transactional_url must name the store of records")
-    return TwoPhaseStore(adapter, open_transactional_store(options.transactional_url), env, options.ack_after)
+    records = open_transactional_store(options.transactional_url)
+    return TwoPhaseStore(adapter, records, env, options.ack_after, checks_id=True)

@@ -44,6 +44,7 @@ class Probe:
         assert two_phase is not None, "asked for in the two-phase mode only"
         version = await two_phase.records.schema_version()
         if version == SCHEMA_VERSION:
+            await two_phase.check_id()
             return None
         return f"tables of version {version}" if version else "no tables: run 'shale cas init'"
 

@@ -47,6 +47,7 @@ class TwoPhaseRecovery:
     def __init__(
         self, store: TwoPhaseStore, env: Env, metrics: Metrics, prefix: str = "", *, excluded: str | None = None
     ) -> None:
+        self._check_id = store.check_id
         self._records = store.records
         self._commits = store.commits
         self._env = env
@@ -73,8 +74,10 @@ class TwoPhaseRecovery:
 
         Raises:
             UnavailableError: the transactional store did not answer.
+            StoreUnsafe: its records belong to another store.
         """
         try:
+            await self._check_id()
             found = await self._records.unfinished(self._prefix)
         except ShaleError:
             self._set_up(0)

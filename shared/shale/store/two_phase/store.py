@@ -33,6 +33,7 @@ from shale.store.port import (
 from shale.store.transactional.port import TransactionalStore
 from shale.store.two_phase.commit import Parts, TwoPhaseCommits
 from shale.store.two_phase.finisher import BackgroundFinisher
+from shale.store.two_phase.identity import require_same_id
 from shale.store.two_phase.names import is_emulated, is_sequenced_directory, namespace_of_boundary, parse_staged_key
 from shale.store.wrapper import StoreWrapper
 from shale.telemetry.events import Event
@@ -49,12 +50,20 @@ class TwoPhaseStore(StoreWrapper):
     Args:
         ack_after: with ``RECORD`` a create returns at its commit point, two requests earlier, and the copy is made in
             the background; a reader that comes before it makes the copy.
+        checks_id: before the first use of a record, check that the records belong to ``objects``.
     """
 
     def __init__(
-        self, objects: ObjectStore, records: TransactionalStore, env: Env, ack_after: AckAfter = AckAfter.COPY
+        self,
+        objects: ObjectStore,
+        records: TransactionalStore,
+        env: Env,
+        ack_after: AckAfter = AckAfter.COPY,
+        *,
+        checks_id: bool = False,
     ) -> None:
         super().__init__(objects)
+        self._must_check_id = checks_id
         self._env = env
         self.records = records
         self.commits = TwoPhaseCommits(objects, records, env)
@@ -137,6 +146,7 @@ class TwoPhaseStore(StoreWrapper):
         if not is_emulated(key):
             await self._store.delete(key)
             return
+        await self.check_id()
         for error in (await self.commits.delete([key])).values():
             raise error
 
@@ -148,6 +158,7 @@ class TwoPhaseStore(StoreWrapper):
         if others:
             errors.update(await self._store.delete_many(others))
         if with_records:
+            await self.check_id()
             errors.update(await self.commits.delete(with_records))
         return errors
 
@@ -163,6 +174,7 @@ class TwoPhaseStore(StoreWrapper):
         """
         hides_staged = is_sequenced_directory(prefix)
         if hides_staged:
+            await self.check_id()
             for record in await self.records.unfinished(prefix):
                 await self.commits.help(record)
         async for page in self._store.list_pages(prefix, after=after):
@@ -181,7 +193,18 @@ class TwoPhaseStore(StoreWrapper):
         await self.records.aclose()
         await super().aclose()
 
+    async def check_id(self) -> None:
+        """Check once that the records belong to the objects; every use of a record comes after it.
+
+        Raises:
+            StoreUnsafe: they belong to others.
+        """
+        if self._must_check_id:
+            await require_same_id(self._store, self.records)
+            self._must_check_id = False
+
     async def _create(self, key: str, parts: Parts, attributes: Mapping[str, str] | None) -> None:
+        await self.check_id()
         put_id = (attributes or {}).get(PUT_ID) or str(self._env.ids.uuid())
         record = await self.commits.insert(key, parts, put_id, attributes)
         if self._finisher is not None and not record.is_committed:
@@ -200,6 +223,7 @@ class TwoPhaseStore(StoreWrapper):
         found = await read()
         if found is not None or not is_emulated(key):
             return found
+        await self.check_id()
         record = await self.records.get(key)
         if record is None or record.is_deleted:
             return None
@@ -208,6 +232,7 @@ class TwoPhaseStore(StoreWrapper):
 
     async def _boundary(self, key: str, namespace: str) -> GetResult | None:
         """Return a low-water mark as a boundary file; the object of that name is never read."""
+        await self.check_id()
         mark = await self.records.low_water_mark(namespace)
         if mark == 0:
             return None
@@ -216,6 +241,7 @@ class TwoPhaseStore(StoreWrapper):
 
     async def _put_boundary(self, key: str, namespace: str, parts: Parts, mode: PutMode) -> ETag:
         """Raise a low-water mark; the object is written too, as information for people."""
+        await self.check_id()
         current = await self.records.low_water_mark(namespace)
         if isinstance(mode, Create) and current:
             raise AlreadyExists(f"{key} exists")
