@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import anyio
 import pytest
 
-from shale.errors import InvalidRequestError, UnavailableError
+from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
 from shale.store.transactional import port, sql
 from shale.store.transactional.connect import open_transactional_store
 from shale.store.transactional.port import TransactionalStore
@@ -136,3 +136,25 @@ async def test_a_server_that_does_not_answer_is_away(
 def test_a_url_that_is_not_understood_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"//h"):
         open_transactional_store(url)
+
+
+def _create_role() -> Transaction[None]:
+    yield "CREATE ROLE reader LOGIN", ()
+
+
+async def test_a_user_without_rights_is_denied(postgresql_url: str, mariadb_url: str) -> None:
+    async for store in emptied(postgresql_url):
+        assert isinstance(store, SqlTransactionalStore)
+        await store.run(_create_role)
+    for url in (postgresql_url.replace("postgres@", "reader@"), mariadb_url.replace("root@", "root:secret@")):
+        store = open_transactional_store(url)
+        with pytest.raises(AccessDenied) as caught:
+            await store.get("db/manifest/1")
+        assert "secret" not in str(caught.value)
+        await store.aclose()
+
+
+async def test_a_key_that_is_too_long_is_not_tried_again(mariadb_url: str) -> None:
+    async for store in emptied(mariadb_url):
+        with pytest.raises(InvalidRequestError, match="too long"):
+            await store.raise_low_water_mark("x" * 701, 1)

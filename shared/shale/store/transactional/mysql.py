@@ -7,9 +7,9 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 import asyncmy
-from asyncmy.errors import Error, ProgrammingError
+from asyncmy.errors import DataError, Error
 
-from shale.errors import InvalidRequestError, UnavailableError
+from shale.errors import AccessDenied, InvalidRequestError, ShaleError, UnavailableError
 from shale.store.location import without_credentials
 from shale.store.transactional.port import NO_TABLES
 from shale.store.transactional.sql import MYSQL, SqlTransactionalStore, Transaction, answered, run_on
@@ -24,6 +24,7 @@ _CONNECT_S = 10
 _ROLLBACK_S = 2.0
 _PORT = 3306
 _NO_SUCH_TABLE = 1146
+_DENIED = (1044, 1045, 1142, 1143, 1227)
 _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """A second SELECT of a transaction must see what its INSERT met."""
 
@@ -53,12 +54,18 @@ class MysqlTransactionalStore(SqlTransactionalStore):
                 return await _commit_on(connection, start())
             finally:
                 await pool.release(connection)
-        except ProgrammingError as error:
-            if error.args and error.args[0] == _NO_SUCH_TABLE:
-                raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error
-            raise UnavailableError(f"{self.url}: {error}") from error
         except (Error, OSError) as error:
-            raise UnavailableError(f"{self.url}: {error}") from error
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> ShaleError:
+        code = error.args[0] if error.args else None
+        if code == _NO_SUCH_TABLE:
+            return InvalidRequestError(f"{self.url}: {NO_TABLES}")
+        if code in _DENIED:
+            return AccessDenied(f"{self.url}: {error}")
+        if isinstance(error, DataError):  # a key that is too long
+            return InvalidRequestError(f"{self.url}: {error}")
+        return UnavailableError(f"{self.url}: {error}")
 
     async def aclose(self) -> None:
         """See ``TransactionalStore``."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 import psycopg
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from shale.errors import InvalidRequestError, UnavailableError
+from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
 from shale.store.location import without_credentials
 from shale.store.transactional.port import NO_TABLES
 from shale.store.transactional.sql import POSTGRESQL, SqlTransactionalStore, Transaction, answered, run_on
@@ -46,6 +46,10 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
                 return result
         except psycopg.errors.UndefinedTable as error:
             raise InvalidRequestError(f"{self.url}: {NO_TABLES}") from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise AccessDenied(f"{self.url}: {error}") from error
+        except psycopg.DataError as error:
+            raise InvalidRequestError(f"{self.url}: {error}") from error
         except PoolTimeout as error:
             raise UnavailableError(f"{self.url}: {await self._why_unreachable(error)}") from error
         except (psycopg.Error, PoolClosed, TimeoutError) as error:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 
-from shale.errors import InvalidRequestError
+from shale.errors import AccessDenied, InvalidRequestError
 from shale.store.transactional.port import ANSWER_S, SCHEMA_VERSION, CommitRecord, Slot, require_schema
 
 T = TypeVar("T")
@@ -241,7 +241,8 @@ class SqlTransactionalStore:
 
         Raises:
             UnavailableError: the database is away or busy; the transaction may have been committed.
-            InvalidRequestError: there are no tables.
+            AccessDenied: the user may not do this.
+            InvalidRequestError: there are no tables, or a key is too long for them.
         """
         raise NotImplementedError
 
@@ -267,6 +268,8 @@ class SqlTransactionalStore:
         """See ``TransactionalStore``."""
         try:
             return await self.execute(self._transactions.schema_version)
+        except AccessDenied:
+            raise
         except InvalidRequestError:  # no such table
             return None
 
