@@ -8,6 +8,7 @@ import pytest
 import shale
 from shale.compat.slatedb import uniffi as slatedb
 from shale.compat.slatedb.store import adapter_of
+from shale.protocol.wal_store import WalStore
 from tests.unit.compat.harness import EVERYTHING, PATH, TO_L0, TO_WAL, memory, merging, opened, opened_reader
 
 Error = slatedb.Error
@@ -106,6 +107,75 @@ def test_the_wal_is_read_in_order_and_as_it_grows() -> None:
             assert [row.key for row in arrived.rows] == [b"later"]
         with pytest.raises(Error.Invalid, match="max_fetch_tasks must be greater than zero"):
             slatedb.SlateDbWalReader.with_options(PATH, store, slatedb.SlateDbWalReaderOptions(max_fetch_tasks=0))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        pytest.param({}, 4, id="defaults"),
+        pytest.param({"max_fetch_tasks": 2}, 2, id="two at a time"),
+        pytest.param({"max_fetch_tasks": 1}, 1, id="one at a time"),
+        pytest.param({"max_buffered_bytes": 1}, 1, id="little memory"),
+        pytest.param({"max_buffered_bytes": 7}, 4, id="memory for three files, once a size is known"),
+    ],
+)
+def test_wal_files_are_read_at_the_same_time(
+    limits: dict[str, int], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_flight: list[int] = []
+    reads = 0
+    read = WalStore.read
+
+    async def counted(self: WalStore, wal_id: int) -> memoryview | None:
+        nonlocal reads
+        reads += 1
+        in_flight.append(reads)
+        await asyncio.sleep(0)
+        reads -= 1
+        return await read(self, wal_id)
+
+    async def main() -> None:
+        store = memory()
+        async with opened(store) as db:
+            for number in range(10):
+                await db.put(b"%d" % number, b"v")
+                await db.flush_with_options(TO_WAL)
+            monkeypatch.setattr(WalStore, "read", counted)
+            options = slatedb.SlateDbWalReaderOptions(**limits)
+            reader = slatedb.SlateDbWalReader.with_options(PATH, store, options)
+            last = await reader.last_wal_file_id(0)
+            scan = await reader.iterator(1)
+            files = [await scan.next() for _ in range(last)]
+            assert [file.last_consumed_wal_file_id for file in files if file is not None] == [*range(1, last + 1)]
+            keys = [row.key for file in files if file is not None for row in file.rows]
+            assert keys == [b"%d" % number for number in range(10)]
+            assert max(in_flight) == most
+            assert len(in_flight) == last, "each file is read once"
+            if limits.get("max_buffered_bytes") == 7:
+                assert max(in_flight[4:]) == 3
+
+    asyncio.run(main())
+
+
+def test_rows_before_a_damaged_wal_file_are_returned_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_PROVIDER", "local")
+    monkeypatch.setenv("LOCAL_PATH", str(tmp_path))
+
+    async def main() -> None:
+        store = slatedb.ObjectStore.from_env(None)
+        async with opened(store) as db:
+            for key in (b"a", b"b", b"c"):
+                await db.put(key, b"1")
+                await db.flush_with_options(TO_WAL)
+            (tmp_path / f"{PATH}/wal/{3:020}.sst").write_bytes(b"no WAL file at all")
+            scan = await slatedb.SlateDbWalReader(PATH, store).iterator(1)
+            found = [await scan.next(), await scan.next()]
+            assert [row.key for file in found if file is not None for row in file.rows] == [b"a"]
+            for _ in range(2):
+                with pytest.raises(Error.Data):
+                    await scan.next()
 
     asyncio.run(main())
 
