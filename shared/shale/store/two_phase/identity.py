@@ -25,7 +25,15 @@ async def require_same_id(objects: ObjectStore, records: TransactionalStore) -> 
     if of_objects == of_records:
         return
     if of_records is None:
-        raise StoreUnsafe(f"{records.url} has lost the records of {objects.url}, or is new: run 'shale cas init'")
+        raise StoreUnsafe(
+            f"{records.url} is new: run 'shale cas init'; or it has lost the records of {objects.url}: restore them, "
+            "or run 'shale cas migrate --to two-phase' afterwards for each database, before any other process"
+        )
+    if of_objects is None:
+        raise StoreUnsafe(
+            f"{records.url} has the records of another store than {objects.url}, which has no id: give a bucket its "
+            "own transactional store, or, if it is the WAL store of a database, run 'shale cas init' with --wal-store"
+        )
     raise StoreUnsafe(
         f"{records.url} has the records of another store than {objects.url}: each bucket or directory needs its own"
     )

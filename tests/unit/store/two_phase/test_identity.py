@@ -124,3 +124,12 @@ async def test_the_id_is_read_once() -> None:
 
 async def test_without_an_id_nothing_is_checked() -> None:
     await checked(Place()).put(KEY, b"1", mode=CREATE)
+
+
+async def test_errors_name_the_commands_that_help() -> None:
+    place = Place()
+    await share_id(place.objects, place.records, ENV)
+    with pytest.raises(StoreUnsafe, match="shale cas init' with --wal-store"):
+        await require_same_id(PlainStore(), place.records)
+    with pytest.raises(StoreUnsafe, match="shale cas migrate --to two-phase"):
+        await require_same_id(place.objects, Place().records)
