@@ -3,6 +3,8 @@
 Source: docs/reference/protocol.md 16.2.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
 from shale.errors import FencedError
@@ -19,11 +21,16 @@ BY_KIND = FixedPrefix("kind", 4)
 
 
 @simulated
-@pytest.mark.parametrize("extractor", [None, BY_KIND], ids=["one tree", "segments"])
-def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
+@pytest.mark.parametrize(
+    ("extractor", "versions"),
+    [(None, (2,)), (BY_KIND, (2,)), (None, (1, 2))],
+    ids=["one tree", "segments", "manifests of both versions"],
+)
+def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None, versions: Sequence[int]) -> None:
     """Under faults of requests and processes, acknowledged rows exist and refused rows do not.
 
-    With segments a flush makes several SSTs, and none of them shows without the others.
+    With segments a flush makes several SSTs, and none of them shows without the others.  ``versions``: those of the
+    manifests that the first writer writes, the second, and so on.
     """
     with Simulation(seed, swarm=True) as sim:
         rules = DatabaseInvariants("db")
@@ -31,9 +38,10 @@ def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
         model = RowModel()
         sim.restart_killed(30.0)
         for number in range(sim.rng.randint(1, 3)):
+            version = versions[number % len(versions)]
             sim.at(
                 sim.rng.uniform(0, 20),
-                lambda name=f"w{number}": sim.start(
+                lambda name=f"w{number}", version=version: sim.start(
                     writer,
                     name,
                     role="writer",
@@ -41,6 +49,7 @@ def test_swarm_of_writers(seed: int, extractor: FixedPrefix | None) -> None:
                     flush_interval=sim.rng.choice((0, "100ms", "5s")),
                     close=sim.rng.choice(("memtable", "wal", "none")),
                     segment_extractor=extractor,
+                    manifest_write_version=version,
                 ),
             )
         start_some_background_actors(sim)
