@@ -14,11 +14,14 @@ from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
+from tests.simulation.coverage_marks import is_two_phase
 from tests.simulation.row_model import RowModel, Told
 from tests.simulation.writer.writers import final_rows, open_db, reader_of_all, wal_ids
 
 SLOW_PUTS = SimOptions(slow=0.3, slow_s=5.0)
 """Responses and requests overtake each other, so WAL files are written in any order."""
+VERY_SLOW_PUTS = SimOptions(slow=0.1, slow_s=30.0)
+"""Those of two-phase creates: a file, its flush and the manifest are many requests, and pass one that waits."""
 ACKS = ("contiguous", "as_landed")
 
 
@@ -72,7 +75,7 @@ async def durable_put(process: SimProcess, db: shale.Db, model: RowModel) -> Non
 
 def gap_after_crash(seed: int, ack: str, parallel: int = 3) -> bool:
     """Kill a writer at one of its WAL puts; check the rows of the next one; return whether there was a gap."""
-    with Simulation(seed, options=SLOW_PUTS) as sim:
+    with Simulation(seed, options=VERY_SLOW_PUTS if is_two_phase() else SLOW_PUTS) as sim:
         rules = DatabaseInvariants("db")
         sim.watch(rules)
         model = RowModel()
