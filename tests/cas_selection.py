@@ -92,13 +92,14 @@ def _new_file(folder: Path) -> Callable[[], str]:
 
 def _new_database(url: str) -> Callable[[], str]:
     import psycopg
+    from psycopg import sql
 
     numbers = count()
 
     def new() -> str:
         name = f"records{next(numbers)}"
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return urlsplit(url)._replace(path=f"/{name}").geturl()
 
     return new
