@@ -245,4 +245,5 @@ def _load_settings(options: "GlobalOptions") -> "tuple[SparkCommandSettings, Dat
         settings.database.wal_store_url(),
         command_store_options(settings),
         settings.block_transformer(),
+        settings.manifest.write_version,
     )

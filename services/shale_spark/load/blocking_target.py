@@ -76,7 +76,9 @@ async def _opened(where: DatabaseLocation, mode: LoadMode, fence: bool) -> Async
     try:
         target: LoadTarget
         if mode is LoadMode.CREATE:
-            target = await NewDatabase.open(stores.main, where.root, env, metrics)
+            target = await NewDatabase.open(
+                stores.main, where.root, env, metrics, manifest_write_version=where.manifest_write_version
+            )
         else:
             target = await ExistingDatabase.open(
                 stores.main,
@@ -86,6 +88,7 @@ async def _opened(where: DatabaseLocation, mode: LoadMode, fence: bool) -> Async
                 wal_store=stores.wal,
                 fence=fence,
                 transformer=where.block_transformer,
+                manifest_write_version=where.manifest_write_version,
             )
         try:
             yield target

@@ -151,7 +151,14 @@ class BuildWriter(_Writer):
         where = self._request.where
         stores = where.connect(env, Metrics(), component="pipeline")
         try:
-            target = await NewDatabase.open(stores.main, where.root, env, Metrics(), stamp=self._stamp)
+            target = await NewDatabase.open(
+                stores.main,
+                where.root,
+                env,
+                Metrics(),
+                stamp=self._stamp,
+                manifest_write_version=where.manifest_write_version,
+            )
             return await target.commit([sst for part in parts for sst in part.ssts])
         finally:
             await stores.aclose()

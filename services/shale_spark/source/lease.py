@@ -10,10 +10,10 @@ from shale.engine.read.pins import Pin
 from shale.env import Env
 from shale.errors import CheckpointMissing, CorruptionError, InvalidDbState, ShaleError, UnavailableError, WalTruncated
 from shale.protocol.checkpoints import refresh_checkpoint, release_checkpoints
-from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import is_destroyed
 from shale.protocol.versioned import Versioned
 from shale.types import Manifest
+from shale_spark.source.manifests import manifests_of
 from shale_spark.source.read_plan import ReadPlan
 from shale_spark.source.snapshot import SnapshotLost, require_live_checkpoint, show_location
 
@@ -51,7 +51,7 @@ async def keep_lease(plan: ReadPlan, pin: Pin, stores: DatabaseStores, env: Env)
 async def release_lease(where: DatabaseLocation, checkpoint_id: UUID, stores: DatabaseStores, env: Env) -> None:
     """Delete a checkpoint that is no longer used; if that does not succeed soon, it expires."""
     with suppress(ShaleError), anyio.move_on_after(_LET_GO_S, shield=True):
-        stored = await ManifestStore(stores.main, where.root, env).load()
+        stored = await manifests_of(stores, where.root, env).load()
         await release_checkpoints(stored, [checkpoint_id])
 
 
@@ -69,7 +69,7 @@ async def explain_missing(
         )
     if await is_destroyed(stores.main, plan.where.root):
         return InvalidDbState(f"{show_location(plan.where)} was destroyed while it was read")
-    manifest = (await ManifestStore(stores.main, plan.where.root, env).load()).value
+    manifest = (await manifests_of(stores, plan.where.root, env).load()).value
     try:
         require_live_checkpoint(manifest, plan.lease.checkpoint_id, env.clock.now_ms())
     except CheckpointMissing:
@@ -94,7 +94,7 @@ async def renew_if_due(plan: ReadPlan, lifetime_ms: int, stores: DatabaseStores,
             return None
         return refresh_checkpoint(current.value, checkpoint_id, now_ms=now_ms, lifetime_ms=lifetime_ms)
 
-    stored = await ManifestStore(stores.main, plan.where.root, env).load()
+    stored = await manifests_of(stores, plan.where.root, env).load()
     checkpoint = (await stored.apply(change)).value.checkpoint(checkpoint_id)
     if checkpoint is None:
         raise CheckpointMissing(checkpoint_id)

@@ -5,6 +5,7 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import cast, get_args
 from uuid import UUID
 
 from shale.core.lazy_dataclass import dataclass
@@ -14,7 +15,7 @@ from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.store.options import RetryPolicy, StoreOptions
-from shale.types import EVERYTHING, KeyRange
+from shale.types import EVERYTHING, MANIFEST_VERSION, KeyRange, ManifestVersion
 from shale_spark.codecs import OnDecodeError, ValueCodec, value_codec
 
 PARTITION_BYTES = 128 * 1024**2
@@ -28,7 +29,7 @@ _KEY_FILE = "store.encryption_key_file"
 
 KEY_FORMATS = ("utf8", "hex", "base64", "repr")
 """The formats of keys in options."""
-PLACE = frozenset({"url", "store", "path", "wal_store"})
+PLACE = frozenset({"url", "store", "path", "wal_store", "manifest_write_version"})
 """The options that name a database; ``store.*`` configures the access to it."""
 KNOWN = PLACE | {
     "checkpoint",
@@ -133,6 +134,7 @@ def parse_where(options: Mapping[str, str]) -> DatabaseLocation:
     """Return the database that options name: ``url``, or ``store`` and ``path``; ``.load(url)`` names it too.
 
     ``store.endpoint``, ``store.region`` and the like configure the access, ``store.max_retries`` the retries.
+    ``manifest_write_version`` is 1 in the first phase of an upgrade (docs/how-to/migrate-from-slatedb.md).
     ``store.encryption_key_file`` names the file with the keys of an encrypted database, on every executor.
     Secrets belong into the environment of the executors, because options are part of Spark's plans.
 
@@ -147,7 +149,7 @@ def parse_where(options: Mapping[str, str]) -> DatabaseLocation:
         url, path = path, None
     if url is None and store is None:
         raise InvalidRequestError("no database was named: give the option url, or store and path")
-    return resolve(
+    where = resolve(
         url,
         store=store,
         path=path,
@@ -155,6 +157,14 @@ def parse_where(options: Mapping[str, str]) -> DatabaseLocation:
         store_options=_store_options(given),
         block_transformer=transformer_of(given.get(_KEY_FILE)),
     )
+    return replace(where, manifest_write_version=_manifest_version(given.get("manifest_write_version", "2")))
+
+
+def _manifest_version(text: str) -> ManifestVersion:
+    for version in get_args(ManifestVersion):
+        if text == str(version):
+            return cast("ManifestVersion", version)
+    raise InvalidRequestError(f"manifest_write_version: {text!r} is unknown: choose 1 or 2")
 
 
 def where_options(where: DatabaseLocation) -> dict[str, str]:
@@ -168,6 +178,8 @@ def where_options(where: DatabaseLocation) -> dict[str, str]:
     options = {"store": where.store, "path": where.root}
     if where.wal_store is not None:
         options["wal_store"] = where.wal_store
+    if where.manifest_write_version != MANIFEST_VERSION:
+        options["manifest_write_version"] = str(where.manifest_write_version)
     options |= {f"store.{name}": value for name, value in where.store_options.config.items()}
     retries_max = where.store_options.retry.retries_max
     if retries_max is not None:

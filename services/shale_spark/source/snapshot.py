@@ -24,11 +24,12 @@ from shale.protocol.checkpoints import (
     renew_checkpoint,
     resolve_checkpoint,
 )
-from shale.protocol.manifest_store import ManifestStore, StoredManifest
+from shale.protocol.manifest_store import StoredManifest
 from shale.protocol.markers import require_not_destroyed
 from shale.protocol.wal_completeness import require_wal_store
 from shale.protocol.wal_store import WalStore
 from shale.types import Checkpoint, Manifest
+from shale_spark.source.manifests import manifests_of
 from shale_spark.source.read_plan import ReadLease, WalFileRange
 
 NAME = "shale-spark-read"
@@ -62,7 +63,7 @@ async def open_manifest(stores: DatabaseStores, where: DatabaseLocation, env: En
     """
     await require_not_destroyed(stores.main, where.root)
     try:
-        stored = await ManifestStore(stores.main, where.root, env).load()
+        stored = await manifests_of(stores, where.root, env).load()
     except LatestRecordMissing as error:
         # The engine names only the path, and a wrong store is as likely.
         raise LatestRecordMissing(f"{show_location(where)}: {error}") from error

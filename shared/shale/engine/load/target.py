@@ -23,9 +23,10 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.manifest_invariants import newest_l0_ms
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.markers import require_not_destroyed
+from shale.protocol.options import ProtocolOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
-from shale.types import Manifest, Sst
+from shale.types import MANIFEST_VERSION, Manifest, ManifestVersion, Sst
 
 L0_WAIT_TIMEOUT_S = 300.0
 """How long the flush of the WAL's rows may wait until L0 is below its limit."""
@@ -42,12 +43,14 @@ class TakeOverOptions(TypedDict, total=False):
     fence: take over from a writer that runs or may run.
     l0_wait_s: how long to wait while L0 is full.
     transformer: transforms every section of SSTs and WAL files.
+    manifest_write_version: see ``ConnectOptions``.
     """
 
     wal_store: ObjectStore | None
     fence: bool
     l0_wait_s: float
     transformer: BlockTransformer | None
+    manifest_write_version: ManifestVersion
 
 
 class LoadTarget(Protocol):
@@ -84,18 +87,27 @@ class NewDatabase:
 
     @classmethod
     async def open(
-        cls, store: ObjectStore, root: str, env: Env, metrics: Metrics, *, stamp: LoadStamp | None = None
+        cls,
+        store: ObjectStore,
+        root: str,
+        env: Env,
+        metrics: Metrics,
+        *,
+        stamp: LoadStamp | None = None,
+        manifest_write_version: ManifestVersion = MANIFEST_VERSION,
     ) -> "NewDatabase":
         """Write nothing yet.
 
         Args:
             stamp: the stamp of a load that another process began.
+            manifest_write_version: see ``ConnectOptions``.
 
         Raises:
             InvalidDbState: the path has a database, or one was destroyed there.
         """
         await require_not_destroyed(store, root)
-        manifests = ManifestStore(store, root, env, metrics)
+        options = ProtocolOptions(manifest_write_version=manifest_write_version)
+        manifests = ManifestStore(store, root, env, metrics, options)
         if await manifests.try_read_latest() is not None:
             raise InvalidDbState(
                 f"there is a database at {root or '/'} in {store.url}: append to it, or take another path"
@@ -164,7 +176,13 @@ class ExistingDatabase:
             UnavailableError: L0 is full, and no compactor shrinks it.
         """
         writer = await open_writer(
-            ConnectedDatabase(store, root, options.get("wal_store"), options.get("transformer")),
+            ConnectedDatabase(
+                store,
+                root,
+                options.get("wal_store"),
+                options.get("transformer"),
+                options.get("manifest_write_version", MANIFEST_VERSION),
+            ),
             DbOptions(create_if_missing=False),
             env=env,
             metrics=metrics,

@@ -45,6 +45,14 @@ def test_a_place_survives_the_way_through_options() -> None:
     assert where.store_options.config == {"endpoint": "http://h:1"}
 
 
+def test_the_version_of_manifests_survives_the_way_through_options() -> None:
+    where = parse_where({"url": URL, "manifest_write_version": "1"})
+    assert where.manifest_write_version == 1
+    assert parse_where(where_options(where)) == where
+    with pytest.raises(InvalidRequestError, match="manifest_write_version: '3' is unknown"):
+        parse_where({"url": URL, "manifest_write_version": "3"})
+
+
 def test_secrets_are_in_no_message() -> None:
     """No message that names a database contains secrets."""
     options = SparkReadOptions.parse({"url": "s3://b/db", "store.secret_access_key": "hidden"})
