@@ -71,7 +71,7 @@ class CasMigration:
 
         Raises:
             LatestRecordMissing: there is no database.
-            InvalidDbState: the WAL is in a store of its own, which was not given.
+            InvalidDbState: the WAL is in a backend, or in a store of its own, which was not given.
         """
         manifest_id, manifest = await self._latest(self.objects)
         await self._require_wal(manifest)
@@ -176,7 +176,10 @@ class CasMigration:
         return self.wal_objects if is_wal and self.wal_objects is not None else self.objects
 
     async def _require_wal(self, manifest: Manifest) -> None:
-        """Check that the WAL is not in a store that was not given: its files would get no records."""
+        """Check that the WAL is not in a backend, or in a store that was not given: its files would get no records."""
+        if manifest.wal_backend is not None:
+            place = f"the database at {self.root or '/'}"
+            raise InvalidDbState(f"{place} keeps its WAL in the backend {manifest.wal_backend!r}: it stays native")
         if self.wal_objects is not None or not is_wal_truncated(manifest, manifest.replay_after_wal_id):
             return
         wal = WalStore(self.objects, self.root, self.env)

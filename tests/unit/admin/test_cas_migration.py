@@ -22,6 +22,7 @@ from shale.store.transactional.memory import MemoryTransactionalStore
 from shale.store.two_phase.names import parse_staged_key
 from shale.store.two_phase.store import TwoPhaseStore
 from shale.telemetry.metrics import Metrics
+from shale.testing.wal_backends import MemoryWalBackend
 from shale.types import CasMode
 from tests.unit.store.two_phase.plain_store import OBJECT_CHANGES, RECORD_CHANGES, Killed, Requests
 
@@ -266,3 +267,13 @@ async def test_the_wal_of_a_migration_may_have_a_store_of_its_own() -> None:
     with pytest.raises(InvalidDbState, match="wal_store"):
         await stores.migration(Requests()).to_two_phase(dry_run=False)
     assert (await migration.to_two_phase(dry_run=True)).records > 0
+
+
+async def test_a_database_with_its_wal_in_a_backend_stays_native() -> None:
+    stores, backend = Stores(), MemoryWalBackend()
+    async with shale.Db.open("db", store=stores.store(CasMode.NATIVE), wal=backend) as db:
+        await db.put(b"a", b"v")
+    with pytest.raises(InvalidDbState, match="in the backend 'memory'"):
+        await stores.migration(Requests()).to_two_phase(dry_run=False)
+    async with shale.Db.open("db", store=stores.store(CasMode.NATIVE), wal=backend) as db:
+        assert await db.get(b"a") == b"v"
