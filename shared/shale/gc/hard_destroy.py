@@ -36,6 +36,7 @@ from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Versioned
 from shale.protocol.wal_completeness import require_wal_store
 from shale.store.port import LIST_PAGE, OVERWRITE, ObjectStore
+from shale.store.two_phase.names import parse_staged_key
 from shale.store.two_phase.store import two_phase_of
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -113,7 +114,7 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
         root=target.root, manifest_id=None if latest is None else latest.id, is_begun=is_begun, objects=objects
     )
     if latest is None:
-        if not is_begun and any(each.stage is not DeletionStage.MARKER for each in plan.objects):
+        if not is_begun and any(_shows_a_database(each) for each in plan.objects):
             raise InvalidDbState(f"{target.place} is no database: there are {len(plan.objects)} objects, no manifest")
         return plan
     return replace(
@@ -121,6 +122,11 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
         checkpoints=() if is_begun else live_checkpoints(latest.value, target.env.clock.now_ms()),
         parents=tuple(entry.path for entry in latest.value.external_dbs if entry.final_checkpoint_id is not None),
     )
+
+
+def _shows_a_database(found: ObjectToDelete) -> bool:
+    """Return whether there was a database, or something else, and not only what a dead process has staged."""
+    return found.stage is not DeletionStage.MARKER and parse_staged_key(found.key) is None
 
 
 async def destroy(

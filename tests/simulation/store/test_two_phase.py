@@ -43,7 +43,7 @@ def two_phase_store_of(process: SimProcess) -> TwoPhaseStore:
     return found
 
 
-async def recovering(process: SimProcess, *, min_age_ms: int = 10_000, once: bool = False) -> None:
+async def recovering(process: SimProcess, *, min_age_ms: int | None = 10_000, once: bool = False) -> None:
     """Finish what others left, until stopped or once."""
     loop = TwoPhaseRecovery(two_phase_store_of(process), process.env, process.metrics, "toy/")
     while True:
@@ -104,7 +104,7 @@ def run_all(seed: int) -> None:
         sim.heal()
         sim.run(hours=30, until=lambda: not any(process.name.startswith("p") for process in sim.running))
         sim.kill_all()
-        last = sim.start(recovering, "last", min_age_ms=-1, once=True)
+        last = sim.start(recovering, "last", min_age_ms=None, once=True)
         sim.run(hours=1)
         assert last.error is None, last.error
         assert sim.records.uncommitted == []

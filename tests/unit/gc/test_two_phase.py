@@ -22,6 +22,7 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.store.port import CREATE, OVERWRITE
 from shale.store.retry import RetryingStore
 from shale.store.transactional.port import CommitRecord, Slot
+from shale.store.two_phase.names import staged_key
 from shale.store.two_phase.recovery import TwoPhaseRecovery
 from shale.telemetry.metrics import Metrics
 from tests.clocks import ManualClock
@@ -178,6 +179,16 @@ async def test_the_record_of_a_late_put_without_its_bytes_is_removed_by_a_destro
     assert world.place.keys == []
     assert await world.place.records.records("") == []
     await world.make()
+
+
+@pytest.mark.fault("F5.11", "F7.9")
+async def test_a_staged_object_that_arrives_after_a_destroy_is_removed_by_the_next_one() -> None:
+    world = World()
+    await world.make()
+    await destroy(world.target())
+    await world.place.objects.put(staged_key(manifest_key("db", 9), str(world.env.ids.uuid()), "0" * 64), b"x")
+    await destroy(world.target())
+    assert world.place.keys == []
 
 
 async def test_records_that_cannot_be_removed_leave_the_marker_for_a_rerun(monkeypatch: pytest.MonkeyPatch) -> None:
