@@ -120,8 +120,8 @@ class WalFlusher:
             ShaleError: the store refused a file.
         """
         while True:
-            await self._wait_until_due()
-            self._freeze_buffered()
+            if await self._wait_until_due():
+                self._freeze_buffered()
             while self._buffer.files:
                 await self._flush(self._buffer.files[0])
 
@@ -133,15 +133,19 @@ class WalFlusher:
         self._pipeline.invalidate_fast_path()  # the next write starts the timer
         self._pipeline.freeze_wal()
 
-    async def _wait_until_due(self) -> None:
-        while not self._requested and not self._buffer.files:
-            if self._due_s is None:
+    async def _wait_until_due(self) -> bool:
+        """Wait until there is something to write; return whether it includes the buffered rows, or only whole files."""
+        while not self._requested:
+            left_s = None if self._due_s is None else self._due_s - self._env.clock.monotonic_s()
+            if left_s is not None and left_s <= 0:
+                return True
+            if self._buffer.files:
+                return False
+            if left_s is None:
                 await self._signal.wait()
-                continue
-            left_s = self._due_s - self._env.clock.monotonic_s()
-            if left_s <= 0:
-                return
-            await self._signal.wait_for(left_s)
+            else:
+                await self._signal.wait_for(left_s)
+        return True
 
     async def _flush(self, file: PendingWalFile) -> None:
         """Write one file and advance the durable frontier."""
