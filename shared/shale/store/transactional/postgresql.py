@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from shale.errors import AccessDenied, InvalidRequestError, UnavailableError
@@ -25,7 +26,7 @@ class PostgresqlTransactionalStore(SqlTransactionalStore):
     def __init__(self, url: str) -> None:
         super().__init__(without_credentials(url), POSTGRESQL)
         try:
-            psycopg.conninfo.conninfo_to_dict(url)
+            conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             raise InvalidRequestError(f"{self.url}: {str(error).strip()}") from error
         self._conninfo = url
