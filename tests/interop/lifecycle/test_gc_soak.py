@@ -143,7 +143,7 @@ class Soak:
                 at_least = self.written[parent] - 1
                 if number % 4 in (1, 0):
                     async with Admin(self.url(name)) as admin:
-                        await admin.clones.create(parent)
+                        await admin.clones.create(parent, allow_wal_gap=True)  # what the other library has just written
                 else:
                     spec = slate.CloneSourceSpec(path=parent, checkpoint=None, projection_range=None)
                     builder = slate.AdminBuilder(name, open_folder(self.folder)).build()

@@ -29,7 +29,7 @@ from tests.simulation.protocol.effects import TOY, Acknowledged, collector, cont
 
 MIN_AGE_MS = 60_000
 """Much less than processes freeze, so that the collector passes puts that go on."""
-SEEDS_MAX = 60
+SEEDS_MAX = 200
 
 
 @pytest.fixture(autouse=True)
