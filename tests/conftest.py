@@ -13,7 +13,8 @@ pytest_plugins = ("tests.cas_selection", "tests.fault_selection", "tests.timing"
 settings.register_profile("shale", deadline=None)
 settings.load_profile("shale")
 
-PLACES = ("CLOUD_PROVIDER", "LOCAL_PATH", "SHALE_CONFIG", "SHALE_PATH", "SHALE_STORE", "SHALE_URL")
+PREFIXES = ("AWS_", "CLOUD_PROVIDER", "LOCAL_PATH", "SHALE_")
+"""Variables with these beginnings locate databases, or are settings."""
 
 # A shell that starts the tests in the background has told them, and so what they start, to ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -21,16 +22,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def _restore_database_locations() -> Iterator[None]:
-    """Restore the variables that a command or SlateDB's library set to locate a database."""
+def _restore_settings() -> Iterator[None]:
+    """Restore the variables that a test, a command or SlateDB's library has set."""
     environment = os.environ
-    before = {name: environment.get(name) for name in PLACES}
+    before = {name: value for name, value in environment.items() if name.startswith(PREFIXES)}
     yield
-    for name, value in before.items():
-        if value is not None:
-            environment[name] = value
-        else:
-            environment.pop(name, None)
+    for name in [name for name in environment if name.startswith(PREFIXES) and name not in before]:
+        del environment[name]
+    environment.update(before)
 
 
 def pytest_configure(config: pytest.Config) -> None:
