@@ -57,7 +57,7 @@ up: install ## run writer, compactor, gc and reader on .shale/db, until Ctrl-C
 	$(BIN)/shale up --url file://$(CURDIR)/.shale/db
 
 test: install ## the default test suite, at most ten minutes on two cores; CAS=sqlite: two-phase creates
-	SHALE_TEST_CAS=$(CAS) $(BIN)/pytest -n $(JOBS) --dist loadgroup $(if $(CAS),$(TESTS_OF_CAS)) $(TESTS)
+	$(if $(CAS),SHALE_TEST_CAS=$(CAS)) $(BIN)/pytest -n $(JOBS) --dist loadgroup $(if $(CAS),$(TESTS_OF_CAS)) $(TESTS)
 
 bench: install ## measure speed, compared with the slatedb wheel, rocksdict and lmdb
 	$(BIN)/python -m tests.bench $(BENCH)

@@ -37,8 +37,9 @@ def modules_after(program: str) -> set[str]:
 
 
 def modules_told_by(program: str) -> set[str]:
-    """Return the modules that a program prints in a new process."""
-    environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    """Return the modules that a program prints in a new process without settings, which would import their readers."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SHALE_", "SLATEDB_"))}
+    environment = {**kept, "PYTHONPATH": ":".join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
