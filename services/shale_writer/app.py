@@ -27,6 +27,8 @@ from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
 from shale_writer.settings import WriterSettings
 
+_ALL_ADDRESSES = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+
 
 async def run_writer(process: Process[WriterSettings]) -> None:
     """Open the database, serve it until the process has to stop, flush, and close it.
@@ -43,7 +45,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
             wal_store=process.wal_store,
             block_transformer=settings.block_transformer(),
             manifest_write_version=settings.manifest.write_version,
-            options=_with_endpoint(settings.options(), ports),
+            options=_with_endpoint(settings.options(), ports, settings.http.host),
             env=process.env,
             metrics=process.metrics,
         )
@@ -68,11 +70,15 @@ async def run_writer(process: Process[WriterSettings]) -> None:
         await db.close(flush=settings.close_flush())
 
 
-def _with_endpoint(options: DbOptions, ports: DataPorts) -> DbOptions:
-    """Return the options with the URL that the writer tells others, unless one is set."""
+def _with_endpoint(options: DbOptions, ports: DataPorts, host: str) -> DbOptions:
+    """Return the options with the URL that the writer tells others, unless one is set.
+
+    A writer that listens on one address is reachable at no other one.
+    """
     if options.writer_endpoint is not None:
         return options
-    return replace(options, writer_endpoint=f"http://{gethostname()}:{ports.numbers()['port']}")
+    name = gethostname() if host in _ALL_ADDRESSES else f"[{host}]" if ":" in host else host
+    return replace(options, writer_endpoint=f"http://{name}:{ports.numbers()['port']}")
 
 
 def _add_admin_routes(process: Process[WriterSettings], db: Db) -> None:

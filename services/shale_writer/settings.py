@@ -119,7 +119,9 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
         description="An idle writer replaces its checkpoint after half of this; after a crash it expires.",
     )
     writer_endpoint: str | None = Field(
-        default=None, description="The URL that the checkpoint tells others; default: host name and http.port."
+        default=None,
+        description="The URL that the checkpoint tells others; default: http.host, or the host name if that is all "
+        "addresses, and http.port.",
     )
     checkpoint_flush_timeout: Seconds | None = Field(
         default=ENGINE.checkpoint_flush_timeout_s,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shale.engine.txn.transaction import Transaction
     from shale.engine.warm import CacheTarget
     from shale.engine.write.batch import WriteBatch
+    from shale.engine.write.live_writer import LiveWriter
     from shale.engine.write.write_handle import WriteHandle
     from shale.env import Env
     from shale.errors import (
@@ -66,6 +67,7 @@ _MODULES = {
     "FencedError": "shale.errors",
     "FlushType": "shale.engine.options",
     "InvalidRequestError": "shale.errors",
+    "LiveWriter": "shale.engine.write.live_writer",
     "NEVER": "shale.core.ttl",
     "NotFoundError": "shale.errors",
     "ParentCheckpoint": "shale.clones.parent_checkpoint",
@@ -108,6 +110,7 @@ __all__ = [
     "FixedPrefix",
     "FlushType",
     "InvalidRequestError",
+    "LiveWriter",
     "MemoryBudget",
     "NotFoundError",
     "ParentCheckpoint",

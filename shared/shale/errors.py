@@ -81,6 +81,12 @@ class ObjectVersionBehindBoundary(ObjectVersionExists):
         self.boundary = boundary
 
 
+ONE_WRITER = (
+    "a database has one writer: let other processes write through its HTTP API (shale writer), and read with DbReader"
+)
+"""What to do when writers fence each other."""
+
+
 class FencedError(ShaleError):
     """A newer epoch owns this role."""
 

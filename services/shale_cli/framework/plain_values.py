@@ -38,6 +38,8 @@ class _PlainValues:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the value of the parameter: typer's result, without its adapter where that is certain."""
+        if param.multiple and value is None:
+            return None
         if param.multiple or param.nargs != 1:
             return self._conversion().coerce(value, param=param, ctx=ctx)
         found = self._number(value)

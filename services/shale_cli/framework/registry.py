@@ -43,7 +43,7 @@ COMMANDS = {
 EXAMPLES = {
     "doctor": "Examples:  shale doctor -u s3://bucket/db  |  shale doctor --store file:///data --fast",
     "healthcheck": "Example:  shale healthcheck --admin 127.0.0.1:9465 --endpoint livez",
-    "up": "Example:  shale up -u file:///tmp/db",
+    "up": "Examples:  shale up -u file:///tmp/db  |  shale up --set resp.enabled=true -u file:///tmp/db",
     "plan": "Examples:  shale plan --rate 5MiB --live 1TiB --compression 3 --gets 2000  |  "
     "shale plan --rate 20KiB --live 10GiB --flush-interval 1s -o json",
     "completion": "Examples:  shale completion bash > ~/.local/share/bash-completion/completions/shale  |  "

@@ -4,6 +4,7 @@ from shale.api.app import Api
 from shale.api.limits import Limits
 from shale.api.routes.reads import ReadRoutes
 from shale.api.routes.snapshots import SnapshotRoutes
+from shale.api.routes.writer import WriterRoute
 from shale.api.routes.writes import WriteRoutes
 from shale.api.settings import HttpSection, WritesHttpSection
 from shale.api.snapshot_leases import SnapshotHandle, SnapshotLeases
@@ -28,6 +29,7 @@ def build_writer_api(
         *ReadRoutes(db, snapshots, limits).routes(),
         *SnapshotRoutes(snapshots, limits).routes(),
         *WriteRoutes(db, limits, env, max_key_bytes=max_key_bytes, names_max=http.max_idempotency_keys).routes(),
+        *WriterRoute(db).routes(),
     ]
     return Api(routes, http, metrics, env, background=[snapshots.run])
 

@@ -268,6 +268,19 @@ def _snapshot_call() -> Json:
     }
 
 
+def _writer_call() -> Json:
+    text = {"type": ["string", "null"]}
+    fields = {"epoch": INT, "holder": text, "host": text, "since_s": {"type": ["integer", "null"]}}
+    schema = {"type": "object", "required": list(fields), "properties": fields}
+    return {
+        "get": {
+            "operationId": "getWriter",
+            "summary": "Tell which writer answers: its epoch, and what its sign of life tells.",
+            "responses": {"200": answer("The writer.", schema), **problems("400")},
+        }
+    }
+
+
 _CALLS: dict[str, tuple[str, Callable[[], Json]]] = {
     "batch": ("/v1/batch", _batch_call),
     "txn": ("/v1/txn", _txn_call),
@@ -275,6 +288,7 @@ _CALLS: dict[str, tuple[str, Callable[[], Json]]] = {
     "scan": ("/v1/scan", _scan_call),
     "snapshots": ("/v1/snapshots", _snapshots_call),
     "snapshot": ("/v1/snapshots/{id}", _snapshot_call),
+    "writer": ("/v1/writer", _writer_call),
 }
 
 

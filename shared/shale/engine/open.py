@@ -10,18 +10,24 @@ from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
 from shale.engine.write.writer import Writer
 from shale.env import Env
-from shale.protocol.manifest_store import ManifestStore
+from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.options import MissingBoundary, ProtocolOptions
 from shale.protocol.wal_store import WalStore
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.telemetry.metrics import Metrics
+from shale.types import WalId
 
 if TYPE_CHECKING:
     from shale.engine.preload import preload_disk_cache
+    from shale.engine.write.live_writer import require_no_live_writer
 else:
-    (preload_disk_cache,) = import_at_call(globals(), preload_disk_cache="shale.engine.preload")
+    preload_disk_cache, require_no_live_writer = import_at_call(
+        globals(),
+        preload_disk_cache="shale.engine.preload",
+        require_no_live_writer="shale.engine.write.live_writer",
+    )
 
 log = get_logger("writer")
 
@@ -42,6 +48,7 @@ async def open_writer(
         InvalidDbState: this database cannot be opened for writing.
         SegmentExtractorMismatch, SegmentPrefixNotRecognized: another extractor made its segments.
         FencedError: a newer writer claimed meanwhile.
+        LiveWriter: another writer seems to be alive, and ``take_over`` is off.
         WalTruncated: rows that must be replayed are gone.
     """
     store, root = database.store, database.root
@@ -70,7 +77,7 @@ async def open_writer(
         options=ClaimOptions(
             create_if_missing=options.create_if_missing,
             wal_store=database.wal_store,
-            admit=admit,
+            admit=_no_live_writer(wal, env) if admit is None and not options.take_over else admit,
             extractor=options.segment_extractor,
             max_parallel_writes=options.max_parallel_writes,
             keys=options.enforce_visible_range,
@@ -90,3 +97,12 @@ async def open_writer(
         raise
     log.info(Event.DB_OPENED, path=root, epoch=writer.manifest.epoch)
     return writer
+
+
+def _no_live_writer(wal: WalStore, env: Env) -> Admission:
+    """Return the admission of a writer with ``take_over`` off."""
+
+    async def admit(stored: StoredManifest, last_wal_id: WalId) -> None:
+        await require_no_live_writer(stored, last_wal_id, now_ms=env.clock.now_ms(), wal_time=wal.modified_ms)
+
+    return admit

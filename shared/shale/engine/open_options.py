@@ -89,6 +89,7 @@ class DbOpenOptions(ConnectOptions, total=False):
     cache: MemoryBudget | None
     disk_cache: DiskCacheSetting
     create_if_missing: bool
+    take_over: bool
     enforce_visible_range: KeyRange | None
 
 

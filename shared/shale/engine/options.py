@@ -67,6 +67,7 @@ class DbOptions:
     ``wal_ack``: with more than 1, a row is durable once all older rows are, too (``contiguous``), or once its own WAL
     file is written, although an older one may still fail (``as_landed``).
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
+    ``take_over``: fence a writer that seems to be alive; off: raise ``LiveWriter``, which tells who it is.
     ``enforce_visible_range``: writes outside and reads wholly outside are refused; by default the range of a projected
     clone, and ``EVERYTHING`` overrides it.
     """
@@ -107,6 +108,7 @@ class DbOptions:
     cache: MemoryBudget | None = None
     disk_cache: DiskCacheOptions | None = None
     create_if_missing: bool = True
+    take_over: bool = True
     enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeAlias
 
 from shale.env import Env
-from shale.errors import InvalidDbState
+from shale.errors import ONE_WRITER, InvalidDbState
 from shale.format.manifest import ManifestEncoder, decode_manifest, is_lossless
 from shale.format.names import manifest_key, parse_manifest_key
 from shale.protocol.manifest_invariants import check_manifest
@@ -33,7 +33,9 @@ def _with_compactor_epoch(manifest: Manifest, epoch: Epoch) -> Manifest:
     return replace(manifest, compactor_epoch=epoch)
 
 
-WRITER: EpochField[Manifest] = EpochField("writer", lambda manifest: manifest.writer_epoch, _with_writer_epoch)
+WRITER: EpochField[Manifest] = EpochField(
+    "writer", lambda manifest: manifest.writer_epoch, _with_writer_epoch, advice=ONE_WRITER
+)
 COMPACTOR: EpochField[Manifest] = EpochField(
     "compactor", lambda manifest: manifest.compactor_epoch, _with_compactor_epoch
 )

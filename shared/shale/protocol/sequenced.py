@@ -37,12 +37,13 @@ class StoredBytes:
     """The newest file that this process knows.
 
     ``confirmed_at`` is the monotonic time at which the request that proved it newest was *started*: a listing, our
-    own create, or a probe that found no later file.
+    own create, or a probe that found no later file.  ``modified_ms``: when it was written, if a listing told it.
     """
 
     id: int
     data: BytesLike
     confirmed_at: float
+    modified_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ class SequencedFiles(Generic[T]):
             known = self._newest
             data = known.data if known is not None and known.id == newest_id else await self.read(newest_id)
             if data is not None:
-                newest = StoredBytes(newest_id, data, started)
+                newest = StoredBytes(newest_id, data, started, versions[-1].last_modified_ms)
                 self._offer(newest)
                 return newest
             # A collector deleted it between the two requests, so there is a newer one.

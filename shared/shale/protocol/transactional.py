@@ -186,11 +186,16 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class EpochField(Generic[T]):
-    """How to read and to replace the epoch of one role in a value."""
+    """How to read and to replace the epoch of one role in a value.  ``advice``: what to do when it is fenced."""
 
     role: str
     get: Callable[[T], Epoch]
     set: Callable[[T, Epoch], T]
+    advice: str = ""
+
+    def fenced(self, reason: str) -> FencedError:
+        """Return the error of a fenced owner."""
+        return FencedError("; ".join(filter(None, (f"{self.role} epoch {reason}", self.advice))))
 
 
 class Fenceable(Stored[T]):
@@ -226,7 +231,7 @@ class Fenceable(Stored[T]):
         def claimed(value: T) -> Epoch:
             newest = role.get(value)
             if only_after is not None and newest != only_after:
-                raise FencedError(f"{role.role} epoch {newest} was claimed after {only_after}")
+                raise role.fenced(f"{newest} was claimed after {only_after}")
             return Epoch(newest + 1)
 
         return await cls._claim(stored, role, claimed, edit=edit)
@@ -247,7 +252,7 @@ class Fenceable(Stored[T]):
             if seen == epoch and own:
                 return None  # the response to our own write was lost: no other process can hold this epoch
             if seen >= epoch:
-                raise FencedError(f"{role.role} epoch {epoch} was superseded by {seen}")
+                raise role.fenced(f"{epoch} was superseded by {seen}")
             return epoch
 
         return await cls._claim(stored, role, claimed, epoch)
@@ -292,7 +297,7 @@ class Fenceable(Stored[T]):
         stored_epoch = self._field.get(self._current.value)
         if stored_epoch > self.epoch:
             self._store.updates.attempt("fenced")
-            raise FencedError(f"{self._field.role} epoch {self.epoch} was superseded by {stored_epoch}")
+            raise self._field.fenced(f"{self.epoch} was superseded by {stored_epoch}")
         if stored_epoch < self.epoch:
             raise ProtocolPanic("epoch went backwards", role=self._field.role, ours=self.epoch, stored=stored_epoch)
 

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import field
 from functools import partial
 from typing import Generic, Protocol, Self, TypeVar, overload
 
@@ -17,10 +18,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Versioned(Generic[T]):
-    """A value and the id of the file that holds it."""
+    """A value and the id of the file that holds it.
+
+    ``modified_ms``: when the file was written, by the store's clock; ``None`` if no listing told it.
+    """
 
     id: int
     value: T
+    modified_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

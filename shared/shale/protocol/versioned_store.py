@@ -228,7 +228,7 @@ class VersionedStore(Generic[T]):
             self.namespace.accept(decoded[1], self.namespace.key(found.id))
             self._decoded = decoded
             self._instruments.seen(found.id, len(found.data))
-        return Versioned(found.id, decoded[1])
+        return Versioned(found.id, decoded[1], found.modified_ms)
 
     async def _decode(self, file_id: int, data: BytesLike) -> T:
         key = self.namespace.key(file_id)

@@ -14,7 +14,7 @@ from functools import partial
 from shale.concurrency.gather import gather
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import FencedError
+from shale.errors import ONE_WRITER, FencedError
 from shale.protocol.manifest_store import FenceableManifest
 from shale.protocol.wal_store import WalStore, first_missing
 from shale.telemetry.events import Event
@@ -147,7 +147,7 @@ async def _require_older(wal: WalStore, manifest: FenceableManifest, wal_id: int
     """Check that the file in a taken slot is of an older writer, if it carries an epoch."""
     found = await wal.require_other_epoch(wal_id, manifest.epoch)
     if found is not None and found > manifest.epoch:
-        raise FencedError(f"{wal.key(wal_id)} is a file of epoch {found}, ours is {manifest.epoch}")
+        raise FencedError(f"{wal.key(wal_id)} is a file of epoch {found}, ours is {manifest.epoch}; {ONE_WRITER}")
 
 
 async def _probe_above_replay_start(wal: WalStore, manifest: FenceableManifest, probe_id: int) -> int:

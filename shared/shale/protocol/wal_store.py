@@ -12,7 +12,7 @@ from shale.concurrency.gather import gather
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import AlreadyExists, FencedError, InvalidDbState, ProtocolPanic
+from shale.errors import ONE_WRITER, AlreadyExists, FencedError, InvalidDbState, ProtocolPanic
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import parse_wal_key, wal_key, wal_prefix
 from shale.store.port import CREATE, ObjectStore
@@ -85,6 +85,11 @@ class WalStore:
         meta = await self._store.head(self.key(wal_id))
         return None if meta is None else meta.size
 
+    async def modified_ms(self, wal_id: int) -> int | None:
+        """Return when a file was written, by the store's clock; ``None`` if it does not exist."""
+        meta = await self._store.head(self.key(wal_id))
+        return None if meta is None else meta.last_modified_ms
+
     async def read_range(self, wal_id: int, start: int, end: int) -> memoryview | None:
         """Read the bytes ``[start, end)`` of a file; ``None`` if it does not exist."""
         return await self._store.get_range(self.key(wal_id), start, end)
@@ -110,7 +115,7 @@ class WalStore:
         except AlreadyExists as error:
             if epoch is not None:
                 await self.require_other_epoch(wal_id, epoch)
-            raise FencedError(f"{self.key(wal_id)} was taken by another writer") from error
+            raise FencedError(f"{self.key(wal_id)} was taken by another writer; {ONE_WRITER}") from error
 
     async def try_put(self, wal_id: int, data: BytesLike, *, epoch: int | None = None) -> bool:
         """Write a file, or a fence of zero bytes, into a slot; return false if it is taken."""

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ WAIT_S = 60
 
 
 @contextmanager
-def running(url: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
+def running(url: str, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
     """Start the stack on free ports; yield the paths of its processes by name, once it is ready."""
     command = [sys.executable, "-m", "shale_cli", "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
+    command += options
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
         try:
             assert child.stdout is not None
@@ -97,3 +99,48 @@ def test_processes_tell_their_options() -> None:
     result = shale("reader", "--help")
     assert result.returncode == 0
     assert b"shale reader" in result.stdout
+
+
+def test_rows_are_written_through_the_running_writer(tmp_path: Path) -> None:
+    """No daemon is fenced, whichever command writes."""
+    url, rows = f"file://{tmp_path}/db", tmp_path / "rows.ndjson"
+    rows.write_text("".join(f'{{"key": "row/{number}", "value": "{number}"}}\n' for number in range(2500)))
+    with running(url) as (child, processes):
+        written = shale("kv", "put", "a", "1", "-u", url)
+        assert json.loads(written.stdout)["seq"] == 1
+        assert f"writing through the writer at {processes['writer']['data']}" in written.stderr.decode()
+        assert json.loads(shale("kv", "import", str(rows), "-u", url).stdout)["rows"] == 2500
+        assert json.loads(shale("kv", "delete", "--prefix", "row/1", "--yes", "-u", url).stdout)["deleted"] == 1111
+        assert shale("kv", "delete", "row/2", "-u", url).returncode == 0
+        assert shale("kv", "put", "b", "2", "--endpoint", str(processes["writer"]["data"]), "-u", url).returncode == 0
+        assert child.poll() is None
+        for process in processes.values():
+            with urllib.request.urlopen(f"{process['admin']}/readyz", timeout=WAIT_S) as reply:
+                assert reply.status == 200
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=WAIT_S)
+        assert child.returncode == 0, errors.decode()
+    counted = json.loads(shale("kv", "scan", "--count", "-u", url, "-o", "json").stdout)
+    assert counted["rows"] == 2 + 2500 - 1111 - 1
+    assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
+
+
+def test_any_setting_of_the_daemons_can_be_given(tmp_path: Path) -> None:
+    options = ("--set", "resp.enabled=true", "--set", "resp.port=0", "--set", "writer.http.max_batch_rows=1")
+    with running(f"file://{tmp_path}/db", *options) as (child, processes):
+        body = b'{"ops": [["delete", "YQ=="], ["delete", "Yg=="]]}'
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{processes['writer']['data']}/v1/batch", data=body, headers=headers)
+        with pytest.raises(urllib.error.HTTPError, match="413"):
+            urllib.request.urlopen(request, timeout=WAIT_S)
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=WAIT_S)
+    assert child.returncode == 0
+    assert errors.count(b"resp_port") == 2
+
+
+def test_a_setting_that_no_daemon_has_starts_none(tmp_path: Path) -> None:
+    refused = shale("up", "--set", "resp.enable=true", "-u", f"file://{tmp_path}/db")
+    assert (refused.returncode, refused.stderr.count(b"\n")) == (2, 1)
+    assert b"resp.enabled" in refused.stderr
+    assert list(tmp_path.iterdir()) == []

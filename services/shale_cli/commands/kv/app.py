@@ -9,6 +9,8 @@ import typer
 from shale.admin.json_values import rfc3339
 from shale_cli.commands.kv import files
 from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.row_writer import RowChange
+from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
 from shale_cli.framework.output.row_json import row_item, row_json
 from shale_cli.framework.output.stream import Stream
 from shale_cli.framework.output.writer import Output, write_bytes
@@ -16,7 +18,6 @@ from shale_cli.framework.session import CliSession, print_error, run
 
 if TYPE_CHECKING:
     from shale.engine.scan.scan import Scan
-    from shale.engine.write.batch import WriteBatch
     from shale.types import Row
 
 app = typer.Typer(
@@ -73,19 +74,19 @@ def put(
     value: Annotated[str | None, typer.Argument(help="The value, in the key format.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the value from a file; -: stdin.")] = None,
     ttl: Annotated[str | None, typer.Option(help="Lifetime, for example 1h.")] = None,
+    *,
+    endpoint: Endpoint = None,
+    token_file: TokenFile = None,
+    take_over: TakeOver = False,
 ) -> None:
     """Write a row and wait until it is durable.
 
-    The command opens the database as its writer, which fences and ends a running writer.  To keep that writer, use its
-    HTTP API.
+    While a writer runs, the row is written through its HTTP API; --take-over fences that writer instead.
     """
 
     async def work(session: CliSession) -> None:
-        from shale.engine.write.batch import WriteBatch
-
-        batch = WriteBatch()
-        batch.put(session.output.parse(key), _value(session.output, value, file), ttl=ttl)
-        await _write(session, batch, create_if_missing=True)
+        change = RowChange(session.output.parse(key), _value(session.output, value, file), ttl=ttl)
+        await _write(session, [change], WriterChoice(endpoint, token_file, take_over), create_if_missing=True)
 
     run(context, work)
 
@@ -103,11 +104,14 @@ def delete(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Perform the deletion.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the rows that would be deleted.")] = False,
+    endpoint: Endpoint = None,
+    token_file: TokenFile = None,
+    take_over: TakeOver = False,
 ) -> None:
     """Delete rows in one batch and wait until it is durable.  A missing key is not an error.
 
-    The command opens the database as its writer, which fences and ends a running writer.  --prefix deletes rows in many
-    batches.
+    While a writer runs, rows are deleted through its HTTP API; --take-over fences that writer instead.  --prefix
+    deletes rows in many batches.
     """
 
     async def work(session: CliSession) -> None:
@@ -116,10 +120,12 @@ def delete(
 
         if bool(keys) == (prefix is not None) or (keys and (yes or dry_run)):
             raise InvalidRequestError("give either keys, or --prefix with optional --yes or --dry-run")
+        choice = WriterChoice(endpoint, token_file, take_over)
         if prefix is not None:
-            await delete_prefix(session, session.output.parse(prefix), yes=yes, dry_run=dry_run)
+            await delete_prefix(session, session.output.parse(prefix), choice, yes=yes, dry_run=dry_run)
         else:
-            await _delete_keys(session, keys or [])
+            changes = [RowChange(session.output.parse(key), None) for key in keys or []]
+            await _write(session, changes, choice, create_if_missing=False)
 
     run(context, work)
 
@@ -154,23 +160,17 @@ def scan(
     run(context, work)
 
 
-async def _delete_keys(session: CliSession, keys: list[str]) -> None:
+async def _write(
+    session: CliSession, changes: list[RowChange], choice: WriterChoice, *, create_if_missing: bool
+) -> None:
     from shale.engine.write.batch import WriteBatch
+    from shale_cli.commands.kv.writing import add_changes, open_row_writer
 
-    batch = WriteBatch()
-    for key in keys:
-        batch.delete(session.output.parse(key))
-    await _write(session, batch, create_if_missing=False)
-
-
-async def _write(session: CliSession, batch: "WriteBatch", *, create_if_missing: bool) -> None:
-    """Write a batch.  The caller has validated it: invalid input must not create a database or fence a writer."""
-    from shale.engine.db import Db
-
-    async with Db.open(**session.writer_args, create_if_missing=create_if_missing) as db:
-        handle = await db.write(batch)
-        await handle.durable()
-    session.output.record({"seq": handle.seq}, [("seq", handle.seq)])
+    add_changes(WriteBatch(), changes)  # invalid input must not create a database or fence a writer
+    async with open_row_writer(session, choice, create_if_missing=create_if_missing) as writer:
+        commit = await writer.write(changes)
+        await commit.durable()
+    session.output.record({"seq": commit.seq}, [("seq", commit.seq)])
 
 
 async def _count(rows: "Scan") -> tuple[int, int]:

@@ -3,19 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 from shale_cli.commands.kv.reading import open_reader
+from shale_cli.commands.kv.row_writer import RowChange
+from shale_cli.commands.kv.writing import WriterChoice, open_row_writer
 from shale_cli.framework.confirmation import ask_confirmation
 from shale_cli.framework.output.progress import progress
 from shale_cli.framework.output.stream import Stream
 from shale_cli.framework.session import CliSession
 
 if TYPE_CHECKING:
-    from shale.engine.db import Db
     from shale.types import Row
 
 _BATCH = 1000
 
 
-async def delete_prefix(session: CliSession, prefix: bytes, *, yes: bool, dry_run: bool) -> None:
+async def delete_prefix(session: CliSession, prefix: bytes, choice: WriterChoice, *, yes: bool, dry_run: bool) -> None:
     """Delete every row whose key starts with ``prefix``; a dry run lists the rows with their sizes.
 
     Each batch is durable before it counts as deleted, so an interrupted deletion can be run again.
@@ -28,7 +29,7 @@ async def delete_prefix(session: CliSession, prefix: bytes, *, yes: bool, dry_ru
             return
     else:
         ask_confirmation(session.output, session.alias, yes=yes, dry_run=dry_run, what="delete rows")
-    deleted, seq = await _delete(session, prefix)
+    deleted, seq = await _delete(session, prefix, choice)
     session.output.record({"deleted": deleted, "seq": seq}, [("deleted", deleted), ("seq", seq)])
 
 
@@ -51,23 +52,14 @@ def _item(session: CliSession, row: "Row") -> dict[str, Any]:
     return {**data, "key": session.output.show(row.key)} if session.output.is_human_readable else data
 
 
-async def _delete(session: CliSession, prefix: bytes) -> tuple[int, int | None]:
-    from shale.engine.db import Db
-
+async def _delete(session: CliSession, prefix: bytes, choice: WriterChoice) -> tuple[int, int | None]:
     deleted, seq = 0, None
     with progress(session.output, session.env.clock, "deleted", "rows") as on_progress:
-        async with Db.open(**session.writer_args, create_if_missing=False) as db:
-            async for batch in db.scan(prefix=prefix).batches(_BATCH):
-                seq = await _delete_keys(db, batch)
-                deleted += len(batch)
+        async with open_row_writer(session, choice, create_if_missing=False) as writer:
+            async for keys in writer.scan_keys(prefix):
+                commit = await writer.write([RowChange(key, None) for key in keys])
+                await commit.durable()
+                seq = commit.seq
+                deleted += len(keys)
                 on_progress(deleted)
     return deleted, seq
-
-
-async def _delete_keys(db: "Db", rows: "list[Row]") -> int:
-    batch = db.new_batch()
-    for row in rows:
-        batch.delete(row.key)
-    handle = await db.write(batch)
-    await handle.durable()
-    return handle.seq

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from shale_cli.commands.kv.reading import AllowWalGap, CheckpointId, Pin, Prefix, Start, Stop, bounds, open_reader
+from shale_cli.commands.kv.writing import Endpoint, TakeOver, TokenFile, WriterChoice
 from shale_cli.framework.session import CliSession, run
 
 
@@ -76,12 +77,15 @@ def import_(
     *,
     format_: Format = None,
     skip: Annotated[int, typer.Option(min=0, help="Rows to skip: the number that an interrupted import printed.")] = 0,
+    endpoint: Endpoint = None,
+    token_file: TokenFile = None,
+    take_over: TakeOver = False,
 ) -> None:
     """Write the rows of a file in batches, in bounded memory; expired rows are skipped.
 
     Lines need key_b64 and value_b64, or key and value in the key format, and may have expire_ms.  Parquet needs the
-    columns key and value, and may have expire_ts.  The command opens the database as its writer, which fences a running
-    writer.
+    columns key and value, and may have expire_ts.  While a writer runs, rows are written through its HTTP API;
+    --take-over fences that writer instead.
     """
 
     async def work(session: CliSession) -> None:
@@ -90,7 +94,8 @@ def import_(
 
         source = row_import.source(session.output, file, format_of(file, format_).value, skip=skip)
         with progress(session.output, session.env.clock, "imported", "rows") as on_progress:
-            done = await row_import.import_rows(session, source, on_progress, skip=skip)
+            choice = WriterChoice(endpoint, token_file, take_over)
+            done = await row_import.import_rows(session, source, choice, on_progress, skip=skip)
         session.output.record(
             {"file": str(file), "rows": done.rows, "expired": done.expired, "seq": done.seq},
             [("file", file), ("rows", done.rows), ("expired", done.expired), ("seq", done.seq)],

@@ -1,10 +1,14 @@
 """``shale up``: runs writer, compactor, gc and reader of one database locally, as child processes."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shale_cli.framework.session import CliSession, GlobalOptions, command_line, run
+
+if TYPE_CHECKING:
+    from shale_cli.commands.up.stack import DaemonSpec
 
 
 def up(
@@ -17,6 +21,14 @@ def up(
         int,
         typer.Option(help="Admin port of the writer; compactor, gc and reader use the next three; 0: any free ports."),
     ] = 9464,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of all daemons that have it, or of one: writer.NAME=VALUE; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Run the four daemons until Ctrl-C, or until one of them ends, which stops the others.
 
@@ -32,9 +44,20 @@ def up(
             raise InvalidRequestError(
                 f"{session.location.url}: processes cannot share memory; use file:///directory/db"
             )
+        plan = _with_settings(plan_stack(command_line(options), port=port, admin_port=admin_port), set_ or [])
         session.output.note(
             f"starting writer, compactor, gc and reader of {session.path} in {session.location.store_url}"
         )
-        return await run_stack(plan_stack(command_line(options), port=port, admin_port=admin_port), session)
+        return await run_stack(plan, session)
 
     run(context, work)
+
+
+def _with_settings(plan: list["DaemonSpec"], assignments: list[str]) -> list["DaemonSpec"]:
+    """Add the settings of ``--set``; only then this long-running process imports the classes of settings."""
+    if not assignments:
+        return plan
+    from shale_cli.commands.up.settings import daemon_settings
+
+    given = daemon_settings(assignments)
+    return [replace(each, arguments=(*each.arguments, *given[each.name])) for each in plan]

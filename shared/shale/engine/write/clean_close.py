@@ -19,6 +19,8 @@ from shale.types import Manifest, WalId
 from shale.types.writer_sign import writer_status
 
 _CURE = "stop the writer, or fence it explicitly"
+_VERSIONS_MAX = 16
+"""Versions that are read to answer whether the last writer seems to have closed the database."""
 
 
 async def require_clean_close(stored: StoredManifest, last_wal_id: WalId) -> None:
@@ -59,6 +61,23 @@ async def require_clean_close(stored: StoredManifest, last_wal_id: WalId) -> Non
         f"whether writer epoch {newest.writer_epoch} has closed the database is not known any more: "
         f"the versions that would tell were collected; {_CURE}"
     )
+
+
+async def was_closed(stored: StoredManifest) -> bool | None:
+    """Return whether the last step of the last writer looks like a clean close.
+
+    It is no proof, see ``require_clean_close``.  ``None``: the newest versions do not tell.
+    """
+    seen = 0
+    async for _, older, newer in _steps(stored):
+        if is_clean_close(older, newer):
+            return True
+        if not _is_by_others(older, newer):
+            return False
+        seen += 1
+        if seen == _VERSIONS_MAX:
+            break
+    return None
 
 
 def is_clean_close(older: Manifest, newer: Manifest) -> bool:

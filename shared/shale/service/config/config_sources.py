@@ -27,7 +27,18 @@ _TOO_LONG = re.compile(r"[0-9_]{4000,}")
 CONFIG_FILES_VARIABLE = ("config",)
 """``SHALE_CONFIG`` is a colon-separated list of files; ``config_files`` reads it."""
 
-NOT_SETTINGS = ("config", "secrets_dir", "revision", "kernels", "sim_", "bench_", "demo_", "test_")
+NOT_SETTINGS = (
+    "config",
+    "secrets_dir",
+    "endpoint",
+    "token_file",
+    "revision",
+    "kernels",
+    "sim_",
+    "bench_",
+    "demo_",
+    "test_",
+)
 SLATEDB_KEYS = frozenset(
     {
         "flush_interval", "wal_enabled", "manifest_poll_interval", "manifest_update_timeout", "min_filter_keys",

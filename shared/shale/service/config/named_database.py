@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shale.errors import InvalidRequestError
-from shale.service.config.source_names import DEFAULT_FILE, PREFIX, SECRETS_DIR, SHORT_NAMES, SLATEDB_PREFIX
+from shale.service.config.source_names import (
+    COMMAND_VARIABLES,
+    DEFAULT_FILE,
+    PREFIX,
+    SECRETS_DIR,
+    SHORT_NAMES,
+    SLATEDB_PREFIX,
+)
 from shale.store.location import Location, parse_location, parse_store_url
 
 _VARIABLES = {f"{PREFIX}{name.upper()}": name for name in SHORT_NAMES}
@@ -49,7 +56,8 @@ def named_database(given: Mapping[str, str], environ: Mapping[str, str]) -> Name
 
 def _has_other_sources(environ: Mapping[str, str]) -> bool:
     prefixes = (PREFIX, SLATEDB_PREFIX)
-    if any(name.startswith(prefixes) and name not in _VARIABLES for name in environ):
+    known = _VARIABLES.keys() | COMMAND_VARIABLES
+    if any(name.startswith(prefixes) and name not in known for name in environ):
         return True
     return DEFAULT_FILE.exists() or _has_files(SECRETS_DIR)
 

@@ -13,7 +13,7 @@ from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings
 
 DATABASE: dict[str, Any] = {"url": "memory:///db"}
-NOT_SETTINGS = {"cache", "create_if_missing", "defer_checkpoint_release"}
+NOT_SETTINGS = {"cache", "create_if_missing", "take_over", "defer_checkpoint_release"}
 """Options for callers of the library only."""
 
 DERIVED = {

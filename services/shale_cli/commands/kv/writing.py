@@ -1,0 +1,143 @@
+"""Opens what a command writes rows to: the database itself, or the writer that is running, over HTTP.
+
+A command that opened a database in use would fence and end its writer.  So it looks for a live writer first, in the
+manifest that it reads anyway, and writes through its HTTP API.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shale.core.lazy_dataclass import dataclass
+from shale_cli.commands.kv.row_writer import RowChange, RowCommit, RowWriter
+from shale_cli.framework.session import CliSession
+
+if TYPE_CHECKING:
+    from shale.engine.db import Db
+    from shale.engine.write.batch import WriteBatch
+    from shale.engine.write.live_writer import LiveWriter
+
+Endpoint = Annotated[
+    str | None,
+    typer.Option(envvar="SHALE_ENDPOINT", help="Write through this HTTP API of a writer, such as http://host:8080."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="SHALE_TOKEN_FILE", exists=True, dir_okay=False, help="File with the bearer token of the writer."
+    ),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Open the database although a writer seems to run, which is then fenced.")
+]
+
+SIGN_LIFETIME = "30s"
+"""Lifetime of the sign of life of a command: after a crash the next command need not wait for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterChoice:
+    """The options that choose the writer."""
+
+    endpoint: str | None = None
+    token_file: Path | None = None
+    take_over: bool = False
+
+    def token(self) -> str | None:
+        """Return the bearer token of the writer, if a file holds one."""
+        return None if self.token_file is None else self.token_file.read_text().strip()
+
+
+class DirectWriter:
+    """This process is the writer."""
+
+    rows_at_once = 1000
+
+    def __init__(self, db: "Db") -> None:
+        self._db = db
+
+    async def write(self, changes: Sequence[RowChange]) -> RowCommit:
+        """See ``RowWriter``."""
+        return await self._db.write(add_changes(self._db.new_batch(), changes))
+
+    async def scan_keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:
+        """See ``RowWriter``."""
+        async for rows in self._db.scan(prefix=prefix).batches(self.rows_at_once):
+            yield [row.key for row in rows]
+
+
+@asynccontextmanager
+async def open_row_writer(
+    session: CliSession, choice: WriterChoice, *, create_if_missing: bool = True, **settings: Any
+) -> AsyncIterator[RowWriter]:
+    """Open the database, or a connection to its live writer.
+
+    Args:
+        session: the database.
+        choice: the options of the command.
+        create_if_missing: whether a new database is created if there is none.
+        settings: further options of ``Db.open``, for a database that this process opens.
+
+    Raises:
+        LiveWriter: a writer seems to be alive, and nothing can be written through it.
+        InvalidRequestError: ``--endpoint`` and ``--take-over`` are both given.
+    """
+    from shale.engine.db import Db
+    from shale.engine.write.live_writer import LiveWriter
+    from shale.errors import InvalidRequestError
+
+    if choice.endpoint is not None and choice.take_over:
+        raise InvalidRequestError("give either --endpoint (SHALE_ENDPOINT) or --take-over")
+    settings.setdefault("writer_checkpoint_lifetime", SIGN_LIFETIME)
+    opening = Db.open(
+        **session.writer_args, create_if_missing=create_if_missing, take_over=choice.take_over, **settings
+    )
+    async with AsyncExitStack() as stack:
+        writer: RowWriter
+        if choice.endpoint is not None:
+            writer = await stack.enter_async_context(_connection(session, choice, choice.endpoint))
+        else:
+            try:
+                writer = DirectWriter(await stack.enter_async_context(opening))
+            except LiveWriter as error:
+                writer = await stack.enter_async_context(_connection_to(session, choice, error))
+        yield writer
+
+
+def add_changes(batch: "WriteBatch", changes: Iterable[RowChange]) -> "WriteBatch":
+    """Add changes to a batch, which checks them.
+
+    Raises:
+        InvalidRequestError: an impossible key, value or lifetime.
+    """
+    for key, value, expire_ms, ttl in changes:
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value, ttl=ttl, expire_at=expire_ms)
+    return batch
+
+
+@asynccontextmanager
+async def _connection(session: CliSession, choice: WriterChoice, url: str) -> AsyncIterator[RowWriter]:
+    from shale.client.client import Client
+    from shale_cli.commands.kv.http_writer import HttpWriter
+
+    async with Client(url, token=choice.token(), env=session.env) as client:
+        yield HttpWriter(client)
+
+
+@asynccontextmanager
+async def _connection_to(session: CliSession, choice: WriterChoice, found: "LiveWriter") -> AsyncIterator[RowWriter]:
+    from shale_cli.commands.kv.http_writer import require_same_writer
+
+    identity = found.status.identity
+    url = None if identity is None else identity.endpoint
+    await require_same_writer(session, found, url, choice.token())
+    assert url is not None
+    session.output.note(f"writing through the writer at {url}")
+    async with _connection(session, choice, url) as writer:
+        yield writer

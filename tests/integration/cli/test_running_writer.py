@@ -1,0 +1,123 @@
+"""A command that writes never fences a live writer by accident; each case runs real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.test_commands import ENVIRONMENT, shale
+from tests.integration.cli.test_up import running
+
+PROGRAM = """
+import asyncio, sys, shale
+async def main():
+    async with shale.Db.open(sys.argv[1], writer_endpoint=sys.argv[2] or None) as db:
+        await (await db.put(b"own", b"1")).durable()
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        await (await db.put(b"own", b"2")).durable()
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def embedded_writer(url: str, endpoint: str = "") -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program that holds the database open; it writes once more and ends when its stdin is closed."""
+    command = [sys.executable, "-c", PROGRAM, url, endpoint]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=ENVIRONMENT, **streams) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            yield child
+        finally:
+            child.kill()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/db"
+
+
+def refused(*arguments: str, **environment: str) -> str:
+    """Run a command that writes; return its one line of error."""
+    result = shale("kv", *arguments, **environment)
+    assert (result.returncode, result.stdout) == (75, b""), result.stderr
+    lines = result.stderr.decode().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_a_writer_without_http_is_not_fenced(url: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.ndjson"
+    rows.write_text('{"key": "a", "value": "1"}\n')
+    with embedded_writer(url) as child:
+        for command in (
+            ("put", "a", "1"),
+            ("delete", "a"),
+            ("delete", "--prefix", "a", "--yes"),
+            ("import", str(rows)),
+        ):
+            line = refused(*command, "-u", url)
+            assert line.startswith(f"shale: {url}: writer epoch 1 is running (on host {os.uname().nodename}, since 20")
+            assert "it serves no HTTP; write through its HTTP API (--endpoint URL), stop it, or" in line
+            assert line.endswith("replace it with --take-over")
+        _, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, errors
+    assert shale("kv", "get", "own", "--raw", "-u", url).stdout == b"2"
+    assert shale("kv", "put", "a", "1", "-u", url).returncode == 0, "a closed database is opened as ever"
+    assert shale("kv", "put", "a", "2", "-u", url).returncode == 0
+
+
+def test_a_writer_is_replaced_on_request(url: str) -> None:
+    with embedded_writer(url) as child:
+        assert shale("kv", "put", "a", "1", "--take-over", "-u", url).returncode == 0
+        _, errors = child.communicate(timeout=60)
+        assert child.returncode == 1
+        assert b"FencedError" in errors
+        assert b"a database has one writer: let other processes write through its HTTP API" in errors
+    assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
+
+
+def test_a_dead_address_is_told(url: str) -> None:
+    with embedded_writer(url, endpoint="http://127.0.0.1:1") as child:
+        assert "it does not answer: http://127.0.0.1:1: ConnectError" in refused("put", "a", "1", "-u", url)
+        child.send_signal(signal.SIGKILL)
+    assert "its sign of life expires at 20" in refused("put", "a", "1", "-u", url)
+    assert shale("kv", "put", "a", "1", "--take-over", "-u", url).returncode == 0
+
+
+def test_an_address_that_belongs_to_another_database_gets_no_rows(url: str, tmp_path: Path) -> None:
+    with running(f"file://{tmp_path}/other") as (stack, processes):
+        address, admin = str(processes["writer"]["data"]), str(processes["writer"]["admin"])
+        with embedded_writer(url, endpoint=address):
+            assert f"{address} is the writer of another database" in refused("put", "a", "1", "-u", url)
+        with embedded_writer(f"{url}2", endpoint=admin):
+            assert f"{admin} is another process" in refused("put", "a", "1", "-u", f"{url}2")
+        assert json.loads(shale("kv", "scan", "--count", "-u", f"file://{tmp_path}/other").stdout)["rows"] == 0
+        stack.send_signal(signal.SIGTERM)
+        stack.wait(60)
+
+
+def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("hunter2\n")
+    with running(url, "--set", "writer.http.bearer_token=hunter2") as (stack, processes):
+        address = str(processes["writer"]["data"])
+        without = shale("kv", "put", "a", "1", "-u", url)
+        assert without.returncode == 77
+        assert b"--token-file (SHALE_TOKEN_FILE)" in without.stderr
+        named = {"SHALE_ENDPOINT": address, "SHALE_TOKEN_FILE": str(secret)}
+        found = shale("kv", "put", "a", "1", "-u", url, **named)
+        assert (found.returncode, found.stderr) == (0, b"")
+        assert shale("kv", "put", "b", "1", "--token-file", str(secret), "-u", url).returncode == 0
+        both = shale("kv", "put", "a", "1", "--take-over", "-u", url, **named)
+        assert (both.returncode, both.stderr.count(b"\n")) == (2, 1)
+        stack.send_signal(signal.SIGTERM)
+        assert stack.wait(60) == 0
