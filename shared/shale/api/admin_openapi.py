@@ -1,5 +1,7 @@
 """The OpenAPI 3.1 document of an admin port: the routes below ``/v1/admin/`` that a process serves."""
 
+from typing import Any
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,6 +9,7 @@ from starlette.routing import Route
 
 from shale.api.openapi_schemas import INT, JSON, PROBLEM, Json, problems, table
 from shale.service.build import version
+from shale.service.http.server_url import server_url
 
 TEXT: Json = {"type": "string"}
 UUID: Json = {"type": "string", "format": "uuid"}
@@ -221,20 +224,26 @@ def openapi_route(*paths: Json) -> Route:
     described: Json = dict(LOG_LEVEL)
     for each in paths:
         described |= each
-    document = orjson.dumps(
-        {
-            "openapi": "3.1.0",
-            "info": {"title": "Shale, admin port", "version": version()},
-            "paths": described,
-            "components": {
-                "schemas": {"Problem": PROBLEM},
-                "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-            },
-            "security": [{}, {"bearer": []}],
-        }
-    )
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Shale, admin port", "version": version()},
+        "tags": [{"name": "admin", "description": "Administration of one process."}],
+        "paths": {path: {method: _tagged(call) for method, call in calls.items()} for path, calls in described.items()},
+        "components": {
+            "schemas": {"Problem": PROBLEM},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"bearer": []}],
+    }
 
-    async def describe(request: Request) -> Response:  # noqa: ARG001 - the signature of a route
-        return Response(document, media_type="application/json")
+    async def describe(request: Request) -> Response:
+        return Response(
+            orjson.dumps({**document, "servers": [{"url": server_url(request.scope)}]}), media_type="application/json"
+        )
 
     return Route("/openapi.json", describe)
+
+
+def _tagged(call: Any) -> Any:
+    """Add the tag of this port to a call; the parameters of a path are a list and stay as they are."""
+    return {"tags": ["admin"], **call} if isinstance(call, dict) else call

@@ -22,6 +22,7 @@ from shale.errors import ShaleError
 from shale.service.http.bearer import BearerAuth
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
+from shale.service.http.server_url import server_url
 from shale.telemetry.metrics import Metrics
 
 REQUEST_ID_MAX = 128
@@ -165,9 +166,8 @@ class Api:
 
     async def _serve_openapi(self, call: Request) -> Response:
         call.query()
-        return Response(
-            HTTPStatus.OK, document(self._names), media_type=JSON, headers=[(b"cache-control", b"no-store")]
-        )
+        described = document(self._names, server_url(call.scope))
+        return Response(HTTPStatus.OK, described, media_type=JSON, headers=[(b"cache-control", b"no-store")])
 
 
 class _RequestIds:

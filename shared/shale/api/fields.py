@@ -145,11 +145,17 @@ def whole_number(value: object, name: str, *, most: int, what: str) -> int:
     return value
 
 
-def reject_unknown_fields(body: Mapping[str, object], known: frozenset[str]) -> None:
-    """Reject unknown fields: with a misspelled bound a scan would read the whole database."""
+def reject_unknown_fields(body: Mapping[str, object], known: frozenset[str], place: str = "") -> None:
+    """Reject unknown fields: with a misspelled bound a scan would read the whole database.
+
+    Args:
+        body: the fields of an object.
+        known: the fields that it may have.
+        place: where the object stands in the body; empty: it is the body.
+    """
     unknown = sorted(set(body) - known, key=repr)  # msgpack allows both text and bytes as names
     if unknown:
-        raise _unknown(unknown[0], known)
+        raise _unknown(f"{place} {unknown[0]}".lstrip(), known)
 
 
 def _unknown(name: str, known: frozenset[str]) -> Problem:

@@ -14,7 +14,7 @@ INT: Json = {"type": "integer"}
 TTL: Json = {
     "oneOf": [
         {"type": "integer", "minimum": 0, "maximum": 1 << 53},
-        {"const": "never"},
+        {"type": "string", "const": "never"},
         {
             "type": "object",
             "properties": {"expire_at": {"type": "integer", "minimum": 0, "maximum": 1 << 53}},
@@ -110,9 +110,14 @@ _REASONS = {
 _EVERYWHERE = ("401", "421", "429", "500", "503")
 
 
+def named(name: str) -> Json:
+    """Return a reference to a schema of the document's components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
 def problems(*statuses: str) -> Json:
     """Return problem responses: these statuses and the ones that every route can return."""
-    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    content = {PROBLEM_TYPE: {"schema": named("Problem")}}
     return {status: {"description": _REASONS[status], "content": content} for status in (*statuses, *_EVERYWHERE)}
 
 

@@ -2,9 +2,10 @@
 
 ``["put", key, value]``, ``["merge", key, operand]``, both with an optional lifetime at the end, and
 ``["delete", key]``, in the order of the writes; keys and values are base64 in JSON and binary in msgpack.
+Generated clients send objects instead: ``{"op": "put", "key", "value", "ttl_ms" or "expire_at"}``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from shale.api.fields import binary, expiry_from_body, reject_unknown_fields
@@ -13,6 +14,8 @@ from shale.service.http.bodies import decode
 from shale.service.http.problems import Problem, bad_request, too_large
 
 _FIELDS = frozenset({"ops"})
+_DELETE_FIELDS = frozenset({"op", "key"})
+_WRITE_FIELDS = _DELETE_FIELDS | {"value", "ttl_ms", "expire_at"}
 Items: TypeAlias = "list[object] | tuple[object, ...]"
 
 
@@ -70,6 +73,8 @@ def _plain_puts(ops: Items) -> tuple[Sequence[bytes], Sequence[bytes]] | None:
 
 
 def _add(batch: WriteBatch, op: object, name: str, *, packed: bool) -> None:
+    if isinstance(op, dict):
+        op = _as_array(op, name)
     match op:
         case ["put" | "merge" as kind, key, value, *rest] if len(rest) < 2:
             key = binary(key, f"{name} key", packed=packed)
@@ -83,7 +88,21 @@ def _add(batch: WriteBatch, op: object, name: str, *, packed: bool) -> None:
             raise _not_an_op(name)
 
 
+def _as_array(op: Mapping[str, object], name: str) -> list[object]:
+    """Return the array form of an operation that is an object."""
+    if op.get("op") == "delete":
+        reject_unknown_fields(op, _DELETE_FIELDS, name)
+        return ["delete", op.get("key")]
+    reject_unknown_fields(op, _WRITE_FIELDS, name)
+    ttl, expire_at = op.get("ttl_ms"), op.get("expire_at")
+    if ttl is not None and expire_at is not None:
+        raise bad_request(f"{name}: ttl_ms and expire_at: use one or the other")
+    lifetime = ttl if expire_at is None else {"expire_at": expire_at}
+    return [op.get("op"), op.get("key"), op.get("value"), lifetime]
+
+
 def _not_an_op(name: str) -> Problem:
     return bad_request(
-        f'{name}: must be ["put", key, value], ["put", key, value, ttl_ms], ["merge", key, operand] or ["delete", key]'
+        f'{name}: must be ["put", key, value], ["put", key, value, ttl_ms], ["merge", key, operand] or '
+        '["delete", key], or an object with op, key and value'
     )

@@ -1,14 +1,21 @@
-"""The body of ``POST /v1/txn``: comparisons, and the writes to apply if all of them hold (docs/reference/http.md 4)."""
+"""The body of ``POST /v1/txn``: comparisons, and the writes to apply if all of them hold (docs/reference/http.md 4).
+
+``["absent", key]``, ``["present", key]``, ``["value", key, value]``, ``["seq", key, seq]``; or objects, as
+``{"check": "value", "key", "value"}``.
+"""
+
+from collections.abc import Mapping
 
 from shale.api.fields import binary, reject_unknown_fields, whole_number
 from shale.api.ops_body import batch_from_ops, items
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.write.batch import WriteBatch
 from shale.service.http.bodies import decode
-from shale.service.http.problems import bad_request
+from shale.service.http.problems import Problem, bad_request
 from shale.types import Row
 
 _FIELDS = frozenset({"compare", "ops"})
+_CHECK_FIELDS = {"absent": (), "present": (), "value": ("value",), "seq": ("seq",)}
 _SEQ_MAX = (1 << 64) - 1
 
 
@@ -55,6 +62,8 @@ def decode_txn(data: bytes | bytearray, *, packed: bool, max_key_bytes: int, max
 
 
 def _compare(item: object, name: str, *, packed: bool) -> CompareClause:
+    if isinstance(item, dict):
+        item = _as_array(item, name)
     match item:
         case ["absent" | "present" as kind, key]:
             return CompareClause(_key(key, name, packed=packed), kind == "present")
@@ -65,8 +74,23 @@ def _compare(item: object, name: str, *, packed: bool) -> CompareClause:
         case ["seq", key, seq]:
             number = whole_number(seq, f"{name} seq", most=_SEQ_MAX, what="a sequence number")
             return CompareClause(_key(key, name, packed=packed), True, seq=number)
-    raise bad_request(
-        f'{name}: must be one of ["absent", key], ["present", key], ["value", key, value], ["seq", key, seq]'
+    raise _not_a_comparison(name)
+
+
+def _as_array(item: Mapping[str, object], name: str) -> list[object]:
+    """Return the array form of a comparison that is an object."""
+    check = item.get("check")
+    more = _CHECK_FIELDS.get(check) if isinstance(check, str) else None
+    if more is None:
+        raise _not_a_comparison(name)
+    reject_unknown_fields(item, frozenset({"check", "key", *more}), name)
+    return [check, item.get("key"), *(item.get(field) for field in more)]
+
+
+def _not_a_comparison(name: str) -> Problem:
+    return bad_request(
+        f'{name}: must be one of ["absent", key], ["present", key], ["value", key, value], ["seq", key, seq], '
+        "or an object with check, key, and value or seq"
     )
 
 

@@ -244,7 +244,8 @@ def test_the_description_is_valid_and_names_every_call(client: Client) -> None:
     document = json.loads(client.call("GET", "/openapi.json")[1])
     spec_validator.validate(document)
     assert document["openapi"].startswith("3.1")
-    calls = {"batch", "get-many", "scan", "txn", "snapshots", "snapshots/{id}", "kv/{key}", "writer"}
+    snapshots = {"snapshots", "snapshots/{id}"}
+    calls = {"batch", "get-many", "scan", "scan-page", "txn", *snapshots, "kv/{key}", "writer"}
     assert set(document["paths"]) == {f"/v1/{call}" for call in calls}
 
 

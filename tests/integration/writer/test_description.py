@@ -5,7 +5,7 @@ import pytest
 from tests.integration.daemons.openapi_requests import ask_as_described
 from tests.integration.writer.writer_process import Client, writer
 
-_ROWS = ("get", "put", "merge", "delete", "batch", "txn", "getMany", "scan")
+_ROWS = ("getRow", "putRow", "mergeRow", "deleteRow", "writeBatch", "commitTxn", "getMany", "scan", "scanPage")
 CALLS = [*_ROWS, "openSnapshot", "renewSnapshot", "closeSnapshot"]
 ADMIN_CALLS = ["createCheckpoint", "listCheckpoints", "getCheckpoint", "refreshCheckpoint", "deleteCheckpoint"]
 

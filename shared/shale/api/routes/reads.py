@@ -1,6 +1,8 @@
 """The read routes (docs/reference/http.md 2 and 5)."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
 
 from shale.api.app import Route
@@ -9,6 +11,7 @@ from shale.api.limits import Limits
 from shale.api.messages import OCTETS, RawHeader, Request, Response
 from shale.api.responses import fields_response, is_msgpack_request, negotiate_media_type
 from shale.api.scan.formats import FORMATS
+from shale.api.scan.page import PAGE_ROWS, page_fields, read_page
 from shale.api.scan.request import ScanRequest, scan_request
 from shale.api.scan.stream import ScanStream, scan_pieces
 from shale.api.scan.token import ScanToken, encode_token
@@ -23,7 +26,7 @@ SNAPSHOT = "snapshot"
 
 
 class ReadRoutes:
-    """``get``, ``get-many`` and ``scan``."""
+    """``get``, ``get-many``, ``scan`` and ``scan-page``."""
 
     def __init__(self, db: Reads, snapshots: SnapshotLeases, limits: Limits) -> None:
         self._db = db
@@ -36,6 +39,7 @@ class ReadRoutes:
             Route("kv", {"GET": self.get, "HEAD": self.get}),
             Route("get-many", {"POST": self.get_many}),
             Route("scan", {"POST": self.scan}),
+            Route("scan-page", {"POST": self.scan_page}),
         ]
 
     async def get(self, call: Request) -> Response:
@@ -81,23 +85,44 @@ class ReadRoutes:
 
     async def scan(self, call: Request) -> ScanStream:
         """Scan a range of rows as a stream."""
+        media_type = negotiate_media_type(call, FORMATS)
+        request, snapshot_id, wanted, _ = await self._scan_request(call)
+        async with self._scanned(snapshot_id, wanted) as snapshot:
+            return await self._stream(snapshot, request, snapshot_id, wanted, media_type)
+
+    async def scan_page(self, call: Request) -> Response:
+        """Read one page of a range as one document, for clients that read no streams."""
+        request, snapshot_id, wanted, packed = await self._scan_request(call)
+        limit = min(PAGE_ROWS if request.limit is None else request.limit, self._limits.rows_max)
+        async with self._scanned(snapshot_id, wanted) as snapshot:
+            headers, token = _scan_state(snapshot, request, snapshot_id)
+            scan = snapshot.scan(**replace(request, limit=limit).arguments(), durability=wanted)
+            page = await self._limits.timed("scan", read_page(scan, limit))
+        resume = token(page.rows[-1].key) if page.has_more else None
+        return fields_response(page_fields(page, resume, packed=packed), packed=packed, headers=headers)
+
+    async def _scan_request(self, call: Request) -> tuple[ScanRequest, str | None, Durability, bool]:
+        """Return the request, the id of the snapshot to read, the durability, and whether the body is msgpack."""
         snapshot_id = call.query(SNAPSHOT).get(SNAPSHOT)
-        wanted_durability = durability(call, default="memory")
-        media_type, packed = negotiate_media_type(call, FORMATS), is_msgpack_request(call)
+        wanted, packed = durability(call, default="memory"), is_msgpack_request(call)
         with await self._limits.body(call) as body:
             fields = decode(body.data, packed=packed) if body.data else {}
         request = scan_request(fields, packed=packed)
-        resumed = request.resumed
-        if snapshot_id is None and resumed is not None:
-            snapshot_id = resumed.snapshot
+        if snapshot_id is None and request.resumed is not None:
+            snapshot_id = request.resumed.snapshot
+        return request, snapshot_id, wanted, packed
+
+    @asynccontextmanager
+    async def _scanned(self, snapshot_id: str | None, wanted: Durability) -> AsyncIterator[SnapshotHandle]:
+        """Return the snapshot that a scan reads; an open scan holds the state that it needs."""
         if snapshot_id is not None:
-            snapshot = self._snapshots.lease(snapshot_id).snapshot
-            return await self._stream(snapshot, request, snapshot_id, wanted_durability, media_type)
-        snapshot = await self._snapshots.take(wanted_durability)
+            yield self._snapshots.lease(snapshot_id).snapshot
+            return
+        snapshot = await self._snapshots.take(wanted)
         try:
-            return await self._stream(snapshot, request, None, wanted_durability, media_type)
+            yield snapshot
         finally:
-            await snapshot.close()  # the open scan holds the state that it needs
+            await snapshot.close()
 
     async def _stream(
         self,
@@ -107,22 +132,12 @@ class ReadRoutes:
         wanted: Durability,
         media_type: str,
     ) -> ScanStream:
-        same_state = _same_state(snapshot, request)
+        headers, token = _scan_state(snapshot, request, snapshot_id)
+        headers.append((b"x-shale-resume", token(request.after).encode()))
         encoder = FORMATS[media_type]()
         scan = snapshot.scan(**request.arguments(), durability=wanted)
-        seq = snapshot.seq
-
-        def token(last_key: bytes | None) -> str:
-            return encode_token(ScanToken(scan=request.name, seq=seq, snapshot=snapshot_id, last_key=last_key))
-
         pieces = scan_pieces(scan, encoder, limit=request.limit, token=token)
         first = await self._limits.timed("scan", anext(pieces, None))
-        headers: list[RawHeader] = [
-            (b"x-shale-seq", b"%d" % seq),
-            (b"x-shale-resume", token(request.after).encode()),
-        ]
-        if same_state is not None:
-            headers.append((b"x-shale-same-state", b"true" if same_state else b"false"))
         return ScanStream(encoder, first, pieces, headers=headers, timeout_s=self._limits.time_max_s)
 
     def _require_room(self, values: Sequence[bytes | None]) -> None:
@@ -141,6 +156,22 @@ class ReadRoutes:
 def _too_large_answer(detail: str) -> Problem:
     """Return the 413 for a response that would exceed the limit."""
     return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+
+
+def _scan_state(
+    snapshot: SnapshotHandle, request: ScanRequest, snapshot_id: str | None
+) -> tuple[list[RawHeader], Callable[[bytes | None], str]]:
+    """Return the headers that describe the state of a scan, and the function that makes its resume tokens."""
+    same_state = _same_state(snapshot, request)
+    seq = snapshot.seq
+    headers: list[RawHeader] = [(b"x-shale-seq", b"%d" % seq)]
+    if same_state is not None:
+        headers.append((b"x-shale-same-state", b"true" if same_state else b"false"))
+
+    def token(last_key: bytes | None) -> str:
+        return encode_token(ScanToken(scan=request.name, seq=seq, snapshot=snapshot_id, last_key=last_key))
+
+    return headers, token
 
 
 def _same_state(snapshot: SnapshotHandle, request: ScanRequest) -> bool | None:
