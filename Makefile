@@ -18,12 +18,13 @@ TESTS_OF_CAS := tests/model $(addprefix tests/integration/,daemons gc reader wri
 	$(addprefix tests/integration/soak/test_,kills.py compaction_kills.py interrupted_commands.py)
 JOBS ?= 3
 SLATEDB_COMMIT ?= e0161973d8d7ffdede7c44725729838811674e99
+REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 
 # Some containers set this variable, so that Python keeps no bytecode. Every process would then compile all its imports:
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase model soak two-phase-soak gc-soak compat docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +91,11 @@ compat: install ## SlateDB's tests of its binding on shale.compat.slatedb; SLATE
 		&& git fetch -q --depth 1 https://github.com/slatedb/slatedb $(SLATEDB_COMMIT) && git checkout -q FETCH_HEAD)
 	SLATEDB_SOURCE=$(or $(SLATEDB_SOURCE),$(CURDIR)/.shale/slatedb) $(BIN)/pytest tests/interop/compat/test_suite.py
 
+redis-suite: install ## Redis' own tests of strings and keys on the RESP port; REDIS_SOURCE= a checkout
+	test -n "$(REDIS_SOURCE)" -o -d .shale/redis/tests || (git init -q .shale/redis && cd .shale/redis \
+		&& git fetch -q --depth 1 https://github.com/redis/redis $(REDIS_COMMIT) && git checkout -q FETCH_HEAD)
+	REDIS_SOURCE=$(or $(REDIS_SOURCE),$(CURDIR)/.shale/redis) $(BIN)/pytest tests/interop/redis_suite
+
 docs: install ## build the site in .shale/site; any warning is an error
 	$(BIN)/python deploy/site/diagrams.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file deploy/site/mkdocs.yml
@@ -125,10 +131,11 @@ gen-schemas: install ## shale._generated from schemas/; FLATC= the FlatBuffers c
 
 check: test lint docs ## the default suite, the linters and the site
 
-check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's tests
+check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
 	$(MAKE) sim SEEDS=5000
 	$(MAKE) model
 	$(MAKE) compat
+	$(MAKE) redis-suite
 
 lock: ## resolve all dependency files again
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

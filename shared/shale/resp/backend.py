@@ -9,6 +9,7 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.env import Env
 from shale.resp.cursors import Cursors
+from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Backend:
         self.env = env
         self.options = options
         self.cursors = Cursors(env.rng)
+        self.scripts = ScriptCache()
         self.started_s = env.clock.monotonic_s()
         self.calls = dict.fromkeys((*names, "other"), 0)
         self.errors = dict.fromkeys(self.calls, 0)

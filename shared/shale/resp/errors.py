@@ -20,6 +20,7 @@ SHOWN_BYTES_MAX = 128
 
 SYNTAX = "ERR syntax error"
 NOT_A_NUMBER = "ERR value is not an integer or out of range"
+TOO_LONG = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 DRAINING = "ERR draining: the server is stopping"
 NOT_AUTHENTICATED = "NOAUTH Authentication required."
 WRONG_PASSWORD = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105 - an error message
@@ -57,6 +58,11 @@ def unknown_subcommand(name: str, word: bytes) -> RespError:
 def wrong_arity(name: str) -> str:
     """Return the reply to a command with too few or too many arguments."""
     return f"ERR wrong number of arguments for '{name}' command"
+
+
+def invalid_expiry(command: str) -> RespError:
+    """Return the error for an impossible time of expiry."""
+    return RespError(f"ERR invalid expire time in '{command}' command")
 
 
 def error_text(error: ShaleError) -> str:

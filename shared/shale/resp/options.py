@@ -41,6 +41,7 @@ class RespOptions:
         max_key_bytes: limit of keys that the database writes.
         request_timeout_s: time limit of a command, and of silence within one.
         idle_timeout_s: time limit of silence between commands; 0: none.
+        allow_flush: FLUSHDB and FLUSHALL may delete all rows.
     """
 
     durability: Literal["memory", "durable"] = "memory"
@@ -52,6 +53,7 @@ class RespOptions:
     max_key_bytes: int = 65_535
     request_timeout_s: float = 60.0
     idle_timeout_s: float = 0.0
+    allow_flush: bool = False
 
     def parser_limits(self) -> ParserLimits:
         """Return the parser limits of authenticated clients."""

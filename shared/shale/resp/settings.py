@@ -42,6 +42,9 @@ class RespSection(Section):
     idle_timeout: Seconds = Field(
         default=_DEFAULTS.idle_timeout_s, description="Close connections after this time without a command; 0: never."
     )
+    allow_flush: bool = Field(
+        default=_DEFAULTS.allow_flush, description="Let FLUSHDB and FLUSHALL delete every row of the database."
+    )
 
     @model_validator(mode="after")
     def _one_command_fits(self) -> "RespSection":
@@ -58,6 +61,7 @@ class RespSection(Section):
             max_command_bytes=self.max_command_bytes,
             max_inflight_bytes=self.max_inflight_bytes,
             max_batch_rows=self.max_batch_rows,
+            allow_flush=self.allow_flush,
             max_key_bytes=max_key_bytes,
             request_timeout_s=self.request_timeout,
             idle_timeout_s=self.idle_timeout,

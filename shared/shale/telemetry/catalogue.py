@@ -22,8 +22,12 @@ DB_OPS = ("get", "put", "delete", "scan", "flush", "merge", "write")
 STORE_LABELS = ("component", "store_type", "op", "api")
 STORE_OPS = ("get", "put", "delete")
 RESP_COMMANDS = (
-    "auth", "client", "command", "del", "discard", "echo", "exec", "exists", "get", "hello", "info", "mget", "mset",
-    "multi", "ping", "quit", "scan", "select", "set", "shale.scan", "unwatch", "waitaof", "watch", "other",
+    "append", "auth", "client", "command", "config", "copy", "dbsize", "decr", "decrby", "del", "discard", "echo",
+    "eval", "evalsha", "exec", "exists", "expire", "expireat", "expiretime", "flushall", "flushdb", "function", "get",
+    "getbit", "getdel", "getex", "getrange", "getset", "hello", "incr", "incrby", "incrbyfloat", "info", "keys", "mget",
+    "mset", "msetnx", "multi", "persist", "pexpire", "pexpireat", "pexpiretime", "ping", "psetex", "pttl", "quit",
+    "randomkey", "rename", "renamenx", "scan", "script", "select", "set", "setbit", "setex", "setnx", "setrange",
+    "shale.scan", "strlen", "substr", "time", "touch", "ttl", "type", "unlink", "unwatch", "waitaof", "watch", "other",
 )  # fmt: skip
 
 

@@ -14,6 +14,34 @@ WRITES: Sequence[Sequence[str]] = (
     ("MSET", "a", "1"),
     ("DEL", "a"),
     ("WAITAOF", "1", "0", "10"),
+    ("INCR", "a"),
+    ("DECR", "a"),
+    ("INCRBY", "a", "1"),
+    ("DECRBY", "a", "1"),
+    ("INCRBYFLOAT", "a", "1"),
+    ("APPEND", "a", "1"),
+    ("SETRANGE", "a", "0", "1"),
+    ("SETBIT", "a", "0", "1"),
+    ("SETNX", "a", "1"),
+    ("SETEX", "a", "1", "1"),
+    ("PSETEX", "a", "1", "1"),
+    ("GETSET", "a", "1"),
+    ("GETDEL", "a"),
+    ("GETEX", "a"),
+    ("MSETNX", "a", "1"),
+    ("UNLINK", "a"),
+    ("EXPIRE", "a", "1"),
+    ("PEXPIRE", "a", "1"),
+    ("EXPIREAT", "a", "1"),
+    ("PEXPIREAT", "a", "1"),
+    ("PERSIST", "a"),
+    ("RENAME", "a", "b"),
+    ("RENAMENX", "a", "b"),
+    ("COPY", "a", "b"),
+    ("FLUSHDB",),
+    ("FLUSHALL",),
+    ("EVAL", "return redis.call('del', KEYS[1])", "1", "a"),
+    ("EVALSHA", "0" * 40, "0"),
 )
 
 
@@ -58,7 +86,7 @@ def test_it_does_not_write(words: Sequence[str]) -> None:
 
 def test_every_command_that_writes_is_among_them() -> None:
     writing = {command.name for command in WRITER_COMMANDS.values() if "write" in command.flags}
-    assert writing == {"set", "mset", "del"}
+    assert writing == {words[0].lower() for words in WRITES} - {"waitaof", "eval", "evalsha"}
 
 
 def test_a_transaction_reads_one_state() -> None:

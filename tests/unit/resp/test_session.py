@@ -66,7 +66,7 @@ def test_both_protocols() -> None:
     [
         (("nope", "a", "b"), r"^ERR unknown command 'nope', with args beginning with: 'a' 'b' $"),
         (("SUBSCRIBE", "c"), r"^ERR unknown command 'SUBSCRIBE'"),
-        (("EVAL", "return 1", "0"), r"^ERR unknown command 'EVAL'"),
+        (("EVAL", "return 1", "0"), r"^ERR this script cannot run: there is no Lua"),
         (("a\r\nb",), r"unknown command 'a\?\?b'"),
         (("GET",), r"^ERR wrong number of arguments for 'get' command$"),
         (("get", "a", "b"), r"^ERR wrong number of arguments for 'get' command$"),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shale.resp.commands.strings import SetOptions, set_options
+from shale.resp.commands.set_options import SetOptions, set_options
 from shale.resp.errors import RespError
 from shale.resp.options import RespOptions
 from tests.unit.resp.harness import RespFailure, harness

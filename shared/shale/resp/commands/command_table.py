@@ -3,7 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shale.resp.commands import client, connection, scan, server, strings, transactions
+from shale.resp.commands import (
+    client,
+    config,
+    connection,
+    counters,
+    expiry,
+    keys,
+    keyspace,
+    ranges,
+    scan,
+    scripts,
+    server,
+    strings,
+    transactions,
+)
 from shale.resp.errors import READ_ONLY, RespError
 from shale.resp.session import Command, RespSession
 
@@ -21,17 +35,12 @@ _CATALOGUE = Command(
     flags=("loading", "stale"),
 )
 
+_GROUPS = (
+    connection, client, strings, counters, ranges, expiry, keys, keyspace, scan, transactions, scripts, server, config,
+)  # fmt: skip
+
 COMMANDS: Mapping[str, Command] = {
-    command.name: command
-    for command in (
-        *connection.COMMANDS,
-        *client.COMMANDS,
-        *strings.COMMANDS,
-        *scan.COMMANDS,
-        *transactions.COMMANDS,
-        *server.COMMANDS,
-        _CATALOGUE,
-    )
+    command.name: command for command in (*(each for group in _GROUPS for each in group.COMMANDS), _CATALOGUE)
 }
 """By name in lower case."""
 
@@ -51,7 +60,7 @@ async def _refuse(session: RespSession, args: list[bytes]) -> bytes:  # noqa: AR
 
 def _for_readers(command: Command) -> Command:
     """Replace commands that a reader rejects: writes, and WAITAOF, which would wrongly confirm durability."""
-    if "write" in command.flags or command.name == "waitaof":
+    if "write" in command.flags or command.name in ("waitaof", "eval", "evalsha"):
         return replace(command, handler=_refuse, is_immediate=True)
     return command
 

@@ -30,9 +30,18 @@ async def _quit(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG0
 
 
 async def _select(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001
-    if whole_number(args[1]) != 0:
-        raise RespError("ERR DB index is out of range")
+    require_database(args[1])
     return OK
+
+
+def require_database(number: bytes) -> None:
+    """Check the number of a database.
+
+    Raises:
+        RespError: not an integer, or not 0.
+    """
+    if whole_number(number) != 0:
+        raise RespError("ERR DB index is out of range")
 
 
 async def _auth(session: RespSession, args: list[bytes]) -> bytes:

@@ -43,14 +43,24 @@ async def _scan(session: RespSession, args: list[bytes]) -> bytes:
                 raise RespError(SYNTAX)
     if count < 1:
         raise RespError(SYNTAX)
-    if len(pattern) > PATTERN_BYTES_MAX:
-        raise RespError(f"ERR a pattern may have at most {PATTERN_BYTES_MAX} bytes")
+    checked_pattern(pattern)
     after = session.backend.cursors.find(cursor) if cursor else b""
     if after is None:
         raise RespError(_UNKNOWN_CURSOR)
     keys, last = await _keys_after(session, after, pattern, min(count, session.backend.options.max_batch_rows))
     following = b"0" if last is None else b"%d" % session.backend.cursors.add(last)
     return array([bulk(following), array([bulk(key) for key in keys if kind == b"string"])])
+
+
+def checked_pattern(pattern: bytes) -> bytes:
+    """Return a pattern.
+
+    Raises:
+        RespError: it is too long.
+    """
+    if len(pattern) > PATTERN_BYTES_MAX:
+        raise RespError(f"ERR a pattern may have at most {PATTERN_BYTES_MAX} bytes")
+    return pattern
 
 
 async def _keys_after(

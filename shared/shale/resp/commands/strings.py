@@ -1,76 +1,16 @@
-"""Commands on values: GET, SET, MGET, MSET, DEL, EXISTS."""
+"""Commands on whole values: GET, SET, MGET, MSET and their variants."""
 
-from collections import Counter
 from functools import partial
 
-from shale.core.lazy_dataclass import dataclass
-from shale.core.ttl import NEVER
 from shale.engine.read.reads import Reads
 from shale.engine.write.batch import WriteBatch
 from shale.errors import ResponseTooLarge
+from shale.resp.commands.rows import put_keeping_expiry, put_until, require_key_count
+from shale.resp.commands.set_options import SetOptions, getex_options, set_options
 from shale.resp.encoder import OK, array, bulk, integer
-from shale.resp.errors import SYNTAX, RespError, wrong_arity
-from shale.resp.numbers import INT64_MAX, whole_number
-from shale.resp.session import Command, RespSession, Writes
-
-_BAD_EXPIRY = "ERR invalid expire time in 'set' command"
-_EXPIRY = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
-"""Milliseconds of one unit, and whether the time is relative to now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetOptions:
-    """The options of SET.  ``expire_at`` is in milliseconds since 1970."""
-
-    expire_at: int | None = None
-    keeps_ttl: bool = False
-    only_absent: bool = False
-    only_present: bool = False
-    wants_old: bool = False
-
-    @property
-    def needs_row(self) -> bool:
-        """Whether SET must read the row first."""
-        return self.keeps_ttl or self.only_absent or self.only_present or self.wants_old
-
-
-def set_options(args: list[bytes], now_ms: int) -> SetOptions:
-    """Parse the options of SET, in any order.
-
-    Raises:
-        RespError: an option is unknown, two options exclude each other, or a time is invalid.
-    """
-    expire_at: int | None = None
-    words: set[bytes] = set()
-    rest = iter(args)
-    for arg in rest:
-        word = arg.upper()
-        if word in _EXPIRY:
-            number = next(rest, None)
-            if number is None or expire_at is not None:
-                raise RespError(SYNTAX)
-            expire_at = _expire_at(number, word, now_ms)
-        elif word in (b"NX", b"XX", b"GET", b"KEEPTTL"):
-            words.add(word)
-        else:
-            raise RespError(SYNTAX)
-    if {b"NX", b"XX"} <= words or (expire_at is not None and b"KEEPTTL" in words):
-        raise RespError(SYNTAX)
-    return SetOptions(
-        expire_at=expire_at,
-        keeps_ttl=b"KEEPTTL" in words,
-        only_absent=b"NX" in words,
-        only_present=b"XX" in words,
-        wants_old=b"GET" in words,
-    )
-
-
-def _expire_at(text: bytes, word: bytes, now_ms: int) -> int:
-    unit_ms, from_now = _EXPIRY[word]
-    expire_ms = whole_number(text) * unit_ms
-    if expire_ms <= 0 or expire_ms + (now_ms if from_now else 0) > INT64_MAX:
-        raise RespError(_BAD_EXPIRY)
-    return expire_ms + now_ms if from_now else expire_ms
+from shale.resp.errors import RespError, wrong_arity
+from shale.resp.numbers import positive_expiry_ms
+from shale.resp.session import Command, Handler, RespSession, Writes
 
 
 async def _get(session: RespSession, args: list[bytes]) -> bytes:
@@ -85,11 +25,16 @@ async def _set(session: RespSession, args: list[bytes]) -> bytes:
     options = set_options(args[3:], session.backend.env.clock.now_ms())
     if options.needs_row:
         return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), options))
-    if session.transaction is None:
-        session.record_write(await session.writer.put(args[1], args[2], expire_at=options.expire_at))
-    else:
-        session.transaction.put(args[1], args[2], expire_at=options.expire_at)
+    await _put(session, args[1], args[2], options.expire_at)
     return OK
+
+
+async def _put(session: RespSession, key: bytes, value: bytes, expire_at: int | None) -> None:
+    """Write without reading."""
+    if session.transaction is None:
+        session.record_write(await session.writer.put(key, value, expire_at=expire_at))
+    else:
+        session.transaction.put(key, value, expire_at=expire_at)
 
 
 async def _set_by_row(
@@ -99,8 +44,8 @@ async def _set_by_row(
     key, value = pair
     old = await session.live_row(reads, key)
     is_set = not (options.only_absent if old is not None else options.only_present)
-    if is_set and options.keeps_ttl and old is not None:
-        writes.put(key, value, ttl=NEVER if old.expire_ts is None else None, expire_at=old.expire_ts)
+    if is_set and options.keeps_ttl:
+        put_keeping_expiry(writes, key, value, old)
     elif is_set:
         writes.put(key, value, expire_at=options.expire_at)
     if options.wants_old:
@@ -108,8 +53,61 @@ async def _set_by_row(
     return OK if is_set else session.encoding.null
 
 
+def _setex(name: str, unit_ms: int) -> Handler:
+    """Return SETEX or PSETEX."""
+
+    async def handle(session: RespSession, args: list[bytes]) -> bytes:
+        expire_at = positive_expiry_ms(args[2], unit_ms, session.backend.env.clock.now_ms(), name)
+        await _put(session, args[1], args[3], expire_at)
+        return OK
+
+    return handle
+
+
+async def _setnx(session: RespSession, args: list[bytes]) -> bytes:
+    async def set_absent(reads: Reads, writes: Writes) -> bytes:
+        if await session.live_row(reads, args[1]) is not None:
+            return integer(0)
+        writes.put(args[1], args[2])
+        return integer(1)
+
+    return await session.atomically(set_absent)
+
+
+async def _getset(session: RespSession, args: list[bytes]) -> bytes:
+    return await session.atomically(partial(_set_by_row, session, (args[1], args[2]), SetOptions(wants_old=True)))
+
+
+async def _getdel(session: RespSession, args: list[bytes]) -> bytes:
+    async def take(reads: Reads, writes: Writes) -> bytes:
+        row = await session.live_row(reads, args[1])
+        if row is None:
+            return session.encoding.null
+        writes.delete(args[1])
+        return bulk(row.value)
+
+    return await session.atomically(take)
+
+
+async def _getex(session: RespSession, args: list[bytes]) -> bytes:
+    now_ms = session.backend.env.clock.now_ms()
+    expire_at, is_forever = getex_options(args[2:], now_ms)
+
+    async def read_and_renew(reads: Reads, writes: Writes) -> bytes:
+        row = await session.live_row(reads, args[1])
+        if row is None:
+            return session.encoding.null
+        if expire_at is not None and expire_at <= now_ms:
+            writes.delete(args[1])
+        elif expire_at is not None or (is_forever and row.expire_ts is not None):
+            put_until(writes, args[1], row.value, expire_at)
+        return bulk(row.value)
+
+    return await session.atomically(read_and_renew)
+
+
 async def _mget(session: RespSession, args: list[bytes]) -> bytes:
-    keys = _check_key_count(session, args[1:])
+    keys = require_key_count(session, args[1:])
     # Read each key once: a large value requested a thousand times would take a thousand times its memory.
     distinct = list(dict.fromkeys(keys))
     null, most = session.encoding.null, session.backend.options.max_command_bytes
@@ -126,9 +124,7 @@ async def _mget(session: RespSession, args: list[bytes]) -> bytes:
 
 
 async def _mset(session: RespSession, args: list[bytes]) -> bytes:
-    if len(args) % 2 == 0:
-        raise RespError(wrong_arity("mset"))
-    keys = _check_key_count(session, args[1::2])
+    keys = _keys_of_pairs(session, args)
     transaction = session.transaction
     target = WriteBatch(max_key_bytes=session.backend.options.max_key_bytes) if transaction is None else transaction
     for key, value in zip(keys, args[2::2], strict=True):
@@ -138,43 +134,50 @@ async def _mset(session: RespSession, args: list[bytes]) -> bytes:
     return OK
 
 
-async def _del(session: RespSession, args: list[bytes]) -> bytes:
-    keys = list(dict.fromkeys(_check_key_count(session, args[1:])))
+async def _msetnx(session: RespSession, args: list[bytes]) -> bytes:
+    keys = _keys_of_pairs(session, args)
 
-    async def delete(reads: Reads, writes: Writes) -> bytes:
-        values = await reads.get_many(keys, hide_expired=True)
-        present = [key for key, value in zip(keys, values, strict=True) if value is not None]
-        for key in present:
-            writes.delete(key)
-        return integer(len(present))
+    async def set_all_absent(reads: Reads, writes: Writes) -> bytes:
+        values = await reads.get_many(list(dict.fromkeys(keys)), hide_expired=True)
+        if any([value is not None for value in values]):  # noqa: C419 - faster
+            return integer(0)
+        for key, value in zip(keys, args[2::2], strict=True):
+            writes.put(key, value)
+        return integer(1)
 
-    return await session.atomically(delete)
-
-
-async def _exists(session: RespSession, args: list[bytes]) -> bytes:
-    times = Counter(_check_key_count(session, args[1:]))
-    values = await session.reads.get_many(list(times), hide_expired=True)
-    return integer(sum([count for count, value in zip(times.values(), values, strict=True) if value is not None]))
+    return await session.atomically(set_all_absent)
 
 
-def _check_key_count(session: RespSession, keys: list[bytes]) -> list[bytes]:
-    most = session.backend.options.max_batch_rows
-    if len(keys) > most:
-        raise RespError(f"ERR {len(keys)} keys in one command; the limit is {most}")
-    return keys
+def _keys_of_pairs(session: RespSession, args: list[bytes]) -> list[bytes]:
+    if len(args) % 2 == 0:
+        raise RespError(wrong_arity(args[0].decode(errors="replace").lower()))
+    return require_key_count(session, args[1::2])
 
+
+_ONE_KEY = (1, 1, 1)
+_WRITE = ("write", "denyoom")
 
 COMMANDS = (
     Command(name="get", arity=2, handler=_get, group="string", summary="Get the value of a key.",
-            flags=("readonly", "fast"), keys=(1, 1, 1)),
+            flags=("readonly", "fast"), keys=_ONE_KEY),
     Command(name="set", arity=-3, handler=_set, group="string", summary="Set the value of a key.",
-            flags=("write", "denyoom"), keys=(1, 1, 1)),
+            flags=_WRITE, keys=_ONE_KEY),
+    Command(name="setnx", arity=3, handler=_setnx, group="string", summary="Set the value of a key that is absent.",
+            flags=(*_WRITE, "fast"), keys=_ONE_KEY),
+    Command(name="setex", arity=4, handler=_setex("setex", 1000), group="string",
+            summary="Set a value and its lifetime in seconds.", flags=_WRITE, keys=_ONE_KEY),
+    Command(name="psetex", arity=4, handler=_setex("psetex", 1), group="string",
+            summary="Set a value and its lifetime in milliseconds.", flags=_WRITE, keys=_ONE_KEY),
+    Command(name="getset", arity=3, handler=_getset, group="string", summary="Set a value and get the old one.",
+            flags=(*_WRITE, "fast"), keys=_ONE_KEY),
+    Command(name="getdel", arity=2, handler=_getdel, group="string", summary="Get a value and delete it.",
+            flags=("write", "fast"), keys=_ONE_KEY),
+    Command(name="getex", arity=-2, handler=_getex, group="string", summary="Get a value and set when it expires.",
+            flags=("write", "fast"), keys=_ONE_KEY),
     Command(name="mget", arity=-2, handler=_mget, group="string", summary="Get many values from one snapshot.",
             flags=("readonly", "fast"), keys=(1, -1, 1)),
     Command(name="mset", arity=-3, handler=_mset, group="string", summary="Set many keys in one commit.",
-            flags=("write", "denyoom"), keys=(1, -1, 2)),
-    Command(name="del", arity=-2, handler=_del, group="generic", summary="Delete keys; returns how many existed.",
-            flags=("write",), keys=(1, -1, 1)),
-    Command(name="exists", arity=-2, handler=_exists, group="generic", summary="Count the keys that exist.",
-            flags=("readonly", "fast"), keys=(1, -1, 1)),
+            flags=_WRITE, keys=(1, -1, 2)),
+    Command(name="msetnx", arity=-3, handler=_msetnx, group="string", summary="Set many keys if all are absent.",
+            flags=_WRITE, keys=(1, -1, 2)),
 )  # fmt: skip

@@ -1,0 +1,63 @@
+"""The floating-point numbers of ``INCRBYFLOAT``: long doubles with 64 bits of precision, as Redis has them on x86.
+
+Doubles of Python would answer 4.0999999999999996 where Redis answers 4.1.
+"""
+
+import re
+from fractions import Fraction
+
+PRECISION_BITS = 64
+EXPONENT_MAX = 16_384
+"""Numbers from two to this power are infinite."""
+
+EXPONENT_MIN = -16_445
+"""The smallest positive number is two to this power."""
+
+_TEXT_BYTES_MAX = 255
+_DECIMALS = 17
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?").fullmatch
+_INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch
+
+
+def parse(text: bytes) -> Fraction | None:
+    """Return the number that is nearest to a text, or ``None`` for infinity.
+
+    Raises:
+        ValueError: the text is not a number, or too large or too small for one.
+    """
+    if len(text) > _TEXT_BYTES_MAX:
+        raise ValueError("too long")
+    if _INFINITE(text):
+        return None
+    if _DECIMAL(text) is None:
+        raise ValueError("not a number")
+    exponent = text.lower().partition(b"e")[2]
+    if abs(int(exponent or b"0")) > EXPONENT_MAX:
+        # Its digits would not fit into memory; zero with such an exponent is refused, too.
+        raise ValueError("out of range")
+    exact = Fraction(text.decode())
+    number = rounded(exact)
+    if number is None or (number == 0 and exact != 0):
+        raise ValueError("out of range")
+    return number
+
+
+def rounded(exact: Fraction) -> Fraction | None:
+    """Return the nearest long double, of two the even one; ``None`` for infinity."""
+    if exact == 0:
+        return exact
+    size = abs(exact)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if size < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = Fraction(2) ** max(exponent - PRECISION_BITS + 1, EXPONENT_MIN)
+    number = round(exact / unit) * unit
+    return None if abs(number) >= Fraction(2) ** EXPONENT_MAX else number
+
+
+def shown(number: Fraction) -> bytes:
+    """Return a number with at most 17 decimals, without zeros at the end."""
+    digits = round(abs(number) * 10**_DECIMALS)
+    whole, decimals = divmod(digits, 10**_DECIMALS)
+    sign = "-" if number < 0 and digits else ""
+    return f"{sign}{whole}.{decimals:0{_DECIMALS}}".rstrip("0").rstrip(".").encode()

@@ -1,0 +1,87 @@
+"""The shape of a Lua script: its tokens, without what does not change its meaning.
+
+Libraries ship the same few scripts that guard a lock with other names, quotes, comments and line ends.  Scripts of one
+shape do the same.
+"""
+
+import re
+
+SCRIPT_BYTES_MAX = 4096
+"""Longer scripts have no shape; no script of a lock library is half as long."""
+
+_TOKEN = re.compile(
+    rb"""(?P<blank>[ \t\r\n;]+ | --(?!\[)[^\n]*)
+       | "(?P<double>[^"\\\n]*)"
+       | '(?P<single>[^'\\\n]*)'
+       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+       | (?P<sign>[0-9]+ | == | ~= | <= | >= | \.\. | [-+*/%^\#<>=(){}\[\],.:])
+    """,
+    re.VERBOSE,
+)
+_KEPT = frozenset(
+    b"and do else elseif end false for if in local nil not or return then true while".split()
+    + b"ARGV KEYS ipairs redis tonumber unpack".split()
+)
+_OPTIONS = frozenset((b"EX", b"NX", b"PX", b"XX"))
+_OPEN, _CLOSE = b"(", b")"
+
+Shape = tuple[bytes, ...]
+
+
+def shape_of(script: bytes) -> Shape | None:
+    """Return the shape of a script, or ``None`` if it has none: then it is no script of a lock library."""
+    if len(script) > SCRIPT_BYTES_MAX:
+        return None
+    tokens: list[bytes] = []
+    names: dict[bytes, bytes] = {}
+    place = 0
+    while place < len(script):
+        found = _TOKEN.match(script, place)
+        if found is None:
+            return None
+        place = found.end()
+        if found.lastgroup == "blank":
+            continue
+        text = found[found.lastgroup or 0]
+        if found.lastgroup in ("double", "single"):
+            tokens.append(b"'" + (text.lower() if _is_any_case(tokens, text) else text))
+        elif found.lastgroup == "name" and text not in _KEPT and tokens[-1:] != [b"."]:
+            tokens.append(names.setdefault(text, b"$%d" % len(names)))
+        else:
+            tokens.append(text)
+    return tuple(_without_conversions(_without_brackets(tokens)))
+
+
+def _is_any_case(tokens: list[bytes], text: bytes) -> bool:
+    """Return whether a string is the name of a command or an option, which Redis takes in any case."""
+    return tokens[-2:] in ([b"call", _OPEN], [b"pcall", _OPEN]) or text.upper() in _OPTIONS
+
+
+def _without_brackets(tokens: list[bytes]) -> list[bytes]:
+    """Remove brackets around whole conditions."""
+    kept = list(tokens)
+    for place in reversed([at for at, token in enumerate(kept[:-1]) if token in (b"if", b"elseif")]):
+        end = _closing(kept, place + 1) if kept[place + 1] == _OPEN else None
+        if end is not None and kept[end + 1 : end + 2] == [b"then"]:
+            del kept[end], kept[place + 1]
+    return kept
+
+
+def _without_conversions(tokens: list[bytes]) -> list[bytes]:
+    """Replace ``tonumber(x)`` by ``x``: commands take numbers as text, too."""
+    kept = list(tokens)
+    for place in reversed([at for at, token in enumerate(kept[:-1]) if token == b"tonumber"]):
+        end = _closing(kept, place + 1) if kept[place + 1] == _OPEN else None
+        if end is not None:
+            del kept[end], kept[place : place + 2]
+    return kept
+
+
+def _closing(tokens: list[bytes], place: int) -> int | None:
+    """Return where the bracket at ``place`` is closed."""
+    depth = 0
+    for at in range(place, len(tokens)):
+        depth += (tokens[at] == _OPEN) - (tokens[at] == _CLOSE)
+        if not depth:
+            return at
+    return None
