@@ -110,7 +110,7 @@ def test_scanning(client: "redis.Redis") -> None:
 
 
 def lock_released(client: "redis.Redis", name: str, token: str) -> bool:
-    """Release an unexpired lock without a script, as docs/reference/resp.md shows."""
+    """Release an unexpired lock without a script."""
     with client.pipeline() as pipe:
         pipe.watch(name)
         if pipe.get(name) != token.encode():
@@ -126,6 +126,78 @@ def test_locks(client: "redis.Redis") -> None:
     assert not lock_released(client, "lock", "you")
     assert lock_released(client, "lock", "me")
     assert client.set("lock", "you", nx=True, px=60_000)
+
+
+def test_locks_of_the_client(client: "redis.Redis", served: Client) -> None:
+    with redis.Redis(port=resp_port(served)) as second:
+        mine, yours = client.lock("lock", timeout=60), second.lock("lock", timeout=60, blocking=False)
+        assert mine.acquire()
+        assert not yours.acquire()
+        assert mine.extend(60)
+        assert 60_000 < client.pttl("lock") <= 120_000
+        assert mine.extend(30, replace_ttl=True)
+        assert mine.reacquire()
+        assert 30_000 < client.pttl("lock") <= 60_000
+        with pytest.raises(redis.exceptions.LockNotOwnedError):
+            yours.do_release(b"not mine")
+        assert client.get("lock") == mine.local.token
+        mine.release()
+        assert yours.acquire()
+        with client.lock("other", timeout=60), second.lock("third", timeout=60):
+            assert client.exists("other", "third") == 2
+        assert client.exists("other", "third") == 0
+        client.delete("lock")
+        with pytest.raises(redis.exceptions.LockNotOwnedError):
+            yours.release()
+
+
+def test_only_one_client_is_inside_a_lock(client: "redis.Redis", served: Client) -> None:
+    client.set("balance", 0)
+
+    def work() -> None:
+        with redis.Redis(port=resp_port(served)) as one:
+            for _ in range(10):
+                with one.lock("balance:lock", timeout=60, sleep=0.001):
+                    one.set("balance", int(one.get("balance")) + 1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert client.get("balance") == b"40"
+    assert client.exists("balance:lock") == 0
+
+
+def test_counters_expiry_and_parts(client: "redis.Redis") -> None:
+    assert client.incr("n") == 1
+    assert client.incrby("n", 9) == 10
+    assert client.incrbyfloat("n", 0.5) == 10.5
+    assert client.decr("m", 2) == -2
+    assert client.execute_command("SETEX", "a", 60, "abc")
+    assert 0 < client.ttl("a") <= 60
+    assert client.expire("a", 30, gt=True) == 0
+    assert client.pexpireat("a", client.pexpiretime("a") + 1000) == 1
+    assert client.persist("a") == 1
+    assert client.ttl("a") == -1
+    assert client.append("a", "def") == 6
+    assert client.setrange("a", 1, "X") == 6
+    assert client.getrange("a", 0, 2) == b"aXc"
+    assert client.strlen("a") == 6
+    assert client.getex("a", px=60_000) == b"aXcdef"
+    assert client.execute_command("GETSET", "a", "new") == b"aXcdef"
+    assert client.getdel("a") == b"new"
+    assert client.execute_command("SETNX", "a", "1")
+    assert client.msetnx({"a": 1, "z": 2}) is False
+    assert client.type("a") == b"string"
+    assert client.copy("a", "b") is True
+    assert client.rename("b", "c")
+    assert client.touch("a", "c") == client.unlink("a", "c") == 2
+    assert client.dbsize() == 2
+    assert client.randomkey() in client.keys("*") == [b"m", b"n"]
+    assert client.config_get("maxmemory") == {"maxmemory": "0"}
+    with pytest.raises(redis.ResponseError, match=r"resp\.allow_flush"):
+        client.flushall()
 
 
 def test_what_is_not_there_says_so(client: "redis.Redis") -> None:
