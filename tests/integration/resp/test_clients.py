@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,15 @@ def test_pipelines_and_transactions(client: "redis.Redis") -> None:
     assert client.get("p1") == b"x"
 
 
+def run_in_threads(work: Callable[[], None]) -> None:
+    """Run it four times at once."""
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_counting_by_many_with_watch(client: "redis.Redis", served: Client) -> None:
     client.set("n", 0)
 
@@ -90,11 +99,7 @@ def test_counting_by_many_with_watch(client: "redis.Redis", served: Client) -> N
             for _ in range(25):
                 one.transaction(add_one, "n")
 
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(count)
     assert client.get("n") == b"100"
 
 
@@ -160,11 +165,7 @@ def test_only_one_client_is_inside_a_lock(client: "redis.Redis", served: Client)
                 with one.lock("balance:lock", timeout=60, sleep=0.001):
                     one.set("balance", int(one.get("balance")) + 1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work)
     assert client.get("balance") == b"40"
     assert client.exists("balance:lock") == 0
 
