@@ -23,11 +23,12 @@ from shale.engine.open_options import CONNECT_NAMES, OPEN_PARAMETERS, ConnectOpt
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.wal.reader import WalReader
 from shale.env import Env
-from shale.errors import ClosedError, LatestRecordMissing
+from shale.errors import ClosedError, InvalidRequestError, LatestRecordMissing
 from shale.format.sequence_tracker import SequenceTracker
 from shale.gc.hard_destroy import OnDeleted
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.protocol.wal_store import WalStore
+from shale.sst.verify.sst import VerifyDepth
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
@@ -104,6 +105,7 @@ class Admin:
         self,
         *,
         deep: bool = False,
+        quick: bool = False,
         checkpoint: UUID | str | None = None,
         concurrency: int | None = None,
         on_progress: OnProgress | None = None,
@@ -112,7 +114,8 @@ class Admin:
         written.
 
         Args:
-            deep: also read all rows.
+            deep: also decode all rows and compare them with indexes, filters and stats.
+            quick: of SSTs, read only footers, indexes, filters and stats, and not the blocks with the rows.
             checkpoint: id or name of a checkpoint; only check the objects that it references.
             concurrency: objects that are read concurrently.
             on_progress: called with the progress.
@@ -123,6 +126,9 @@ class Admin:
             CheckpointMissing: there is no such checkpoint.
             AmbiguousCheckpoint: several have that name.
         """
+        if deep and quick:
+            raise InvalidRequestError("deep and quick: give only one of them")
+        depth = VerifyDepth.DEEP if deep else VerifyDepth.QUICK if quick else VerifyDepth.CHECKSUMS
         place = self._open
         checked = VerifyTarget(
             store=place.stores.main,
@@ -132,7 +138,7 @@ class Admin:
             transformer=self._where.block_transformer,
         )
         chosen = None if checkpoint is None else require_checkpoint_reference(checkpoint)
-        options = VerifyOptions(deep=deep, checkpoint=chosen, concurrency=concurrency)
+        options = VerifyOptions(depth=depth, checkpoint=chosen, concurrency=concurrency)
         return await verify_database(checked, options, on_progress)
 
     @property

@@ -14,7 +14,7 @@ from shale.format.manifest import decode_manifest
 from shale.format.names import parse_manifest_key
 from shale.sst.paths import SstPaths
 from shale.sst.verify.codes import Code, Severity
-from shale.sst.verify.sst import verify_sst
+from shale.sst.verify.sst import VerifyDepth, verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
 from shale.store.local_store.adapter import LocalStore
 from tests.golden_files import FIXTURES, golden, label
@@ -61,8 +61,8 @@ def test_whole_databases(case: str) -> None:
         store = LocalStore(FIXTURES / case)
         wal_store = LocalStore(FIXTURES / case / "walstore") if (FIXTURES / case / "walstore").exists() else None
         for root in databases(case):
-            for deep in (False, True):
-                report = await verified(store, root, wal_store=wal_store, deep=deep)
+            for depth in VerifyDepth:
+                report = await verified(store, root, wal_store=wal_store, depth=depth)
                 assert report.findings == (), root
                 assert report.is_complete
 
@@ -70,10 +70,10 @@ def test_whole_databases(case: str) -> None:
 
 
 async def verified(
-    store: LocalStore, root: str, *, wal_store: LocalStore | None = None, deep: bool = True
+    store: LocalStore, root: str, *, wal_store: LocalStore | None = None, depth: VerifyDepth = VerifyDepth.DEEP
 ) -> VerifyReport:
     checked = VerifyTarget(store=store, wal_store=wal_store, root=root, env=Env.system())
-    return await verify_database(checked, VerifyOptions(deep=deep))
+    return await verify_database(checked, VerifyOptions(depth=depth))
 
 
 def test_clones_of_slatedb(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_beside_slatedb_at_work(tmp_path: Path) -> None:
                 rows = [(b"%d-%03d" % (turn, number), b"v" * 60) for number in range(60)]
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(put_all(db, rows))
-                    looking = tasks.create_task(verified(store, "db", deep=turn % 2 == 0))
+                    looking = tasks.create_task(verified(store, "db", depth=list(VerifyDepth)[turn % 3]))
                 assert looking.result().findings == ()
                 await flush(db)
         report = await verified(store, "db")

@@ -14,6 +14,7 @@ from shale.errors import CheckpointMissing, CorruptionError, InvalidClockTick, S
 from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, TaskOptions
 from shale.sst.verify.finding import Finding
+from shale.sst.verify.sst import VerifyDepth
 from shale.store.port import ObjectMeta, ObjectStore
 from shale.testing.simulation import SimProcess, Simulation
 from tests.simulation.background_actors import pinner
@@ -40,7 +41,7 @@ async def checker(
     while True:
         await anyio.sleep(process.rng.uniform(0, interval_s))
         try:
-            report = await verify_database(checked, VerifyOptions(deep=process.rng.random() < 0.5))
+            report = await verify_database(checked, VerifyOptions(depth=process.rng.choice(list(VerifyDepth))))
         except CorruptionError:
             raise
         except ShaleError:

@@ -1,6 +1,6 @@
 """Progress of a command on stderr: a bar on a terminal, otherwise a line every ten seconds.
 
-A command that is interrupted prints how far it came.
+A command that is interrupted prints how far it came.  After two seconds the rate is shown, and how long it will take.
 """
 
 import sys
@@ -11,22 +11,27 @@ from shale.env import Clock
 from shale_cli.framework.output.writer import Output
 
 LINE_INTERVAL_S = 10.0
+_RATE_AFTER_S = 2.0
 
 OnProgress = Callable[..., None]
 """``on_progress(done, total=None)``: may be called at any rate."""
 
 
 class Meter:
-    """The latest progress and its text."""
+    """The latest progress and its text.  ``now_s``: a monotonic clock."""
 
-    def __init__(self, verb: str, unit: str) -> None:
+    def __init__(self, verb: str, unit: str, now_s: Callable[[], float]) -> None:
         self._verb = verb
         self._unit = unit
+        self._now_s = now_s
+        self._began: tuple[float, int] | None = None
         self.done = 0
         self.total: int | None = None
 
     def reach(self, done: int, total: int | None = None) -> None:
         """Update the progress; without ``total`` the earlier total stays."""
+        if self._began is None:
+            self._began = self._now_s(), done  # what a resumed command skips was not done at its rate
         self.done = done
         self.total = total if total is not None else self.total
 
@@ -36,6 +41,20 @@ class Meter:
             return f"{self._verb} {self.done:,} {self._unit}"
         return f"{self._verb} {self.done:,} of {self.total:,} {self._unit} ({self.done / self.total:.0%})"
 
+    def line(self) -> str:
+        """Return the progress with the rate and the time that is left, once they are known."""
+        began_s, done_before = self._began or (self._now_s(), 0)
+        seconds, done = self._now_s() - began_s, self.done - done_before
+        if seconds < _RATE_AFTER_S or not done:
+            return str(self)
+        left = f", {_clock((self.total - self.done) * seconds / done)} left" if self.total else ""
+        return f"{self}, {done / seconds:,.0f} {self._unit}/s{left}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
 
 @contextmanager
 def progress(output: Output, clock: Clock, verb: str, unit: str) -> Iterator[OnProgress]:
@@ -43,7 +62,7 @@ def progress(output: Output, clock: Clock, verb: str, unit: str) -> Iterator[OnP
 
     When Ctrl-C or ``--timeout`` cancels the body, print how far it came.
     """
-    meter = Meter(verb, unit)
+    meter = Meter(verb, unit, clock.monotonic_s)
     try:
         if output.quiet:
             yield meter.reach
@@ -72,7 +91,7 @@ class ProgressLines:
         self._meter.reach(done, total)
         if self._now_s() >= self._next_s:
             self._next_s = self._now_s() + LINE_INTERVAL_S
-            self._output.note(str(self._meter))
+            self._output.note(self._meter.line())
 
 
 @contextmanager
@@ -86,6 +105,6 @@ def _bar(meter: Meter) -> Iterator[OnProgress]:
 
         def on_progress(done: int, total: int | None = None) -> None:
             meter.reach(done, total)
-            bar.update(task, completed=done, total=meter.total, description=str(meter))
+            bar.update(task, completed=done, total=meter.total, description=meter.line())
 
         yield on_progress

@@ -29,10 +29,10 @@ from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
+from shale.sst.verify.sst import VerifyDepth
 from shale.store.port import ObjectStore
 
-_AT_ONCE = 8
-_AT_ONCE_DEEP = 2
+_AT_ONCE = {VerifyDepth.QUICK: 8, VerifyDepth.CHECKSUMS: 4, VerifyDepth.DEEP: 2}
 _BYTES_AT_ONCE = 64 * 1024 * 1024
 _TAIL_FACTOR = 4
 """Decoded indexes and filters take up to this many times their stored size."""
@@ -43,24 +43,25 @@ class VerifyOptions:
     """Options of a check.
 
     Args:
-        deep: also read the blocks of SSTs, and WAL files that are not replayed any more.
+        depth: what is read of SSTs; ``QUICK`` also leaves out WAL files that are not replayed any more.
         checkpoint: id or name; check only the objects of this checkpoint, and skip orphans.
-        concurrency: objects that are read concurrently; ``None``: 8, or 2 if ``deep``; fewer if they are large.
+        concurrency: objects that are read concurrently; ``None``: 4, 8 if quick, 2 if deep; fewer if they are large.
     """
 
-    deep: bool = False
+    depth: VerifyDepth = VerifyDepth.CHECKSUMS
     checkpoint: UUID | str | None = None
     concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyProgress:
-    """Progress of a check: ``done`` of ``total`` objects of a stage."""
+    """Progress of a check: ``done`` of ``total`` objects of a stage, ``read_bytes`` of about ``total_bytes``."""
 
     stage: str
     done: int = 0
     total: int = 0
     read_bytes: int = 0
+    total_bytes: int = 0
 
 
 OnProgress = Callable[[VerifyProgress], None]
@@ -92,6 +93,7 @@ class _Sums:
     read_bytes: int = 0
     opaque: int = 0
     opened: int = 0
+    blocks: int = 0
 
     def add(self, result: PartResult) -> None:
         self.findings += result.findings
@@ -100,6 +102,7 @@ class _Sums:
         self.read_bytes += result.read_bytes
         self.opaque += result.opaque
         self.opened += result.opened
+        self.blocks += result.blocks
 
 
 async def verify_database(
@@ -119,7 +122,7 @@ async def verify_database(
     on_step(VerifyProgress("metadata"))
     if state is DatabaseState.DELETING:
         remark = "it is being deleted, so objects may be missing: complete it with shale db destroy"
-        return VerifyReport(path=database.root, state=state, deep=options.deep, is_complete=False, remarks=(remark,))
+        return VerifyReport(path=database.root, state=state, depth=options.depth, is_complete=False, remarks=(remark,))
     try:
         inventory = await _read(database, options)
     except CorruptionError as error:
@@ -138,7 +141,8 @@ async def verify_database(
         _report(database, inventory, options, state),
         findings=tuple(findings[:FINDINGS_MAX]),
         findings_left_out=inventory.findings_left_out + sums.findings.left_out + max(0, len(findings) - FINDINGS_MAX),
-        rows=sums.rows,
+        rows=sums.rows if options.depth is VerifyDepth.DEEP else None,
+        blocks=sums.blocks,
         read_bytes=sums.read_bytes,
     )
 
@@ -168,29 +172,56 @@ async def _check_objects(
 ) -> _Sums:
     """Check all objects that must exist, several concurrently."""
     files, after = inventory.wal_files, inventory.replay_after
-    if not options.deep:
+    if options.depth is VerifyDepth.QUICK:
         files = tuple(file for file in files if file.id > after)
     wanted = replace(inventory, wal_files=files)
     total = len(wanted.ssts) + sum(not file.is_fence for file in files)
     parts = plan_parts(wanted, part_bytes=0, items_max=1)
     sums = _Sums()
-    done = 0
+    steps = VerifyProgress("objects", 0, total, 0, _bytes_to_read(wanted, options))
+
+    def on_read(size: int) -> None:
+        nonlocal steps
+        steps = replace(steps, read_bytes=steps.read_bytes + size)
+        on_step(steps)
 
     async def work() -> None:
-        nonlocal done
+        nonlocal steps
         for part in parts:  # a shared iterator: each worker takes the next part
-            sums.add(await verify_part(part, database.store, database.wal, database.env, deep=options.deep))
-            done += 1
-            on_step(VerifyProgress("objects", done, total, sums.read_bytes))
+            result = await verify_part(
+                part,
+                database.store,
+                database.wal,
+                database.env,
+                depth=options.depth,
+                on_read=on_read,
+                decode_wal_after=_decode_wal_after(inventory, options),
+            )
+            sums.add(result)
+            steps = replace(steps, done=steps.done + 1, read_bytes=max(steps.read_bytes, sums.read_bytes))
+            on_step(steps)
 
-    on_step(VerifyProgress("objects", 0, total))
+    on_step(steps)
     await gather([work] * max(1, min(_workers(wanted, options), total)))
     return sums
 
 
+def _decode_wal_after(inventory: Inventory, options: VerifyOptions) -> int:
+    """Return up to which WAL file only checksums are checked: replay needs the later ones."""
+    return 0 if options.depth is VerifyDepth.DEEP else inventory.replay_after
+
+
+def _bytes_to_read(inventory: Inventory, options: VerifyOptions) -> int:
+    """Return about how many bytes a check reads."""
+    infos = (needed.sst.info for needed in inventory.ssts)
+    is_quick = options.depth is VerifyDepth.QUICK
+    of_ssts = sum(info.sections_end - (info.data_len if is_quick else 0) for info in infos)
+    return of_ssts + sum(file.size for file in inventory.wal_files)
+
+
 def _workers(inventory: Inventory, options: VerifyOptions) -> int:
     """Return the number of workers: the requested one, or fewer to bound memory."""
-    asked = options.concurrency or (_AT_ONCE_DEEP if options.deep else _AT_ONCE)
+    asked = options.concurrency or _AT_ONCE[options.depth]
     tails = (each.sst.info.sections_end - each.sst.info.data_len for each in inventory.ssts)
     largest = max(chain(tails, (file.size for file in inventory.wal_files)), default=0)
     return max(1, min(asked, _BYTES_AT_ONCE // max(1, largest * _TAIL_FACTOR)))
@@ -224,7 +255,15 @@ async def _confirmed(
     )
     sums = _Sums()
     for part in parts:
-        sums.add(await verify_part(part, database.store, database.wal, database.env, deep=options.deep))
+        result = await verify_part(
+            part,
+            database.store,
+            database.wal,
+            database.env,
+            depth=options.depth,
+            decode_wal_after=_decode_wal_after(again, options),
+        )
+        sums.add(result)
     still = [each for each in seqs if each.wal_id in listed]
     found = [*again.findings, *sums.findings.listed, *wal_disorder(still, database.wal)]
     known = {(finding.object, finding.code) for finding in findings}
@@ -258,7 +297,7 @@ async def _without_inventory(
     return VerifyReport(
         path=database.root,
         state=state,
-        deep=options.deep,
+        depth=options.depth,
         is_complete=False,
         remarks=("without the newest manifest the required objects are unknown: SSTs and WAL were not checked",),
         findings=tuple(seen.values()),
@@ -289,7 +328,7 @@ def _report(database: VerifyTarget, inventory: Inventory, options: VerifyOptions
     return VerifyReport(
         path=database.root,
         state=state,
-        deep=options.deep,
+        depth=options.depth,
         manifest_id=inventory.latest_id,
         remarks=tuple(remarks),
         orphans=inventory.orphans,

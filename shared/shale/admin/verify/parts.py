@@ -1,6 +1,6 @@
 """Divide an inventory into parts, check each part independently, and combine their results."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import TypeVar
@@ -11,7 +11,7 @@ from shale.env import Env
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.codes import Code
 from shale.sst.verify.finding import Finding
-from shale.sst.verify.sst import verify_sst
+from shale.sst.verify.sst import VerifyDepth, verify_sst
 from shale.sst.verify.wal_file import verify_wal_file
 from shale.store.port import ObjectStore
 
@@ -44,6 +44,7 @@ class PartResult:
         wal: sequence numbers of the readable WAL files with rows.
         opaque: objects with valid checksums that could not be decoded.
         opened: objects that could be decoded.
+        blocks: blocks of SSTs whose checksums were checked.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -53,6 +54,7 @@ class PartResult:
     read_bytes: int = 0
     opaque: int = 0
     opened: int = 0
+    blocks: int = 0
 
 
 def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iterator[VerifyPart]:
@@ -66,24 +68,37 @@ def plan_parts(inventory: Inventory, *, part_bytes: int, items_max: int) -> Iter
 
 
 async def verify_part(
-    part: VerifyPart, store: ObjectStore, wal: WalStore, env: Env, *, deep: bool = True
+    part: VerifyPart,
+    store: ObjectStore,
+    wal: WalStore,
+    env: Env,
+    *,
+    depth: VerifyDepth = VerifyDepth.DEEP,
+    on_read: Callable[[int], None] = lambda _: None,
+    decode_wal_after: int = 0,
 ) -> PartResult:
     """Read and check each object of a part, one after the other; ``wal`` has the block transformer of both kinds.
 
     Args:
-        deep: also read the blocks of SSTs.
+        part, store, wal, env: the objects and their surroundings.
+        depth: what is read of SSTs.
+        on_read: gets the number of bytes of each range of an SST that was checked.
+        decode_wal_after: of WAL files up to this id only the checksums are checked.
     """
     findings: list[Finding] = []
     gone: list[str] = []
     seqs: list[WalSeqs] = []
-    rows = read_bytes = opaque = opened = 0
+    rows = read_bytes = opaque = opened = blocks = 0
     for needed in part.ssts:
-        verdict = await verify_sst(store, needed.path, needed.sst, env, transformer=wal.transformer, deep=deep)
+        verdict = await verify_sst(
+            store, needed.path, needed.sst, env, transformer=wal.transformer, depth=depth, on_read=on_read
+        )
         opaque += verdict.is_undecodable
         opened += not verdict.is_undecodable and not verdict.is_gone
         findings += verdict.findings
         gone += [needed.path] if verdict.is_gone else []
         rows += verdict.totals.rows
+        blocks += verdict.blocks
         read_bytes += verdict.read_bytes
         if verdict.totals.max_seq > needed.last_seq:
             what = f"it has rows up to seq {verdict.totals.max_seq}; readers see none above {needed.last_seq}"
@@ -93,15 +108,16 @@ async def verify_part(
         if data is None:
             gone.append(wal.key(wal_id))
             continue
-        checked = await env.cpu.run(partial(verify_wal_file, data, wal.key(wal_id), wal.transformer))
+        check = partial(verify_wal_file, decode_rows=wal_id > decode_wal_after)
+        checked = await env.cpu.run(partial(check, data, wal.key(wal_id), wal.transformer))
         findings += checked.findings
         opaque += checked.is_undecodable
-        opened += checked.rows > 0
+        opened += checked.rows > 0 or not (checked.is_undecodable or checked.findings)
         rows += checked.rows
         read_bytes += len(data)
         if checked.rows:
             seqs.append(WalSeqs(wal_id, checked.first_seq, checked.last_seq))
-    return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes, opaque, opened)
+    return PartResult(tuple(findings), tuple(gone), tuple(seqs), rows, read_bytes, opaque, opened, blocks)
 
 
 def wal_disorder(seqs: Iterable[WalSeqs], wal: WalStore) -> Iterator[Finding]:

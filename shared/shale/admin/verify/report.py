@@ -9,6 +9,7 @@ from shale.admin.json_values import time_fields
 from shale.admin.verify.orphans import Orphan, OrphanTotal
 from shale.core.lazy_dataclass import dataclass
 from shale.sst.verify.finding import Finding
+from shale.sst.verify.sst import VerifyDepth
 
 
 class DatabaseState(StrEnum):
@@ -44,7 +45,7 @@ class VerifyReport:
 
     path: str
     state: DatabaseState
-    deep: bool
+    depth: VerifyDepth
     is_complete: bool = True
     manifest_id: int | None = None
     remarks: tuple[str, ...] = ()
@@ -58,7 +59,8 @@ class VerifyReport:
     versions: int = 0
     ssts: int = 0
     wal_files: int = 0
-    rows: int = 0
+    blocks: int = 0
+    rows: int | None = None
     read_bytes: int = 0
 
     @property
@@ -67,8 +69,8 @@ class VerifyReport:
         return not self.findings and not self.findings_left_out
 
 
-COUNTS = ("checkpoints", "objects", "versions", "ssts", "wal_files", "rows", "read_bytes")
-"""Fields with numbers of checked items; ``rows`` counts the rows of blocks that were read."""
+COUNTS = ("checkpoints", "objects", "versions", "ssts", "wal_files", "blocks", "rows", "read_bytes")
+"""Fields with numbers of checked items.  ``blocks``: those of SSTs.  ``rows``: ``None`` unless rows were decoded."""
 
 
 def report_json(report: VerifyReport, *, min_age_ms: int) -> dict[str, Any]:
@@ -82,7 +84,8 @@ def report_json(report: VerifyReport, *, min_age_ms: int) -> dict[str, Any]:
         "state": report.state.value,
         "is_sound": report.is_sound,
         "is_complete": report.is_complete,
-        "deep": report.deep,
+        "deep": report.depth is VerifyDepth.DEEP,
+        "depth": report.depth.value,
         "manifest_id": report.manifest_id,
         "remarks": list(report.remarks),
         "checked": {name: getattr(report, name) for name in COUNTS},

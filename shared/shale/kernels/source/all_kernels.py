@@ -1,7 +1,7 @@
 """Imports every module that declares kernels, which are then in ``jit.KERNELS``."""
 
 from shale.kernels.source import bloom, flat, manifest, objects, siphash, sort, strings
-from shale.kernels.source.block import cursor, decode, encode, image
+from shale.kernels.source.block import checksum, cursor, decode, encode, image
 from shale.kernels.source.merge import blocks, columns, visible
 from shale.kernels.source.point_lookup import lookup, many
 from shale.kernels.source.scan import scan
@@ -14,6 +14,7 @@ SOURCES = (
     siphash,
     sort,
     strings,
+    checksum,
     cursor,
     decode,
     encode,

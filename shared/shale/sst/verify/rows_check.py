@@ -10,6 +10,7 @@ import numpy as np
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
+from shale.format.blocks.checksums import damaged_blocks
 from shale.format.blocks.decoder import decode_blocks, open_blocks
 from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.rows import I64, Rows, concat_rows
@@ -71,6 +72,19 @@ class RowsCheck:
     def is_full(self) -> bool:
         """Whether the limit of findings is reached."""
         return len(self.findings) >= _FINDINGS_MAX
+
+    def check_checksums(self, data: memoryview, first: int, last: int) -> None:
+        """Check only the checksums of the blocks ``[first, last)``, whose stored bytes are ``data``."""
+        offsets = self.meta.index.offsets[first : last + 1]
+        try:
+            damaged = damaged_blocks(data, offsets, self.path)
+        except CorruptionError as error:
+            self.findings.append(Finding.of(error, self.path))
+            return
+        left = _FINDINGS_MAX - len(self.findings)
+        self.findings += [
+            Finding(self.path, "checksum mismatch", int(offsets[number]), Code.CHECKSUM) for number in damaged[:left]
+        ]
 
     def check(self, data: memoryview, first: int, last: int) -> None:
         """Check the blocks ``[first, last)``, whose stored bytes are ``data``, unless the list is full."""

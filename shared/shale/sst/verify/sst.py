@@ -4,7 +4,8 @@ Only the parts between data and footer are held at once; blocks come in spans of
 not keep the others from being checked.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from enum import StrEnum
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +17,6 @@ from shale.errors import CorruptionError
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter import NO_FILTERS, Filters, decode_filters
-from shale.format.sst.filter_policy import PrefixExtractor
 from shale.format.sst.index import BlockIndex, decode_index
 from shale.format.sst.info import TRAILER_SIZE, TailTooShort, decode_trailer
 from shale.format.sst.stats import SstStats, decode_stats
@@ -33,17 +33,31 @@ _TRAILER_TAIL = TRAILER_SIZE + 4
 T = TypeVar("T")
 
 
+class VerifyDepth(StrEnum):
+    """What is read of an SST.
+
+    ``QUICK``: everything but the blocks.  ``CHECKSUMS``: the blocks, too, whose checksums are checked.  ``DEEP``: every
+    row is decoded and compared with the index, the filters and the stats.
+    """
+
+    QUICK = "quick"
+    CHECKSUMS = "checksums"
+    DEEP = "deep"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SstVerification:
     """The findings of one SST.
 
-    ``totals`` is of the rows that were read.  ``is_gone``: it is missing.  ``is_undecodable``: checksums are right
-    and nothing can be read, as if it were encrypted with another key.
+    ``totals`` is of the rows that were decoded, ``blocks`` the number of blocks whose checksums were checked.
+    ``is_gone``: it is missing.  ``is_undecodable``: checksums are right and nothing can be read, as if it were
+    encrypted with another key.
     """
 
     path: str
     findings: tuple[Finding, ...]
     totals: RowTotals
+    blocks: int = 0
     read_bytes: int = 0
     is_gone: bool = False
     is_undecodable: bool = False
@@ -54,25 +68,31 @@ class SstVerification:
         return not self.findings
 
 
+def _ignore_bytes(size: int) -> None:
+    """No-op progress callback."""
+
+
 async def verify_sst(
     store: ObjectStore,
     path: str,
     sst: Sst,
     env: Env,
     *,
-    extractors: Sequence[PrefixExtractor] = (),
     transformer: BlockTransformer | None = None,
-    deep: bool = True,
+    depth: VerifyDepth = VerifyDepth.DEEP,
+    on_read: Callable[[int], None] = _ignore_bytes,
 ) -> SstVerification:
     """Check everything about one SST that can be checked without another object.
+
+    Of its filters only those over whole keys are checked for every row.
 
     Args:
         store, path: the object.
         sst: its entry in the manifest, which readers and the checks of blocks trust.
         env: runs checks in threads.
-        extractors: needed to read filters over prefixes; only filters over whole keys are checked for every row.
         transformer: transforms every section, as when the SST was written.
-        deep: also read the blocks, not only the sections after them.
+        depth: what is read.
+        on_read: gets the number of bytes of each range that was checked.
     """
     meta = await store.head(path)
     if meta is None:
@@ -85,7 +105,7 @@ async def verify_sst(
     if tail is None:
         return _gone(path)
     findings = await env.cpu.run(partial(_check_tail, tail, size, sst, path))
-    decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, extractors, path, transformer))
+    decoded, problems = await env.cpu.run(partial(_decode_parts, tail, sst, path, transformer))
     findings += problems
     if decoded is None:
         return SstVerification(
@@ -95,14 +115,20 @@ async def verify_sst(
             read_bytes=len(tail),
             is_undecodable=bool(problems) and all(each.code is Code.UNDECODABLE for each in problems),
         )
-    if not deep:
-        findings += await env.cpu.run(partial(_check_index, decoded, sst, path))
-        return _without_rows(path, *findings, read_bytes=len(tail))
+    on_read(len(tail))
     check = RowsCheck(sst, path, decoded, findings, transformer=transformer)
-    if not await _check_blocks(store, check, env):
+    if depth is not VerifyDepth.DEEP:
+        findings += await env.cpu.run(partial(_check_index, decoded, sst, path))
+    if depth is VerifyDepth.QUICK:
+        return _without_rows(path, *findings, read_bytes=len(tail))
+    check_span = check.check if depth is VerifyDepth.DEEP else check.check_checksums
+    if not await _check_blocks(store, check, check_span, env, on_read):
         return _gone(path)
-    check.check_totals()
-    return SstVerification(path=path, findings=tuple(findings), totals=check.totals, read_bytes=size)
+    if depth is VerifyDepth.DEEP:
+        check.check_totals()
+    return SstVerification(
+        path=path, findings=tuple(findings), totals=check.totals, blocks=len(decoded.index), read_bytes=size
+    )
 
 
 def _gone(path: str) -> SstVerification:
@@ -114,7 +140,13 @@ def _without_rows(path: str, *findings: Finding, read_bytes: int = 0) -> SstVeri
     return SstVerification(path=path, findings=findings, totals=RowTotals(), read_bytes=read_bytes)
 
 
-async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
+async def _check_blocks(
+    store: ObjectStore,
+    check: RowsCheck,
+    check_span: Callable[[memoryview, int, int], None],
+    env: Env,
+    on_read: Callable[[int], None],
+) -> bool:
     """Check all blocks; return false if the object was deleted meanwhile."""
     offsets = check.meta.index.offsets
     first, count = 0, len(check.meta.index)
@@ -123,7 +155,8 @@ async def _check_blocks(store: ObjectStore, check: RowsCheck, env: Env) -> bool:
         data = await store.get_range(check.path, int(offsets[first]), int(offsets[last]))
         if data is None:
             return False
-        await env.cpu.run(partial(check.check, data, first, last))
+        await env.cpu.run(partial(check_span, data, first, last))
+        on_read(len(data))
         first = last
     return True
 
@@ -169,7 +202,6 @@ def _check_tail(tail: memoryview, size: int, sst: Sst, path: str) -> list[Findin
 def _decode_parts(
     tail: memoryview,
     sst: Sst,
-    extractors: Sequence[PrefixExtractor],
     path: str,
     transformer: BlockTransformer | None,
 ) -> tuple[SstMeta | None, list[Finding]]:
@@ -196,7 +228,7 @@ def _decode_parts(
 
     def filters() -> Filters:
         image = section(info.filter_offset, info.filter_len)
-        return decode_filters(image, info.filter_format, extractors, path=path, offset=info.filter_offset)
+        return decode_filters(image, info.filter_format, (), path=path, offset=info.filter_offset)
 
     def stats() -> SstStats | None:
         return decode_stats(section(info.stats_offset, info.stats_len), path=path, offset=info.stats_offset)

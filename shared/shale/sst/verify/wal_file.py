@@ -1,11 +1,13 @@
 """One WAL file: the container of an SST with rows in commit order (docs/reference/format.md 13)."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import CorruptionError
+from shale.format.blocks.checksums import damaged_blocks
 from shale.format.blocks.decoder import decode_blocks, open_blocks
 from shale.format.blocks.section import open_section
 from shale.format.blocks.transform import BlockTransformer
@@ -37,8 +39,13 @@ class WalFileVerification:
     is_undecodable: bool = False
 
 
-def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer | None = None) -> WalFileVerification:
-    """Check everything about one WAL file that can be checked without another object.  A fence is sound."""
+def verify_wal_file(
+    data: memoryview, path: str, transformer: BlockTransformer | None = None, *, decode_rows: bool = True
+) -> WalFileVerification:
+    """Check everything about one WAL file that can be checked without another object.  A fence is sound.
+
+    Without ``decode_rows`` only footer, index and checksums are checked.
+    """
     if len(data) <= _EMPTY_BYTES_MAX:
         what = f"it has {len(data)} bytes: too many for a fence, too few for rows"
         return WalFileVerification((Finding(path, what, None, Code.OBJECT_SIZE),) if len(data) else ())
@@ -47,6 +54,8 @@ def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer |
     except CorruptionError as error:
         return WalFileVerification((Finding.of(error, path),))
     try:
+        if not decode_rows:
+            return WalFileVerification(tuple(_check_checksums(data, path, transformer, info)))
         return _verify(data, path, transformer, info, version)
     except CorruptionError as error:
         found = Finding.of(error, path)
@@ -56,12 +65,7 @@ def verify_wal_file(data: memoryview, path: str, transformer: BlockTransformer |
 def _verify(
     data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo, version: int
 ) -> WalFileVerification:
-    findings = list(
-        check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path)
-    )  # fmt: skip
-    section = data[info.index_offset : info.index_offset + info.index_len]
-    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
-    index = decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+    findings, index = _check_sections(data, path, transformer, info)
     blocks = data[: info.data_len]
     how = {"version": version, "compression": info.compression, "path": path, "transformer": transformer}
     rows = decode_blocks(blocks, index.offsets, **how)  # type: ignore[arg-type]
@@ -72,6 +76,24 @@ def _verify(
     if info.sst_type is SstType.WAL:
         findings += _check_index(rows, starts, index, path)
     return WalFileVerification(tuple(findings), len(rows), int(rows.seq.min()), int(rows.seq.max()))
+
+
+def _check_sections(
+    data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo
+) -> tuple[list[Finding], BlockIndex]:
+    findings = list(check_layout(info, footer_offset=int.from_bytes(data[-TRAILER_SIZE:-2], "big"), path=path))
+    section = data[info.index_offset : info.index_offset + info.index_len]
+    image = open_section(section, info.compression, path, info.index_offset, transformer=transformer)
+    return findings, decode_index(image, data_len=info.data_len, path=path, offset=info.index_offset)
+
+
+def _check_checksums(
+    data: memoryview, path: str, transformer: BlockTransformer | None, info: SstInfo
+) -> Iterator[Finding]:
+    findings, index = _check_sections(data, path, transformer, info)
+    yield from findings
+    for number in damaged_blocks(data[: info.data_len], index.offsets, path):
+        yield Finding(path, "checksum mismatch", int(index.offsets[number]), Code.CHECKSUM)
 
 
 def _check_order(rows: Rows, info: SstInfo, path: str) -> list[Finding]:

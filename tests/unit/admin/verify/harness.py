@@ -20,6 +20,7 @@ from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.builder import build_sst
 from shale.sst.options import SstOptions
+from shale.sst.verify.sst import VerifyDepth
 from shale.store.memory import MemoryStore
 from shale.types import (
     Compaction,
@@ -87,9 +88,9 @@ class Harness:
         await create_clone(DatabaseCatalog(harness.store, harness.env), request)
         return harness
 
-    async def verify(self, path: str = PATH, *, deep: bool = False) -> VerifyReport:
+    async def verify(self, path: str = PATH, *, depth: VerifyDepth = VerifyDepth.QUICK) -> VerifyReport:
         checked = VerifyTarget(store=self.store, wal_store=None, root=path, env=self.env)
-        return await verify_database(checked, VerifyOptions(deep=deep))
+        return await verify_database(checked, VerifyOptions(depth=depth))
 
     def manifests(self, path: str = PATH) -> ManifestStore:
         return ManifestStore(self.store, path, self.env)

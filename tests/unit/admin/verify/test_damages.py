@@ -13,6 +13,7 @@ from shale.format.names import manifest_key, manifest_prefix, sst_key, wal_key, 
 from shale.kernels.rows import rows_from_entries
 from shale.protocol.checkpoints import release_checkpoints
 from shale.sst.verify.codes import MEANINGS, Code, Severity
+from shale.sst.verify.sst import VerifyDepth
 from shale.sst.wal_builder import build_wal_sst
 from shale.types import (
     Compaction,
@@ -43,18 +44,19 @@ from tests.paths import REPOSITORY
 from tests.unit.admin.verify.harness import CLONE, NAMED, OLD_MS, PATH, Harness
 from tests.unit.sst.verify.forge import SOUND, Forge, row
 
+DEEP = VerifyDepth.DEEP
 Break = Callable[[Harness], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class Damage:
-    """``do`` damages an object and returns the key that the finding must name."""
+    """``do`` damages an object and returns the key that the finding must name; ``depth`` is enough to find it."""
 
     name: str
     code: Code
     do: Break
     path: str = PATH
-    deep: bool = False
+    depth: VerifyDepth = VerifyDepth.QUICK
 
 
 async def sst_gone(harness: Harness) -> str:
@@ -347,22 +349,27 @@ DAMAGES = (
     Damage("an SST ends in its data", Code.OBJECT_SIZE, partial(sst_cut, size=100)),
     Damage("an SST is empty", Code.OBJECT_SIZE, partial(sst_cut, size=0)),
     Damage("an SST lacks its last byte", Code.UNDECODABLE, partial(sst_cut, size=-1)),
-    Damage("a bit of a block", Code.CHECKSUM, partial(sst_flipped, part="block"), deep=True),
+    Damage("a bit of a block", Code.CHECKSUM, partial(sst_flipped, part="block"), depth=VerifyDepth.CHECKSUMS),
     Damage("a bit of a filter", Code.CHECKSUM, partial(sst_flipped, part="filter")),
     Damage("a bit of an index", Code.CHECKSUM, partial(sst_flipped, part="index")),
     Damage("a bit of the stats", Code.CHECKSUM, partial(sst_flipped, part="stats")),
     Damage("a bit of a footer", Code.CHECKSUM, partial(sst_flipped, part="footer")),
     Damage("an SST is another one", Code.FOOTER_MISMATCH, sst_of_others),
-    Damage("rows are not in order", Code.ROW_ORDER, partial(forged, change=_swapped), deep=True),
-    Damage("a table of offsets leads elsewhere", Code.ROW_OFFSETS, partial(forged, change=_wrong_table), deep=True),
-    Damage("a separator is above its block", Code.SEPARATOR, partial(forged, change=_separator), deep=True),
+    Damage("rows are not in order", Code.ROW_ORDER, partial(forged, change=_swapped), depth=DEEP),
+    Damage(
+        "a table of offsets leads elsewhere",
+        Code.ROW_OFFSETS,
+        partial(forged, change=_wrong_table),
+        depth=DEEP,
+    ),
+    Damage("a separator is above its block", Code.SEPARATOR, partial(forged, change=_separator), depth=DEEP),
     Damage("separators are not in order", Code.SEPARATOR, partial(forged, change=_separators_swapped)),
-    Damage("a filter denies a key", Code.FILTER_DENIES, partial(forged, change=_filter), deep=True),
-    Damage("stats count wrongly", Code.STATS, partial(forged, change=_stats), deep=True),
+    Damage("a filter denies a key", Code.FILTER_DENIES, partial(forged, change=_filter), depth=DEEP),
+    Damage("stats count wrongly", Code.STATS, partial(forged, change=_stats), depth=DEEP),
     Damage("stats lack a block", Code.STATS, partial(forged, change=_few_stats)),
     Damage("bytes without an owner", Code.LAYOUT_GAP, partial(forged, change=_gap)),
-    Damage("another last key", Code.KEY_RANGE, partial(forged, change=_last_key), deep=True),
-    Damage("rows that no manifest knows of", Code.SEQ_ABOVE_MANIFEST, lost_sequence, deep=True),
+    Damage("another last key", Code.KEY_RANGE, partial(forged, change=_last_key), depth=DEEP),
+    Damage("rows that no manifest knows of", Code.SEQ_ABOVE_MANIFEST, lost_sequence, depth=DEEP),
     Damage("a WAL file is gone", Code.WAL_MISSING, partial(wal_gone, which=slice(1, 2))),
     Damage("WAL files are gone", Code.WAL_MISSING, partial(wal_gone, which=slice(0, 2))),
     Damage("the WAL is gone", Code.WAL_MISSING, whole_wal_gone),
@@ -414,26 +421,26 @@ def test_it_is_found(damage: Damage) -> None:
     async def main() -> None:
         harness = await Harness.build()
         place = await damage.do(harness)
-        report = await harness.verify(damage.path, deep=damage.deep)
-        found = {(finding.object, finding.code) for finding in report.findings}
-        assert (place, damage.code) in found, report.findings
-        # A deeper verification finds it as well.
-        assert (place, damage.code) in {
-            (finding.object, finding.code) for finding in (await harness.verify(damage.path, deep=True)).findings
-        }
+        depths = list(VerifyDepth)
+        for depth in depths[depths.index(damage.depth) :]:
+            report = await harness.verify(damage.path, depth=depth)
+            found = {(finding.object, finding.code) for finding in report.findings}
+            assert (place, damage.code) in found, (depth, report.findings)
 
     anyio.run(main)
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_a_sound_database_has_no_findings(deep: bool) -> None:
+@pytest.mark.parametrize("depth", VerifyDepth)
+def test_a_sound_database_has_no_findings(depth: VerifyDepth) -> None:
     async def main() -> None:
         harness = await Harness.build()
         for path in (PATH, CLONE):
-            report = await harness.verify(path, deep=deep)
+            report = await harness.verify(path, depth=depth)
             assert (report.findings, report.is_complete, report.remarks) == ((), True, ())
             assert report.ssts == 5
-            assert bool(report.rows) or not deep
+            assert bool(report.rows) is (depth is VerifyDepth.DEEP)
+            assert (report.rows is None) is (depth is not VerifyDepth.DEEP)
+            assert bool(report.blocks) is (depth is not VerifyDepth.QUICK)
         assert report.borrowed[0].path == PATH
         assert report.borrowed[0].ssts == 5
 

@@ -22,6 +22,7 @@ from shale.format.blocks.transform import BlockTransformer
 from shale.format.names import compaction_record_key, deleting_key, destroyed_key, sst_key
 from shale.protocol.manifest_store import ManifestStore
 from shale.sst.verify.codes import Code
+from shale.sst.verify.sst import VerifyDepth
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.types import EVERYTHING, KeyRange, Ulid
@@ -49,18 +50,18 @@ async def verify(
     store: ObjectStore,
     path: str = PATH,
     *,
-    deep: bool = True,
+    depth: VerifyDepth = VerifyDepth.DEEP,
     wal_store: ObjectStore | None = None,
     transformer: BlockTransformer | None = None,
 ) -> VerifyReport:
     checked = VerifyTarget(store=store, wal_store=wal_store, root=path, env=ENV, transformer=transformer)
-    return await verify_database(checked, VerifyOptions(deep=deep))
+    return await verify_database(checked, VerifyOptions(depth=depth))
 
 
 async def require_sound(store: ObjectStore, path: str = PATH, **where: object) -> VerifyReport:
-    reports = [await verify(store, path, deep=deep, **where) for deep in (False, True)]  # type: ignore[arg-type]
-    assert [report.findings for report in reports] == [(), ()]
-    return reports[1]
+    reports = [await verify(store, path, depth=depth, **where) for depth in VerifyDepth]  # type: ignore[arg-type]
+    assert [report.findings for report in reports] == [(), (), ()]
+    return reports[-1]
 
 
 def test_new_and_empty() -> None:
@@ -130,8 +131,8 @@ def test_encrypted(given: str, flushed: bool) -> None:
         if given == "the key":
             await require_sound(store, transformer=right)
             return
-        for deep in (False, True):
-            report = await verify(store, deep=deep, transformer=wrong if given == "another" else None)
+        for depth in VerifyDepth:
+            report = await verify(store, depth=depth, transformer=wrong if given == "another" else None)
             (finding,) = report.findings
             assert (finding.object, finding.code) == (PATH, Code.ENCRYPTED)
             assert ("give the key" in finding.what) == (given == "none")
@@ -291,7 +292,7 @@ def test_nothing_that_a_collector_took_meanwhile_is_reported() -> None:
             await store.delete(sst_key(PATH, doomed))
 
         store.collect = collect
-        report = await verify(store, deep=False)
+        report = await verify(store, depth=VerifyDepth.QUICK)
         assert store.collect is None, "it happened"
         assert report.findings == ()
         lost = (await ManifestStore(store, PATH, ENV).read_latest()).value.tree.l0[0].sst.id
@@ -311,10 +312,11 @@ def test_large_parts_are_read_one_by_one() -> None:
         for mebibytes, workers in ((1, 8), (5, 3), (64, 1)):
             info = replace(needed.sst.info, stats_len=mebibytes * 2**20)
             large = replace(inventory, ssts=(replace(needed, sst=replace(needed.sst, info=info)),))
-            assert _workers(large, VerifyOptions()) == workers
+            assert _workers(large, VerifyOptions(depth=VerifyDepth.QUICK)) == workers
             long = replace(inventory, wal_files=(replace(inventory.wal_files[0], size=mebibytes * 2**20),))
-            assert _workers(long, VerifyOptions()) == workers
+            assert _workers(long, VerifyOptions(depth=VerifyDepth.QUICK)) == workers
         assert _workers(inventory, VerifyOptions(concurrency=3)) == 3
-        assert _workers(inventory, VerifyOptions(deep=True)) == 2
+        assert _workers(inventory, VerifyOptions()) == 4
+        assert _workers(inventory, VerifyOptions(depth=VerifyDepth.DEEP)) == 2
 
     anyio.run(main)

@@ -153,7 +153,7 @@ class Bundler:
             self._missing(name, f"{count - len(lines)} of {count} objects ({size} bytes in all)")
 
     async def _verify(self, admin: Admin, *, deep: bool) -> None:
-        report = report_json(await admin.verify(deep=deep), min_age_ms=_MIN_AGE_MS)
+        report = report_json(await admin.verify(deep=deep, quick=not deep), min_age_ms=_MIN_AGE_MS)
         if not self.redactor.keeps_keys:
             # The message of a finding may contain keys; its code is enough.
             for finding in report["findings"]:

@@ -30,7 +30,19 @@ def test_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
             on_progress(second * 1000, 50_000 if second > 15 else None)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.splitlines() == ["exported 10,000 rows", "exported 20,000 of 50,000 rows (40%)"]
+    assert captured.err.splitlines() == [
+        "exported 10,000 rows, 1,000 rows/s",
+        "exported 20,000 of 50,000 rows (40%), 1,000 rows/s, 0:00:30 left",
+    ]
+
+
+def test_what_was_done_before_does_not_count_for_the_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = ManualClock(0)
+    with progress(OUTPUT, clock, "imported", "rows") as on_progress:
+        on_progress(1_000_000, 1_010_000)
+        clock.ms = 10_000
+        on_progress(1_001_000)
+    assert capsys.readouterr().err == "imported 1,001,000 of 1,010,000 rows (99%), 100 rows/s, 0:01:30 left\n"
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
