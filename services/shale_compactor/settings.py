@@ -13,6 +13,7 @@ from shale.errors import InvalidRequestError
 from shale.merge_operators import resolve_operator
 from shale.protocol.options import ProtocolOptions
 from shale.service.config.scheduler_section import SchedulerSection
+from shale.service.config.section import Section
 from shale.service.config.sections import (
     Bytes,
     CompressionCodec,
@@ -20,7 +21,6 @@ from shale.service.config.sections import (
     FilterSection,
     PositiveSeconds,
     Seconds,
-    Section,
     Texts,
 )
 from shale.service.config.settings import BoundaryFilesSettings, ProbeMaxStaleness, options_from

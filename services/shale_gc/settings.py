@@ -17,7 +17,8 @@ from shale.gc.options import (
     GcOptions,
     TaskOptions,
 )
-from shale.service.config.sections import PositiveSeconds, Seconds, Section, Texts, TextsByName
+from shale.service.config.section import Section
+from shale.service.config.sections import PositiveSeconds, Seconds, Texts, TextsByName
 from shale.service.config.settings import BoundarySettings
 from shale.store.location import normalize_path, parse_store_url
 

@@ -13,7 +13,7 @@ from shale.engine.db_reader import DbReader
 from shale.engine.reader.options import ReaderMode
 from shale.env import Clock
 from shale.errors import CheckpointMissing
-from shale.server.data_ports import open_data_ports, serve_database
+from shale.server.data_ports import data_tokens, open_data_ports, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
 from shale_reader.settings import ReaderSettings
@@ -38,7 +38,12 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
             process.health.add_ready_check("lag", check)
         try:
             api = build_reader_api(
-                opened, settings.http, process.metrics, process.env, sample_rate=settings.metrics.sample_rate
+                opened,
+                settings.http,
+                process.metrics,
+                process.env,
+                sample_rate=settings.metrics.sample_rate,
+                tokens=data_tokens(process),
             )
             await serve_database(process, ports, opened, api)
         finally:

@@ -21,7 +21,7 @@ from shale.api.routes.checkpoints import CheckpointRoutes
 from shale.engine.db import Db
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import ShaleError
-from shale.server.data_ports import DataPorts, open_data_ports, serve_database
+from shale.server.data_ports import DataPorts, data_tokens, open_data_ports, serve_database
 from shale.service.health import OK, HealthCheckResult
 from shale.service.http.problems import problem_from, response
 from shale.service.process import Process
@@ -60,6 +60,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 process.env,
                 max_key_bytes=settings.max_key_bytes,
                 sample_rate=settings.metrics.sample_rate,
+                tokens=data_tokens(process),
             )
             _add_admin_routes(process, db)
             await serve_database(process, ports, db, api, max_key_bytes=settings.max_key_bytes)

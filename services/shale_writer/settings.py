@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from shale.api.settings import WritesHttpSection
 from shale.engine.options import DbOptions, FlushType
 from shale.server.settings import ServerSettings
-from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds, Section, ShutdownSection
+from shale.service.config.section import Section
+from shale.service.config.sections import Bytes, CompressionCodec, PositiveSeconds, Seconds, ShutdownSection
 from shale.service.config.settings import BoundaryFilesSettings, options_from, validate_options
 from shale.sst.budget import DEFAULT_CAPACITY_BYTES
 from shale.types import Compression

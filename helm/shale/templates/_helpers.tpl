@@ -147,6 +147,10 @@ spec:
           {{- with $root.Values.auth }}
           {{- if .existingSecret }}
           - secret: {name: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: http__bearer_token}]}
+          {{- $secret := .existingSecret }}
+          {{- range $role, $key := .roleKeys }}
+          - secret: {name: {{ $secret }}, items: [{key: {{ $key }}, path: tokens__{{ $role }}}]}
+          {{- end }}
           {{- end }}
           {{- end }}
     {{- end }}

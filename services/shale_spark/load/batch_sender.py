@@ -106,7 +106,7 @@ class BatchSender:
         if answer.status_code in _AGAIN:
             return problem, _retry_after_s(answer)
         place = f"the writer at {self._endpoint.url}"
-        if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise AccessDenied(f"{place}: {problem}")
         if answer.is_server_error:
             raise UnavailableError(f"{place}: {problem}")

@@ -19,6 +19,7 @@ from shale.api.openapi import document
 from shale.api.settings import HttpSection
 from shale.env import Env
 from shale.errors import ShaleError
+from shale.service.access import AccessTokens, Role
 from shale.service.http.bearer import BearerAuth
 from shale.service.http.bodies import JSON
 from shale.service.http.problems import Problem, busy, problem_from, response
@@ -38,10 +39,21 @@ Background = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Route(NamedTuple):
-    """The methods of ``/v1/name``; ``kv`` and ``snapshot`` match all paths below ``/v1/kv/`` and ``/v1/snapshots/``."""
+    """The methods of ``/v1/name``; ``kv`` and ``snapshot`` match all paths below ``/v1/kv/`` and ``/v1/snapshots/``.
+
+    ``role``: what a token needs for these methods, if the port requires tokens.
+    """
 
     name: str
     methods: Mapping[str, Handler]
+    role: Role = Role.READ
+
+
+class _Path(NamedTuple):
+    """The methods of one path, merged from all routes with its name."""
+
+    name: str
+    methods: dict[str, tuple[Handler, Role]]
 
 
 class Api:
@@ -58,19 +70,20 @@ class Api:
         env: Env,
         *,
         background: Iterable[Background] = (),
+        tokens: AccessTokens | None = None,
     ) -> None:
         self.draining = False
         self._background = tuple(background)
         self._monotonic_s = env.clock.monotonic_s
         self._request_ids = _RequestIds(env)
-        self._bearer = BearerAuth(http.bearer_token)
+        self._bearer = BearerAuth(_own_token(http) if tokens is None else tokens)
         self._free = http.max_concurrent_requests
         inflight = metrics.gauge("shale_http_requests_inflight")
         metrics.before_scrape(lambda: inflight.set(http.max_concurrent_requests - self._free))
-        by_name: dict[str, Route] = {}
-        for route in (*routes, Route("openapi", {"GET": self._serve_openapi})):
-            known = by_name.get(route.name, Route(route.name, {}))
-            by_name[route.name] = Route(route.name, {**known.methods, **route.methods})
+        by_name: dict[str, _Path] = {}
+        for name, methods, role in (*routes, Route("openapi", {"GET": self._serve_openapi})):
+            path = by_name.setdefault(name, _Path(name, {}))
+            path.methods.update({method: (handler, role) for method, handler in methods.items()})
         self._names = frozenset(by_name)
         self._kv = by_name.get("kv", _UNKNOWN_ROUTE)
         self._snapshot = by_name.get("snapshot", _UNKNOWN_ROUTE)
@@ -133,14 +146,14 @@ class Api:
             self._free += 1
             seconds.observe(self._monotonic_s() - start_s)
 
-    def _route(self, path: bytes) -> Route:
+    def _route(self, path: bytes) -> _Path:
         if path.startswith(KV_PREFIX):
             return self._kv
         if path.startswith(SNAPSHOT_PREFIX):
             return self._snapshot
         return self._routes.get(path, _UNKNOWN_ROUTE)
 
-    async def _answer(self, route: Route, call: Request) -> Any:
+    async def _answer(self, route: _Path, call: Request) -> Any:
         try:
             return await self._admit(route, call)(call)
         except Problem as problem:
@@ -148,11 +161,11 @@ class Api:
         except ShaleError as error:
             return response(problem_from(error))
 
-    def _admit(self, route: Route, call: Request) -> Handler:
-        self._bearer.require(call.header(b"authorization"))
+    def _admit(self, route: _Path, call: Request) -> Handler:
+        handler, role = route.methods.get(call.method, (None, Role.READ))
+        self._bearer.require(call.header(b"authorization"), role)
         if not route.methods:
             raise Problem(HTTPStatus.NOT_FOUND, "no such path; see /openapi.json")
-        handler = route.methods.get(call.method)
         if handler is None:
             allowed = {"Allow": ", ".join(route.methods)}
             raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, f"{call.method} is not allowed on this path", headers=allowed)
@@ -201,4 +214,9 @@ def _path(name: str) -> bytes:
     return b"/openapi.json" if name == "openapi" else f"/v1/{name}".encode()
 
 
-_UNKNOWN_ROUTE = Route("none", {})
+def _own_token(http: HttpSection) -> AccessTokens:
+    """Return the token of the port, for callers that know no others."""
+    return AccessTokens([] if http.bearer_token is None else [(http.bearer_token, Role.WRITE)])
+
+
+_UNKNOWN_ROUTE = _Path("none", {})

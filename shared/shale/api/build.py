@@ -12,13 +12,31 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.engine.read.read_point import Durability
 from shale.env import Env
+from shale.service.access import AccessTokens
 from shale.telemetry.metrics import Metrics
 
 
 def build_writer_api(
-    db: Db, http: WritesHttpSection, metrics: Metrics, env: Env, *, max_key_bytes: int, sample_rate: float = 1.0
+    db: Db,
+    http: WritesHttpSection,
+    metrics: Metrics,
+    env: Env,
+    *,
+    max_key_bytes: int,
+    sample_rate: float = 1.0,
+    tokens: AccessTokens | None = None,
 ) -> Api:
-    """Build the API of a writer.  ``sample_rate``: the share of calls whose latency is observed."""
+    """Build the API of a writer.
+
+    Args:
+        db: the open database.
+        http: the limits of the port.
+        metrics: the metrics registry.
+        env: clock, randomness, ids and threads.
+        max_key_bytes: longer keys are rejected.
+        sample_rate: the share of calls whose latency is observed.
+        tokens: the tokens of the port; ``None``: only ``http.bearer_token``, if it is set.
+    """
 
     async def take(durability: Durability) -> SnapshotHandle:
         return await db.snapshot(durable=durability == "durable")
@@ -31,10 +49,18 @@ def build_writer_api(
         *WriteRoutes(db, limits, env, max_key_bytes=max_key_bytes, names_max=http.max_idempotency_keys).routes(),
         *WriterRoute(db).routes(),
     ]
-    return Api(routes, http, metrics, env, background=[snapshots.run])
+    return Api(routes, http, metrics, env, background=[snapshots.run], tokens=tokens)
 
 
-def build_reader_api(db: DbReader, http: HttpSection, metrics: Metrics, env: Env, *, sample_rate: float = 1.0) -> Api:
+def build_reader_api(
+    db: DbReader,
+    http: HttpSection,
+    metrics: Metrics,
+    env: Env,
+    *,
+    sample_rate: float = 1.0,
+    tokens: AccessTokens | None = None,
+) -> Api:
     """Build the API of a reader; without a checkpoint that protects them it has no snapshots."""
 
     async def take(durability: Durability) -> SnapshotHandle:  # noqa: ARG001 - everything that a reader sees is durable
@@ -45,4 +71,4 @@ def build_reader_api(db: DbReader, http: HttpSection, metrics: Metrics, env: Env
     routes = ReadRoutes(db, snapshots, limits).routes()
     if db.checkpoint_id is not None:
         routes += SnapshotRoutes(snapshots, limits).routes()
-    return Api(routes, http, metrics, env, background=[snapshots.run])
+    return Api(routes, http, metrics, env, background=[snapshots.run], tokens=tokens)

@@ -92,7 +92,8 @@ PROBLEM: Json = {
 
 _REASONS = {
     "400": "The request is invalid.",
-    "401": "A bearer token is required.",
+    "401": "A bearer token is required, or the given one is unknown.",
+    "403": "The role of the token does not allow this call.",
     "404": "There is no such key.",
     "406": "None of the formats is acceptable.",
     "408": "The body did not arrive in time.",
@@ -107,7 +108,7 @@ _REASONS = {
     "500": "Stored data is corrupt, or an internal error occurred.",
     "503": "Backpressure, an unreachable store or a shutdown; see Retry-After.",
 }
-_EVERYWHERE = ("401", "421", "429", "500", "503")
+_EVERYWHERE = ("401", "403", "421", "429", "500", "503")
 
 
 def named(name: str) -> Json:

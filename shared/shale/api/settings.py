@@ -2,7 +2,9 @@
 
 from pydantic import Field, model_validator
 
-from shale.service.config.sections import Bytes, Port, PositiveSeconds, Section, Token
+from shale.service.config.section import Section
+from shale.service.config.sections import Bytes, Port, PositiveSeconds
+from shale.service.config.tokens import Token
 
 MIB = 1 << 20
 
@@ -13,7 +15,7 @@ class HttpSection(Section):
     host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
     port: Port = Field(default=8080, description="The port to listen on; 0: any free port.")
     bearer_token: Token | None = Field(
-        default=None, description="Bearer token required of clients; best as a secret file."
+        default=None, description="Token of this port with the role write; best as a secret file."
     )
     request_timeout: PositiveSeconds = Field(
         default=60.0, description="Time limit of a request; a longer wait gets 503, a longer pause within a body 408."

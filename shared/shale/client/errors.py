@@ -44,7 +44,11 @@ class CompareFailed(ConflictError):
         self.failed = failed
 
 
-_BY_STATUS: dict[int, type[ShaleError]] = {HTTPStatus.UNAUTHORIZED: AccessDenied, HTTPStatus.GONE: SnapshotExpired}
+_BY_STATUS: dict[int, type[ShaleError]] = {
+    HTTPStatus.UNAUTHORIZED: AccessDenied,
+    HTTPStatus.FORBIDDEN: AccessDenied,
+    HTTPStatus.GONE: SnapshotExpired,
+}
 
 
 def error_of(status: int, body: bytes) -> ShaleError:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from itertools import count
-from secrets import compare_digest
 from typing import TYPE_CHECKING
 
 from shale.engine.db import Db
@@ -11,6 +10,7 @@ from shale.env import Env
 from shale.resp.cursors import Cursors
 from shale.resp.lock_scripts import ScriptCache
 from shale.resp.options import RespOptions
+from shale.service.access import AccessTokens, Role
 
 if TYPE_CHECKING:
     from shale.engine.read.reads import Reads
@@ -24,7 +24,7 @@ class Backend:
     """
 
     def __init__(
-        self, db: Db | DbReader, env: Env, options: RespOptions, token: str | None, names: Iterable[str]
+        self, db: Db | DbReader, env: Env, options: RespOptions, tokens: AccessTokens, names: Iterable[str]
     ) -> None:
         self.db: Reads = db
         self.writer = db if isinstance(db, Db) else None
@@ -44,17 +44,17 @@ class Backend:
         self.bytes_written = 0
         self.inflight_bytes = 0
         self.is_draining = False
-        self._token = None if token is None else token.encode()
+        self._tokens = tokens
         self._ids = count(1)
 
     @property
     def has_password(self) -> bool:
         """Whether clients must authenticate."""
-        return self._token is not None
+        return not self._tokens.is_open
 
-    def is_password(self, text: bytes) -> bool:
-        """Return whether this is the password."""
-        return self._token is not None and compare_digest(text, self._token)
+    def role_of(self, password: bytes) -> Role | None:
+        """Return the role of a password; ``None`` if it is wrong."""
+        return self._tokens.role_of(password)
 
     def next_id(self) -> int:
         """Return the id of a new connection."""

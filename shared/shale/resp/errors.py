@@ -55,6 +55,11 @@ def unknown_subcommand(name: str, word: bytes) -> RespError:
     return RespError(f"ERR unknown subcommand '{shown(word)}' of '{name}'")
 
 
+def no_permission(user: bytes, name: str) -> str:
+    """Return the reply to a command that the role of the client does not allow."""
+    return f"NOPERM User {shown(user)} has no permissions to run the '{name}' command"
+
+
 def wrong_arity(name: str) -> str:
     """Return the reply to a command with too few or too many arguments."""
     return f"ERR wrong number of arguments for '{name}' command"

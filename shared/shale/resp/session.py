@@ -14,7 +14,16 @@ from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
 from shale.errors import AccessDenied, InvalidRequestError, InvalidSequenceNumber, ShaleError, TransactionConflict
 from shale.resp.encoder import QUEUED, RESP2, RespEncoding, error
-from shale.resp.errors import NOT_AUTHENTICATED, RespError, error_text, shown, unknown_command, wrong_arity
+from shale.resp.errors import (
+    NOT_AUTHENTICATED,
+    RespError,
+    error_text,
+    no_permission,
+    shown,
+    unknown_command,
+    wrong_arity,
+)
+from shale.service.access import Role
 from shale.types import Row
 
 if TYPE_CHECKING:
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
 ATTEMPTS_MAX = 100
 """Limit of attempts of a conditional write that conflicts with other writes."""
 
+DEFAULT_USER = b"default"
+"""The user of clients that authenticate with a password alone, and of those that need none."""
 _BROWSERS = frozenset((b"POST", b"HOST:"))
 """First words of HTTP requests: a web page can make a browser send them to this port, with commands in the body."""
 
@@ -75,7 +86,8 @@ class Writes(Protocol):
 class RespSession:
     """The session of one client.
 
-    ``needs_auth``: the client has to authenticate; ``is_closing``: the connection closes after this reply.
+    ``needs_auth``: the client has to authenticate; ``is_readonly``: its token has the role read, no higher one;
+    ``is_closing``: the connection closes after this reply.
     ``pending_durable`` is a write whose reply must wait until it is durable.
     """
 
@@ -89,6 +101,7 @@ class RespSession:
         "id",
         "is_aborted",
         "is_closing",
+        "is_readonly",
         "last_write",
         "lib_name",
         "lib_version",
@@ -99,6 +112,7 @@ class RespSession:
         "queued_bytes",
         "snapshot",
         "transaction",
+        "user",
         "watched",
         "writer",
     )
@@ -117,6 +131,8 @@ class RespSession:
         self.name = self.lib_name = self.lib_version = b""
         self.encoding: RespEncoding = RESP2
         self.needs_auth = backend.has_password
+        self.is_readonly = False
+        self.user = DEFAULT_USER
         self.is_closing = False
         self.last_write: WriteHandle | None = None
         self.pending_durable: WriteHandle | None = None
@@ -146,6 +162,8 @@ class RespSession:
         count, arity = len(args), command.arity
         if self.needs_auth and not command.is_open:
             return self._refuse(command.name, NOT_AUTHENTICATED)
+        if self.is_readonly and "write" in command.flags:
+            return self._refuse(command.name, no_permission(self.user, command.name))
         if count != arity and (arity >= 0 or count < -arity):
             return self._refuse(command.name, wrong_arity(command.name))
         if self.queue is not None and not command.is_immediate:
@@ -228,9 +246,11 @@ class RespSession:
         if self.backend.options.durability == "durable":
             self.pending_durable = handle
 
-    def set_authenticated(self) -> None:
-        """Mark the client as authenticated."""
+    def set_authenticated(self, user: bytes, role: Role) -> None:
+        """Mark the client as authenticated; ``user`` is the name that error messages show."""
         self.needs_auth = False
+        self.is_readonly = role < Role.WRITE
+        self.user = user
 
     def reset_transaction(self) -> None:
         """Leave MULTI and stop watching keys."""

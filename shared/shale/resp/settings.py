@@ -2,10 +2,12 @@
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from shale.resp.options import RespOptions
-from shale.service.config.sections import Bytes, Port, PositiveSeconds, Seconds, Section, Token
+from shale.service.config.section import Section
+from shale.service.config.sections import Bytes, Port, PositiveSeconds, Seconds
+from shale.service.config.tokens import Token
 
 MIB = 1 << 20
 VALUE_BYTES_MAX = 512 * MIB
@@ -18,7 +20,9 @@ class RespSection(Section):
     enabled: bool = Field(default=False, description="Enable the Redis-compatible port.")
     host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
     port: Port = Field(default=6379, description="The port to listen on; 0: any free port.")
-    bearer_token: Token | None = Field(default=None, description="Password of AUTH; by default http.bearer_token.")
+    bearer_token: Token | None = Field(
+        default=None, description="Password of AUTH with the role write; by default http.bearer_token."
+    )
     durability: Literal["memory", "durable"] = Field(
         default=_DEFAULTS.durability,
         description="memory: reply to a write when it is readable; durable: when it is in the WAL.",
@@ -66,8 +70,3 @@ class RespSection(Section):
             request_timeout_s=self.request_timeout,
             idle_timeout_s=self.idle_timeout,
         )
-
-    def token(self, otherwise: SecretStr | None) -> str | None:
-        """Return the password of AUTH; ``otherwise`` if this section has no token."""
-        chosen = self.bearer_token if self.bearer_token is not None else otherwise
-        return None if chosen is None else chosen.get_secret_value()

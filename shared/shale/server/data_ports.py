@@ -12,6 +12,7 @@ from shale.engine.db_reader import DbReader
 from shale.errors import FencedError
 from shale.resp.options import RespOptions
 from shale.server.settings import ServerSettings
+from shale.service.access import AccessTokens
 from shale.service.health import ServiceState
 from shale.service.http.server import open_socket, serve_app
 from shale.service.process import Process
@@ -51,6 +52,13 @@ def open_data_ports(settings: ServerSettings) -> Iterator[DataPorts]:
         yield DataPorts(http_socket, resp_socket)
 
 
+def data_tokens(process: Process[S]) -> AccessTokens:
+    """Return the tokens of the HTTP port, which a reload replaces."""
+    tokens = AccessTokens(process.settings.data_tokens())
+    process.add_reload_callback(lambda changed: tokens.replace(changed.data_tokens()))
+    return tokens
+
+
 async def serve_database(
     process: Process[S],
     ports: DataPorts,
@@ -79,9 +87,12 @@ async def serve_database(
             from shale.resp.server import serve_resp
 
             options = settings.resp.options(max_key_bytes=max_key_bytes)
-            token = settings.resp.token(settings.http.bearer_token)
+            tokens = AccessTokens(settings.resp_tokens())
+            process.add_reload_callback(lambda changed: tokens.replace(changed.resp_tokens()))
             await stack.enter_async_context(
-                serve_resp(db, ports.resp, process.env, process.metrics, options, token=token, drain_timeout_s=drain_s)
+                serve_resp(
+                    db, ports.resp, process.env, process.metrics, options, tokens=tokens, drain_timeout_s=drain_s
+                )
             )
         process.ready(**ports.numbers())
         failure = await wait_until_stopped(process.draining, db.status.wait_failed if isinstance(db, Db) else db.failed)

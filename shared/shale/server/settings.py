@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from shale.api.settings import HttpSection
 from shale.engine.options import DbOptions
 from shale.resp.settings import RespSection
+from shale.service.access import Role, TokenRole
 from shale.service.config.sections import (
     DiskCacheSection,
     Filters,
@@ -38,6 +39,15 @@ class ServerSettings(DaemonSettings):
     filters: Filters = (FilterSection(),)
     probe_max_staleness: ProbeMaxStaleness = DbOptions().probe_max_staleness_s
 
+    def data_tokens(self) -> list[TokenRole]:
+        """Return the tokens of the HTTP port."""
+        return [*self.tokens.roles(), *_writing(self.http.bearer_token)]
+
+    def resp_tokens(self) -> list[TokenRole]:
+        """Return the passwords of the Redis port."""
+        own = self.resp.bearer_token
+        return [*self.tokens.roles(), *_writing(self.http.bearer_token if own is None else own)]
+
     def engine_values(self) -> dict[str, Any]:
         """Return the engine options that are made from whole sections."""
         extractor, visible, cache = self.segment_extractor, self.enforce_visible_range, self.disk_cache
@@ -47,3 +57,8 @@ class ServerSettings(DaemonSettings):
             "disk_cache": None if cache is None else cache.options(),
             "filter_policies": tuple(each.policy() for each in self.filters),
         }
+
+
+def _writing(token: SecretStr | None) -> list[TokenRole]:
+    """Return the token of a data port, which may read and write rows."""
+    return [] if token is None else [(token, Role.WRITE)]

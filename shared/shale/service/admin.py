@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from shale.service.access import AccessTokens
 from shale.service.build import FORMATS, revision, version
 from shale.service.health import Health, HealthReport
-from shale.service.http.bearer import BearerAuth, BearerAuthMiddleware
+from shale.service.http.bearer import BearerAuthMiddleware
 from shale.service.http.problems import Problem, response
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -31,9 +31,10 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class AdminApp:
-    """The ASGI application of the admin port.  Paths below ``/v1/admin/`` require the bearer token, if one is set."""
+    """The ASGI application of the admin port.  Paths below ``/v1/admin/`` require a token, if one is set."""
 
-    def __init__(self, health: Health, metrics: Metrics, bearer_token: SecretStr | None = None) -> None:
+    def __init__(self, health: Health, metrics: Metrics, tokens: AccessTokens | None = None) -> None:
+        self.tokens = AccessTokens() if tokens is None else tokens
         self._health = health
         self._metrics = metrics
         self._app = Starlette(
@@ -47,7 +48,7 @@ class AdminApp:
             ],
             exception_handlers={HTTPException: _not_served},
         )
-        self.asgi = BearerAuthMiddleware(self._app, "/v1/admin/", BearerAuth(bearer_token))
+        self.asgi = BearerAuthMiddleware(self._app, "/v1/admin/", self.tokens)
 
     def add_route(self, route: BaseRoute) -> None:
         """Add a route, for example the writer's flush."""

@@ -17,6 +17,7 @@ from shale.env import Env
 from shale.errors import FencedError
 from shale.format.names import boundary_key, wal_prefix
 from shale.service import lean_structlog
+from shale.service.access import AccessTokens
 from shale.service.admin import AdminApp, register_process_metrics
 from shale.service.build import version
 from shale.service.config.reload import Reloader
@@ -87,6 +88,7 @@ class _Shell(Generic[S]):
         self._metrics = Metrics(db=self._label)
         self._health = Health(self._env.clock, self._metrics)
         self._log = get_logger(self._settings.ROLE)
+        self._admin_tokens = AccessTokens(self._settings.admin_tokens())
         self._reloader = Reloader(loaded, argv, self._metrics, self._env.clock, self._log, apply=self._apply_settings)
         self._process: Process[S] | None = None
         self._stop = ShutdownState.NOT_REQUESTED
@@ -112,12 +114,13 @@ class _Shell(Generic[S]):
             self.exit_code = log_shutdown(self._log, self._stop, undurable)
 
     def _apply_settings(self, settings: S) -> None:
+        self._admin_tokens.replace(settings.admin_tokens())
         if self._process is not None:
             self._process.apply_settings(settings)
 
     async def _serve_and_work(self, started_s: float) -> None:
         section = self._settings.admin
-        admin = AdminApp(self._health, self._metrics, section.bearer_token)
+        admin = AdminApp(self._health, self._metrics, self._admin_tokens)
         listener = open_socket(section.host, section.port, setting="admin.port")
         self._admin_port = listener.getsockname()[1]
         self._health.add_status(

@@ -7,7 +7,7 @@ from typing import ClassVar
 import anyio
 
 from shale import errors
-from shale.service.config.sections import Section
+from shale.service.config.section import Section
 from shale.service.config.settings import DaemonSettings
 from shale.service.daemon import run_daemon
 from shale.service.process import Process

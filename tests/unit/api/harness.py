@@ -13,6 +13,7 @@ import shale
 from shale.api.build import build_writer_api
 from shale.api.settings import WritesHttpSection
 from shale.env import Env, InlineCpu, SystemClock
+from shale.service.access import AccessTokens
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 
@@ -56,13 +57,15 @@ class Port:
 
 
 @asynccontextmanager
-async def open_port(*, limits: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Port]:
+async def open_port(
+    *, limits: dict[str, Any] | None = None, tokens: AccessTokens | None = None, **options: Any
+) -> AsyncIterator[Port]:
     clock = OffsetClock()
     env = Env(clock, random.Random(1), InlineCpu())
     http = WritesHttpSection(**cast("Any", limits or {}))
     settings = {"flush_interval": 0, **options}
     async with shale.Db.open("db", store=MemoryStore(), env=env, **settings) as db:
-        api = build_writer_api(db, http, Metrics(), env, max_key_bytes=65_535)
+        api = build_writer_api(db, http, Metrics(), env, max_key_bytes=65_535, tokens=tokens)
         transport = httpx.ASGITransport(app=cast("Any", api))
         async with api.running(), httpx.AsyncClient(transport=transport, base_url="http://port") as client:
             yield Port(db, api, client, clock)

@@ -18,7 +18,13 @@ from tests.paths import REPOSITORY
 CHART = REPOSITORY / "helm" / "shale"
 FULL = CHART / "ci" / "full-values.yaml"
 MINIMAL = ("--set", "database.url=s3://bucket/orders")
-SECRETS = {"store__access_key_id": "id", "store__secret_access_key": "hidden", "http__bearer_token": "t" * 16}
+SECRETS = {
+    "store__access_key_id": "id",
+    "store__secret_access_key": "hidden",
+    "http__bearer_token": "t" * 16,
+    "tokens__read": "one two",
+    "tokens__admin": "three",
+}
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -147,6 +153,11 @@ def test_daemons_take_what_is_rendered(tmp_path: Path) -> None:
         settings = taken(objects, role, objects["Deployment", role]["spec"]["template"], tmp_path)
         assert settings.store.secret_access_key.get_secret_value() == "hidden"
         assert settings.block_transformer() is not None
+        assert [(token.get_secret_value(), role.label) for token, role in settings.tokens.roles()] == [
+            ("one", "read"),
+            ("two", "read"),
+            ("three", "admin"),
+        ]
         if role in ("writer", "reader"):
             assert settings.http.bearer_token.get_secret_value() == SECRETS["http__bearer_token"]
             assert settings.merge_operator == "int_add"

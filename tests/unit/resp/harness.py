@@ -1,9 +1,11 @@
 """Sessions on a database in memory, and decoded responses."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+
+from pydantic import SecretStr
 
 import shale
 from shale.env import Env, InlineCpu
@@ -11,6 +13,7 @@ from shale.resp.backend import Backend
 from shale.resp.commands.command_table import COMMANDS, READER_COMMANDS, WRITER_COMMANDS
 from shale.resp.options import RespOptions
 from shale.resp.session import RespSession
+from shale.service.access import AccessTokens, Role
 from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from tests.clocks import ManualClock
@@ -85,6 +88,7 @@ class Harness:
 async def harness(
     *,
     token: str | None = None,
+    tokens: Mapping[str, Role] | None = None,
     options: RespOptions | None = None,
     store: ObjectStore | None = None,
     **settings: Any,
@@ -92,8 +96,10 @@ async def harness(
     """Open a database and its backend."""
     clock = ManualClock()
     env = Env(clock, random.Random(5), InlineCpu())
+    roles = {token: Role.WRITE} if token is not None else tokens or {}
+    access = AccessTokens((SecretStr(each), role) for each, role in roles.items())
     async with shale.Db.open("db", store=MemoryStore() if store is None else store, env=env, **settings) as db:
-        yield Harness(db, Backend(db, env, options or RespOptions(), token, COMMANDS), clock)
+        yield Harness(db, Backend(db, env, options or RespOptions(), access, COMMANDS), clock)
 
 
 @asynccontextmanager
@@ -105,5 +111,5 @@ async def reading_harness() -> AsyncIterator[tuple[shale.Db, shale.DbReader, Tal
         shale.Db.open("db", store=store, env=env, flush_interval=0) as db,
         shale.DbReader.open("db", store=store, env=env) as reader,
     ):
-        backend = Backend(reader, env, RespOptions(), None, COMMANDS)
+        backend = Backend(reader, env, RespOptions(), AccessTokens(), COMMANDS)
         yield db, reader, Talker(RespSession(backend, READER_COMMANDS))

@@ -19,6 +19,7 @@ from shale.engine.db import Db
 from shale.engine.write.write_handle import WriteHandle
 from shale.env import Env
 from shale.errors import ErrorKind, TransactionConflict
+from shale.service.access import Role
 from shale.service.http.problems import Problem
 
 T = TypeVar("T")
@@ -50,9 +51,9 @@ class WriteRoutes:
     def routes(self) -> list[Route]:
         """Return the routes of this group."""
         return [
-            Route("kv", {"PUT": self.put, "PATCH": self.merge, "DELETE": self.delete}),
-            Route("batch", {"POST": self.batch}),
-            Route("txn", {"POST": self.txn}),
+            Route("kv", {"PUT": self.put, "PATCH": self.merge, "DELETE": self.delete}, Role.WRITE),
+            Route("batch", {"POST": self.batch}, Role.WRITE),
+            Route("txn", {"POST": self.txn}, Role.WRITE),
         ]
 
     async def put(self, call: Request) -> Response:

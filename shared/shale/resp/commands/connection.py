@@ -4,14 +4,16 @@ from shale.resp.commands.client import checked_name
 from shale.resp.encoder import OK, PONG, RESP2, RESP3, array, bulk, integer
 from shale.resp.errors import SYNTAX, WRONG_PASSWORD, RespError, wrong_arity
 from shale.resp.numbers import whole_number
-from shale.resp.session import Command, RespSession
+from shale.resp.session import DEFAULT_USER, Command, RespSession
+from shale.service.access import Role
 from shale.service.build import version
 
 _ENCODINGS = {2: RESP2, 3: RESP3}
 _NO_PROTOCOL = "NOPROTO unsupported protocol version"
 _AUTH_DISABLED = "ERR Client sent AUTH, but no password is set: AUTH called without one configured for the default user"
 _HELLO_LOCKED = "NOAUTH HELLO must be called by an authenticated client, or with AUTH <user> <password>"
-_USER = b"default"
+_ROLES = {DEFAULT_USER: Role.READ, **{role.label.encode(): role for role in Role}}
+"""The users, and the role that a password must at least have for them."""
 
 
 async def _ping(session: RespSession, args: list[bytes]) -> bytes:  # noqa: ARG001 - the signature of a handler
@@ -47,16 +49,18 @@ def require_database(number: bytes) -> None:
 async def _auth(session: RespSession, args: list[bytes]) -> bytes:
     if len(args) > 3:
         raise RespError(SYNTAX)
-    _authenticate(session, args[1] if len(args) == 3 else _USER, args[-1])
+    _authenticate(session, args[1] if len(args) == 3 else DEFAULT_USER, args[-1])
     return OK
 
 
 def _authenticate(session: RespSession, user: bytes, password: bytes) -> None:
     if not session.backend.has_password:
         raise RespError(_AUTH_DISABLED)
-    if user != _USER or not session.backend.is_password(password):
+    found, wanted = session.backend.role_of(password), _ROLES.get(user)
+    if found is None or wanted is None or wanted > found:
         raise RespError(WRONG_PASSWORD)
-    session.set_authenticated()
+    # A user that is the name of a role has only this role, even if the password allows more.
+    session.set_authenticated(user, found if user == DEFAULT_USER else wanted)
 
 
 async def _hello(session: RespSession, args: list[bytes]) -> bytes:

@@ -51,7 +51,7 @@ SLATEDB_KEYS = frozenset(
 SHARED_SECTIONS = frozenset(
     {
         "database", "store", "encryption", "admin", "log", "shutdown", "ready", "metrics", "http", "resp", "spark",
-        "filters", "disk_cache", "merge_operator", "segment_extractor", "wal",
+        "filters", "disk_cache", "merge_operator", "segment_extractor", "tokens", "wal",
     }
 )  # fmt: skip
 """Sections that several daemons share; a daemon without such a section ignores it."""

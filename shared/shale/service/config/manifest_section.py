@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from shale.service.config.sections import Section
+from shale.service.config.section import Section
 from shale.types import MANIFEST_VERSION, ManifestVersion
 
 

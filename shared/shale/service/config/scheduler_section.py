@@ -14,7 +14,8 @@ from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.compaction.policies.time_window import TimeWindow
 from shale.errors import InvalidRequestError
-from shale.service.config.sections import Bytes, Seconds, Section
+from shale.service.config.section import Section
+from shale.service.config.sections import Bytes, Seconds
 
 PolicyName = Literal["size_tiered", "leveled", "time_window"]
 POLICY_NAMES: tuple[PolicyName, ...] = ("size_tiered", "leveled", "time_window")

@@ -3,13 +3,15 @@
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from shale.core.settings_values import parse_duration_s, parse_size
 from shale.crypto.aes_gcm import AesGcm
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BITS_PER_KEY_MAX, BloomPolicy, DelimitedPrefix, FixedPrefix, PrefixExtractor
+from shale.service.config.section import Section
+from shale.service.config.tokens import Token
 from shale.sst.disk_cache_options import (
     DEFAULT_MAX_BYTES,
     DEFAULT_OPEN_FILES,
@@ -69,18 +71,6 @@ def _positive(value: float) -> float:
     return value
 
 
-def _check_token(token: SecretStr) -> SecretStr:
-    text = token.get_secret_value()
-    if not text:
-        raise ValueError("is empty, which would allow every request; leave it out for a port without a token")
-    if not all("!" <= letter <= "~" for letter in text):
-        raise ValueError("must be printable ASCII without spaces: HTTP headers change other characters")
-    return token
-
-
-Token = Annotated[SecretStr, AfterValidator(_check_token)]
-"""The bearer token of a port.  An empty token, for example from an empty secret file, is an error."""
-
 Seconds = Annotated[float, BeforeValidator(_seconds, json_schema_input_type=str | float)]
 """A duration such as ``250ms`` or ``1h30m``; plain numbers are seconds."""
 
@@ -96,12 +86,6 @@ TextsByName = Annotated[dict[str, str], BeforeValidator(_texts_by_name, json_sch
 """Strings by name; in the environment ``name=a,other=b``."""
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-
-
-class Section(BaseModel):
-    """A group of settings; unknown keys are errors, and values are immutable after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
 
 
 class DatabaseSection(Section):
@@ -220,7 +204,7 @@ class AdminSection(Section):
     host: str = Field(default="127.0.0.1", description="The address to listen on; 0.0.0.0: all addresses.")
     port: Port = Field(default=9464, description="The port to listen on; 0: any free port.")
     bearer_token: Token | None = Field(
-        default=None, description="Bearer token required for /v1/admin/…; best as a secret file."
+        default=None, description="Token of this port with the role admin, for /v1/admin/…; best as a secret file."
     )
 
 

@@ -25,6 +25,7 @@ from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.merge_operators import resolve_operator
 from shale.protocol.options import MissingBoundary
+from shale.service.access import Role, TokenRole
 from shale.service.config import config_sources
 from shale.service.config.config_sources import ConfigLayer, Names
 from shale.service.config.manifest_section import ManifestSection
@@ -41,6 +42,7 @@ from shale.service.config.sections import (
 )
 from shale.service.config.settings_error import SettingsError
 from shale.service.config.source_names import SECRETS_DIR
+from shale.service.config.tokens import TokensSection
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -80,6 +82,7 @@ class DaemonSettings(BaseSettings):
     encryption: EncryptionSection | None = None
     manifest: ManifestSection = ManifestSection()
     admin: AdminSection = AdminSection()
+    tokens: TokensSection = TokensSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
     ready: ReadySection = ReadySection()
@@ -94,6 +97,11 @@ class DaemonSettings(BaseSettings):
             InvalidRequestError: the key file cannot be read or parsed.
         """
         return None if self.encryption is None else self.encryption.transformer()
+
+    def admin_tokens(self) -> list[TokenRole]:
+        """Return the tokens of the admin port."""
+        own = self.admin.bearer_token
+        return [*self.tokens.roles(), *([] if own is None else [(own, Role.ADMIN)])]
 
     def needs_conditional_update(self) -> bool:
         """Whether the store must support conditional updates; not needed without boundary files."""

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer
 
 from shale.core.lazy_dataclass import dataclass
-from shale.service.config.sections import Bytes, Section
+from shale.service.config.section import Section
+from shale.service.config.sections import Bytes
 
 SPARK_MIN_BYTES = 8 * 1024**3
 

@@ -1,47 +1,65 @@
 """Bearer-token authentication of HTTP requests."""
 
-from secrets import compare_digest
+from http import HTTPStatus
 
-from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from shale.service.http.problems import Problem, response, unauthorized
+from shale.service.access import AccessTokens, Role
+from shale.service.http.problems import Problem, response
+
+READING_METHODS = frozenset({"GET", "HEAD"})
 
 
 class BearerAuth:
-    """The token that requests must carry; without a token every request is allowed."""
+    """Checks the token of each request of a port."""
 
-    def __init__(self, token: SecretStr | None) -> None:
-        self._token = token.get_secret_value().encode() if token is not None else None
+    def __init__(self, tokens: AccessTokens) -> None:
+        self._tokens = tokens
 
-    def require(self, authorization: str | None) -> None:
+    def require(self, authorization: str | None, role: Role) -> None:
         """Check an ``Authorization`` header.
 
         Raises:
-            Problem: the token is missing or wrong (401).
+            Problem: the token is missing or unknown (401), or its role is too low (403).
         """
-        if self._token is None:
+        if self._tokens.is_open:
             return
         scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not compare_digest(token.strip().encode(), self._token):
-            raise unauthorized()
+        if scheme.lower() != "bearer" or not token.strip():
+            raise _unauthorized("a bearer token is required", "Bearer")
+        found = self._tokens.role_of(token.strip().encode())
+        if found is None:
+            raise _unauthorized("the bearer token is unknown", 'Bearer error="invalid_token"')
+        if found < role:
+            raise _forbidden(found, role)
 
 
 class BearerAuthMiddleware:
-    """ASGI middleware that requires the bearer token below one path prefix."""
+    """ASGI middleware that protects the paths below one prefix: reads need the role read, other methods admin."""
 
-    def __init__(self, app: ASGIApp, prefix: str, bearer: BearerAuth) -> None:
+    def __init__(self, app: ASGIApp, prefix: str, tokens: AccessTokens) -> None:
         self._app = app
         self._prefix = prefix
-        self._bearer = bearer
+        self._bearer = BearerAuth(tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] == "http" and scope["path"].startswith(self._prefix):
+            role = Role.READ if scope["method"] in READING_METHODS else Role.ADMIN
             try:
-                self._bearer.require(HTTPConnection(scope).headers.get("authorization"))
+                self._bearer.require(HTTPConnection(scope).headers.get("authorization"), role)
             except Problem as problem:
                 await response(problem)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _unauthorized(detail: str, challenge: str) -> Problem:
+    return Problem(HTTPStatus.UNAUTHORIZED, detail, headers={"WWW-Authenticate": challenge})
+
+
+def _forbidden(found: Role, needed: Role) -> Problem:
+    challenge = f'Bearer error="insufficient_scope", scope="{needed.label}"'
+    detail = f"this call needs a token with the role {needed.label}; the role of this token is {found.label}"
+    return Problem(HTTPStatus.FORBIDDEN, detail, headers={"WWW-Authenticate": challenge})

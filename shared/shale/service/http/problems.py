@@ -61,11 +61,6 @@ def bad_request(detail: str) -> Problem:
     return Problem(HTTPStatus.BAD_REQUEST, detail)
 
 
-def unauthorized() -> Problem:
-    """Return a 401: the request needs a bearer token."""
-    return Problem(HTTPStatus.UNAUTHORIZED, "a bearer token is required", headers={"WWW-Authenticate": "Bearer"})
-
-
 def too_large(detail: str) -> Problem:
     """Return a 413.  The connection is closed, because the rest of the body is not read."""
     return Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, headers={"Connection": "close"})

@@ -15,6 +15,7 @@ from shale.api.routes.checkpoints import PATH, CheckpointRoutes
 from shale.engine.location import DatabaseStores
 from shale.env import Env, SystemClock
 from shale.format.names import destroyed_key
+from shale.service.access import AccessTokens, Role
 from shale.service.admin import AdminApp
 from shale.service.health import Health
 from shale.store.memory import MemoryStore
@@ -35,7 +36,9 @@ async def served(*, writes=True, token=None):
     """Yield a client of the admin port, the writer that serves it, and the store."""
     store, env, metrics = MemoryStore(), Env.system(), Metrics(db="db")
     async with shale.Db.open("db", store=store, flush_interval=0, writer_checkpoint=False) as db:
-        app = AdminApp(Health(SystemClock(), metrics), metrics, token)
+        app = AdminApp(
+            Health(SystemClock(), metrics), metrics, AccessTokens([] if token is None else [(token, Role.ADMIN)])
+        )
         place = AdminContext.of(
             DatabaseStores(store, None, ()), "db", env, metrics, component="writer" if writes else "gc"
         )

@@ -7,7 +7,7 @@ import pytest
 
 from shale.engine.options import DbOptions
 from shale.engine.reader.options import ReaderOptions
-from shale.service.config.sections import Section
+from shale.service.config.section import Section
 from shale.service.config.settings import DaemonSettings, options_from
 from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from shale.api.settings import HttpSection as ApiHttpSection
 from shale.errors import InvalidRequestError
 from shale.resp.settings import RespSection
-from shale.service.config.sections import AdminSection, Bytes, FilterSection, Port, Seconds, Section
+from shale.service.config.section import Section
+from shale.service.config.sections import AdminSection, Bytes, FilterSection, Port, Seconds
 from shale.service.config.settings import DaemonSettings, load_settings
 from shale.service.config.settings_error import SettingsError
 from shale.types import KeyRange

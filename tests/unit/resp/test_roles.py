@@ -1,0 +1,85 @@
+"""Passwords with roles: what each may do, and users that are names of roles."""
+
+import asyncio
+
+import pytest
+
+from shale.service.access import Role
+from tests.unit.resp.harness import RespFailure, harness
+
+TOKENS = {"r": Role.READ, "w": Role.WRITE, "a": Role.ADMIN}
+
+
+@pytest.mark.parametrize(
+    ("words", "user"),
+    [(("r",), "default"), (("default", "r"), "default"), (("read", "w"), "read"), (("read", "r"), "read")],
+)
+def test_a_reading_client_cannot_write(words: tuple[str, ...], user: str) -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            await home.db.put(b"k", b"1")
+            say = home.talker()
+            assert await say("AUTH", *words) == "OK"
+            assert await say("GET", "k") == b"1"
+            for command in (("SET", "k", "2"), ("DEL", "k"), ("MSET", "k", "2"), ("set", "k")):
+                message = rf"^NOPERM User {user} has no permissions to run the '{command[0].lower()}' command"
+                with pytest.raises(RespFailure, match=message):
+                    await say(*command)
+            assert await home.db.get(b"k") == b"1"
+
+    asyncio.run(scenario())
+
+
+def test_a_refused_write_aborts_the_transaction() -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            say = home.talker()
+            await say("HELLO", "3", "AUTH", "default", "r")
+            await say("MULTI")
+            with pytest.raises(RespFailure, match=r"^NOPERM"):
+                await say("SET", "k", "1")
+            with pytest.raises(RespFailure, match=r"^EXECABORT"):
+                await say("EXEC")
+            assert await home.db.get(b"k") is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("words", [("w",), ("a",), ("write", "w"), ("write", "a"), ("admin", "a"), ("default", "a")])
+def test_a_writing_client(words: tuple[str, ...]) -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            say = home.talker()
+            await say("AUTH", *words)
+            assert await say("SET", "k", "1") == "OK"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "words", [("write", "r"), ("admin", "w"), ("READ", "r"), ("root", "a"), ("read", ""), ("read",)]
+)
+def test_a_user_whose_role_the_password_does_not_have(words: tuple[str, ...]) -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            say = home.talker()
+            with pytest.raises(RespFailure, match=r"^WRONGPASS"):
+                await say("AUTH", *words)
+            with pytest.raises(RespFailure, match=r"^NOAUTH"):
+                await say("GET", "k")
+
+    asyncio.run(scenario())
+
+
+def test_a_client_can_change_its_role() -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS) as home:
+            say = home.talker()
+            await say("AUTH", "r")
+            await say("AUTH", "w")
+            assert await say("SET", "k", "1") == "OK"
+            await say("AUTH", "read", "w")
+            with pytest.raises(RespFailure, match=r"^NOPERM User read"):
+                await say("SET", "k", "1")
+
+    asyncio.run(scenario())

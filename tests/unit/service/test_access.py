@@ -1,0 +1,63 @@
+"""Tokens and their roles."""
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from shale.service.access import AccessTokens, Role
+from shale.service.config.tokens import TokensSection
+
+KNOWN = [(SecretStr("r1"), Role.READ), (SecretStr("r2"), Role.READ), (SecretStr("w"), Role.WRITE)]
+
+
+def test_a_port_without_tokens_is_open() -> None:
+    assert AccessTokens().is_open
+    assert AccessTokens().role_of(b"") is None
+    assert not AccessTokens(KNOWN).is_open
+
+
+@pytest.mark.parametrize(
+    ("token", "role"),
+    [
+        (b"r1", Role.READ),
+        (b"r2", Role.READ),
+        (b"w", Role.WRITE),
+        (b"r", None),
+        (b"", None),
+        (b"W", None),
+        (b"r1r2", None),
+    ],
+)
+def test_the_role_of_a_token(token: bytes, role: Role | None) -> None:
+    assert AccessTokens(KNOWN).role_of(token) is role
+
+
+def test_a_token_with_two_roles_has_the_higher_one() -> None:
+    for both in ([Role.READ, Role.ADMIN], [Role.ADMIN, Role.READ]):
+        assert AccessTokens((SecretStr("t"), role) for role in both).role_of(b"t") is Role.ADMIN
+
+
+def test_tokens_are_replaced_but_never_by_none() -> None:
+    tokens = AccessTokens(KNOWN)
+    tokens.replace([(SecretStr("w2"), Role.WRITE)])
+    assert (tokens.role_of(b"w"), tokens.role_of(b"w2")) == (None, Role.WRITE)
+    tokens.replace([])
+    assert not tokens.is_open
+    assert tokens.role_of(b"w2") is Role.WRITE
+
+
+@pytest.mark.parametrize("text", ["a,b", "a b", "a\nb\n", ["a", "b"]], ids=repr)
+def test_several_tokens_of_one_role(text: object) -> None:
+    section = TokensSection(read=text, admin="c")  # type: ignore[arg-type]
+    assert [(token.get_secret_value(), role.label) for token, role in section.roles()] == [
+        ("a", "read"),
+        ("b", "read"),
+        ("c", "admin"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n", ["a", ""], ["two words"], ["Schlüssel"]], ids=repr)
+def test_an_empty_or_unprintable_token_is_an_error_and_not_shown(text: object) -> None:
+    with pytest.raises(ValidationError, match="write") as refused:
+        TokensSection(write=text)  # type: ignore[arg-type]
+    assert "Schlüssel" not in str(refused.value)
+    assert "two words" not in str(refused.value)
