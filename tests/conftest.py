@@ -32,6 +32,14 @@ def _restore_settings() -> Iterator[None]:
     environment.update(before)
 
 
+@pytest.fixture(autouse=True)
+def _no_embedded_services() -> None:
+    """Let writers run neither compactor nor collector unless a test asks: most tests count SSTs and requests."""
+    from shale.engine.configure import configure
+
+    configure(compactor=False, gc=False)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the kernels again if their sources have changed."""
     if not hasattr(config, "workerinput") and os.environ.get("SHALE_KERNELS") != "off":

@@ -27,8 +27,6 @@ from shale_compactor.runtime import CompactorRuntime
 from shale_compactor.worker.options import WorkerOptions, check_heartbeats
 from shale_compactor.worker.worker import Worker
 
-_RELEASE_TIMEOUT_S = 5.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactorOptions:
@@ -38,6 +36,7 @@ class CompactorOptions:
         protocol: options for versioned files, boundaries and epochs.
         embedded_worker: run a worker in this process; off if all workers are separate processes.
         take_over: start even if another coordinator seems to run, which is then fenced.
+        release_timeout_s: time limit for releasing the leadership at the end.
     """
 
     coordinator: CoordinatorOptions = field(default_factory=CoordinatorOptions)
@@ -46,6 +45,7 @@ class CompactorOptions:
     protocol: ProtocolOptions = field(default_factory=lambda: ProtocolOptions(component="compactor"))
     embedded_worker: bool = True
     take_over: bool = False
+    release_timeout_s: float = 5.0
 
     def __post_init__(self) -> None:
         check_heartbeats(self.worker, self.coordinator.worker_heartbeat_timeout_s)
@@ -137,12 +137,27 @@ class Compactor:
         except BaseExceptionGroup as group:
             raise first_error(group) from group
         except anyio.get_cancelled_exc_class():
-            await self._release_leadership()
+            await self.release_leadership()
             raise
 
-    async def _release_leadership(self) -> None:
+    async def run_until_idle(self) -> None:
+        """Run coordinator and worker while there is work, then release all claims; the leadership stays.
+
+        Raises:
+            FencedError: another coordinator has taken over.
+        """
+        try:
+            async with anyio.create_task_group() as tasks:
+                if self.worker is not None:
+                    tasks.start_soon(self.worker.run, name="worker")
+                await self.coordinator.run_until_idle()
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from group
+
+    async def release_leadership(self) -> None:
         """Release the leadership for the next coordinator; skipped if the database is being destroyed."""
-        with anyio.move_on_after(_RELEASE_TIMEOUT_S, shield=True):
+        with anyio.move_on_after(self._options.release_timeout_s, shield=True):
             try:
                 await self._require_alive()
                 await self.coordinator.release_leadership()

@@ -159,6 +159,8 @@ class WriterSettings(ServerSettings, BoundaryFilesSettings):
             wal_epoch_metadata=self.wal.epoch_metadata,
             max_parallel_writes=self.wal.max_parallel_writes,
             wal_ack=self.wal.ack,
+            compactor=False,
+            gc=False,
             **self.engine_values(),
         )
 

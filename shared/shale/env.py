@@ -152,6 +152,10 @@ class Env:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", Ids(self.clock, self.rng))
 
+    def with_threads(self, count: int) -> "Env":
+        """Return this environment with threads of its own, unless it uses none."""
+        return Env(self.clock, self.rng, ThreadCpu(count), self.commits) if isinstance(self.cpu, ThreadCpu) else self
+
     @classmethod
     def system(cls, *, cpu_threads: int = 2) -> "Env":
         """Return the environment of a real process."""

@@ -100,6 +100,10 @@ class UnavailableError(ShaleError):
     retryable = True
 
 
+class WriteStalled(UnavailableError):
+    """A write waited for longer than ``stall_timeout``, because memtables cannot be flushed; nothing was written."""
+
+
 class ObjectUpdateTimeout(UnavailableError):
     """An update of a sequenced object did not get through in time."""
 

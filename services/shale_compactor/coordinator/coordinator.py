@@ -98,7 +98,9 @@ class Coordinator:
             LatestRecordMissing: there is no database yet.
             FencedError: another coordinator started at the same time and claimed a higher epoch.
         """
-        self._view, step = await acquire_leadership(self._manifests, self._compactions_store, self._on_merge)
+        self._view, step = await acquire_leadership(
+            self._manifests, self._compactions_store, self._on_merge, is_embedded=self._options.is_embedded
+        )
         self._reporter.leadership_acquired(self.manifest.epoch)
         self._report(step)
         await self._repair_duplicate_l0()
@@ -135,6 +137,18 @@ class Coordinator:
             if self.view.has_active:
                 wait_s = min(wait_s, self._options.commit_compacted_interval_s)
             called = await self._results_ready.wait_for(max(wait_s, 0.0))
+
+    async def run_until_idle(self) -> None:
+        """Run rounds until no job is active and the policy proposes none.  Raises like ``run``."""
+        try:
+            while True:
+                await self.run_round()
+                if not self.view.has_active:
+                    return
+                await self._results_ready.wait_for(self._options.poll_interval_s)
+        except FencedError as error:
+            self._reporter.fenced(self.manifest.epoch, error)
+            raise
 
     def wake(self) -> None:
         """Start the next round at once: another part of this process has changed the compactions."""

@@ -12,6 +12,7 @@ from shale.protocol.manifest_store import COMPACTOR, FenceableManifest, Manifest
 from shale.protocol.transactional import Fenceable
 from shale.protocol.versioned import Versioned
 from shale.types import Epoch, Manifest
+from shale.types.writer_sign import with_embedded_compactor
 from shale_compactor.coordinator.state import CoordinatorState
 from shale_compactor.coordinator.state_writer import store_once
 from shale_compactor.planning.merge_state import MergedState
@@ -20,15 +21,23 @@ from shale_compactor.planning.step import PlanningStep
 
 
 async def acquire_leadership(
-    manifests: ManifestStore, compactions: CompactionsStore, on_merge: Callable[[MergedState], None]
+    manifests: ManifestStore,
+    compactions: CompactionsStore,
+    on_merge: Callable[[MergedState], None],
+    *,
+    is_embedded: bool = False,
 ) -> tuple[CoordinatorState, PlanningStep]:
     """Claim the epoch, first in the manifest, then in the compactions, and validate the jobs of the last coordinator.
+
+    Args:
+        is_embedded: the writer's sign of life tells that the epoch is of its own process.
 
     Raises:
         LatestRecordMissing: there is no database yet.
         FencedError: another coordinator started at the same time and claimed a higher epoch.
     """
-    manifest = await Fenceable.claim(await manifests.load(), COMPACTOR)
+    edit = _tell_embedded if is_embedded else None
+    manifest = await Fenceable.claim(await manifests.load(), COMPACTOR, edit=edit)
     stored = await compactions.load_or_create()
     claimed = await Fenceable.claim_epoch(stored, COORDINATOR, manifest.epoch)
     view = CoordinatorState(manifest, claimed, claimed.value, on_merge)
@@ -52,6 +61,10 @@ async def _write_startup_plan(view: CoordinatorState) -> PlanningStep:
             await view.compactions.recover(conflicts)
         else:
             return step
+
+
+def _tell_embedded(manifest: Manifest, epoch: Epoch, version: int) -> Manifest:
+    return with_embedded_compactor(manifest, epoch)
 
 
 async def release_leadership(manifest: FenceableManifest) -> None:

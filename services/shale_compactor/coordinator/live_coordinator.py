@@ -12,6 +12,7 @@ from shale.errors import ConflictError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.versioned import VersionMeta
 from shale.types import Compactions, CompactionStatus, Manifest
+from shale.types.writer_sign import embedded_compactor_epoch
 from shale_compactor.coordinator.options import CoordinatorOptions
 
 _S = CompactionStatus
@@ -27,7 +28,7 @@ class LiveCoordinator(ConflictError):
 async def require_no_live_coordinator(
     manifest: Manifest, store: CompactionsStore, env: Env, options: CoordinatorOptions
 ) -> None:
-    """Check that no other coordinator seems to run.
+    """Check that no other coordinator seems to run, but for one in a writer, which gives way.
 
     Args:
         manifest: the newest manifest, read before.
@@ -38,6 +39,8 @@ async def require_no_live_coordinator(
     versions = await store.list_versions()
     latest = await store.try_read_latest() if versions else None
     if latest is None or has_released_leadership(manifest, latest.value):
+        return
+    if not options.is_embedded and embedded_compactor_epoch(manifest) == latest.value.compactor_epoch:
         return
     reason = _sign_of_life(versions[-1], latest.value, env.clock.now_ms(), options)
     if reason is None or await _is_unattended(versions, latest.value, store, env.clock.now_ms(), options):

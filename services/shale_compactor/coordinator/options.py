@@ -20,6 +20,7 @@ class CoordinatorOptions:
         cancel_cooldown_s: time after a cancellation or a failure in which the same job is not scheduled again.
         checkpoint_lifetime_s: time for which a commit protects its inputs for readers.
         enable_trivial_move: move sources that do not overlap to a run without rewriting them.
+        is_embedded: it runs in the process of the writer, and gives way to a compactor of its own process.
     """
 
     scheduler: CompactionScheduler = field(default_factory=SizeTiered)
@@ -30,6 +31,7 @@ class CoordinatorOptions:
     cancel_cooldown_s: float = 300.0
     checkpoint_lifetime_s: float = 900.0
     enable_trivial_move: bool = False
+    is_embedded: bool = False
 
 
 def max_poll_gap_s(options: CoordinatorOptions) -> float:

@@ -2,10 +2,17 @@
 
 from shale.core.settings_values import Size, parse_size
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
+from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
 from shale.sst.process_cache import PROCESS_CACHE
 
 
-def configure(*, cache_bytes: Size | None = None, disk_cache: DiskCacheSetting = None) -> None:
+def configure(
+    *,
+    cache_bytes: Size | None = None,
+    disk_cache: DiskCacheSetting = None,
+    compactor: bool | None = None,
+    gc: bool | None = None,
+) -> None:
     """Change the shared settings; arguments that are not given leave theirs unchanged.
 
     Args:
@@ -14,6 +21,8 @@ def configure(*, cache_bytes: Size | None = None, disk_cache: DiskCacheSetting =
             next read of each database at the latest.
         disk_cache: a directory, or a mapping with ``directory``, ``max_bytes`` and ``part_bytes``; the default of
             databases that are opened later.
+        compactor: whether writers that are opened later run a compactor beside them; on by default.
+        gc: the same for a collector.
 
     Raises:
         InvalidRequestError: not a size, or not a disk cache.
@@ -24,3 +33,4 @@ def configure(*, cache_bytes: Size | None = None, disk_cache: DiskCacheSetting =
         PROCESS_CACHE.budget.resize(size_bytes)
     if options is not None:
         PROCESS_CACHE.disk_default = options
+    EMBEDDED_DEFAULTS.change(compactor=compactor, gc=gc)

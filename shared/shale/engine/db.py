@@ -16,7 +16,7 @@ from shale.core.ttl import Timestamp, Ttl, resolve_lifetime
 from shale.engine.flush.checkpointing import CheckpointRequest, CheckpointScope
 from shale.engine.lifecycle import DatabaseLifecycle
 from shale.engine.location import DatabaseLocation, DatabaseStores
-from shale.engine.open import open_writer
+from shale.engine.open import open_for_writing
 from shale.engine.open_context import OpenContext
 from shale.engine.open_options import DbOpenOptions, OpenArguments, choose_options
 from shale.engine.options import DbOptions, FlushType
@@ -35,6 +35,7 @@ from shale.types import Checkpoint
 
 if TYPE_CHECKING:
     from shale.engine.db_cache import DbCache
+    from shale.engine.embedded.services import EmbeddedServices
     from shale.engine.mapping import KeySpace, WriteMapping
     from shale.engine.read.snapshot import Snapshot
     from shale.engine.txn.transaction import TransactionContext
@@ -59,13 +60,14 @@ class Db(Reads, DatabaseLifecycle):
     writer has taken over, every call raises ``FencedError``.
     """
 
-    __slots__ = ("_closing", "_is_interrupted", "_pipeline", "_stores", "_writer", "status")
+    __slots__ = ("_closing", "_is_interrupted", "_pipeline", "_services", "_stores", "_writer", "status")
 
-    def __init__(self, writer: Writer, stores: DatabaseStores) -> None:
+    def __init__(self, writer: Writer, stores: DatabaseStores, services: "EmbeddedServices | None" = None) -> None:
         super().__init__(writer.views, writer.options.enforce_visible_range)
         self._writer = writer
         self._pipeline = writer.pipeline
         self._stores = stores
+        self._services = services
         self._closing = anyio.Lock()
         self.status = DbStatus(writer)
         """The state of this writer: sequence numbers, manifest, memory, failure."""
@@ -116,16 +118,7 @@ class Db(Reads, DatabaseLifecycle):
 
     @classmethod
     async def _open(cls, where: DatabaseLocation, options: DbOptions, env: Env | None, metrics: Metrics | None) -> Self:
-        env = env if env is not None else Env.system()
-        metrics = metrics if metrics is not None else Metrics()
-        stores = where.connect(env, metrics, component="writer")
-        try:
-            database = where.connected(stores)
-            writer = await open_writer(database, options, env=env, metrics=metrics)
-        except BaseException:
-            await stores.aclose()
-            raise
-        return cls(writer, stores)
+        return cls(*await open_for_writing(where, options, env or Env.system(), metrics or Metrics()))
 
     @property
     def cache(self) -> "DbCache":
@@ -372,6 +365,8 @@ class Db(Reads, DatabaseLifecycle):
                 return
             self._is_interrupted = kind is not FlushType.NONE and self.status.durable_seq < self.status.last_seq
             try:
+                if self._services is not None:
+                    await self._services.stop()
                 await self._writer.close(kind)
                 self._is_interrupted = False
             except ShaleError:

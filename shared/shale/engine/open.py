@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shale.core.lazy_names import import_at_call
+from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
+from shale.engine.embedded.start import start_services
 from shale.engine.flush.writer_checkpoint import WriterCheckpoint
-from shale.engine.location import ConnectedDatabase
+from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
 from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
 from shale.engine.write.writer import Writer
@@ -20,6 +22,7 @@ from shale.telemetry.metrics import Metrics
 from shale.types import WalId
 
 if TYPE_CHECKING:
+    from shale.engine.embedded.services import EmbeddedServices
     from shale.engine.preload import preload_disk_cache
     from shale.engine.write.live_writer import require_no_live_writer
 else:
@@ -30,6 +33,24 @@ else:
     )
 
 log = get_logger("writer")
+
+
+async def open_for_writing(
+    where: DatabaseLocation, options: DbOptions, env: Env, metrics: Metrics
+) -> tuple[Writer, DatabaseStores, "EmbeddedServices | None"]:
+    """Connect to the stores of a database, become its writer, and start the services of this process.
+
+    Raises:
+        ShaleError: as ``open_writer``.
+    """
+    stores = where.connect(env, metrics, component="writer")
+    try:
+        database = where.connected(stores)
+        writer = await open_writer(database, options, env=env, metrics=metrics)
+    except BaseException:
+        await stores.aclose()
+        raise
+    return writer, stores, await start_services(writer, database, EMBEDDED_DEFAULTS.applied(options), metrics)
 
 
 async def open_writer(

@@ -64,6 +64,7 @@ class DbOpenOptions(ConnectOptions, total=False):
     l0_max_ssts_per_key: int
     l0_flush_parallelism: int
     max_unflushed_bytes: Size
+    stall_timeout: Duration | None
     max_transaction_history_bytes: Size
     wal_enabled: bool
     wal_epoch_metadata: bool
@@ -88,6 +89,9 @@ class DbOpenOptions(ConnectOptions, total=False):
     block_cache_bytes: Size | None
     cache: MemoryBudget | None
     disk_cache: DiskCacheSetting
+    compactor: bool | None
+    gc: bool | None
+    max_background_jobs: int
     create_if_missing: bool
     take_over: bool
     enforce_visible_range: KeyRange | None

@@ -62,10 +62,14 @@ class DbOptions:
     ``checkpoint_flush_timeout_s``: how long a checkpoint of all rows waits for the flush, also while L0 is full; after
     that it includes only durable rows.  ``None``: as long as the flush can go on; while L0 is full, or while the store
     does not answer, the checkpoint includes what is in the WAL.
+    ``stall_timeout_s``: how long a write may wait for memory before it raises ``WriteStalled``; ``None``: for ever.
     ``max_parallel_writes``: WAL files that are written at the same time; fixed when the database is created; ``None``:
     as it is, 1 for a new one.  SlateDB refuses a database with more than 1.
     ``wal_ack``: with more than 1, a row is durable once all older rows are, too (``contiguous``), or once its own WAL
     file is written, although an older one may still fail (``as_landed``).
+    ``compactor``, ``gc``: run a compactor and a collector in this process, while no other compactor is seen; ``None``:
+    as configured for the process, which is to run them.  ``max_background_jobs``: compactions at the same time, and
+    threads for them.
     ``merge_operator``: a callable, or a name (``shale.merge_operators``).
     ``take_over``: fence a writer that seems to be alive; off: raise ``LiveWriter``, which tells who it is.
     ``enforce_visible_range``: writes outside and reads wholly outside are refused; by default the range of a projected
@@ -83,6 +87,7 @@ class DbOptions:
     l0_max_ssts_per_key: int = 8
     l0_flush_parallelism: int = 4
     max_unflushed_bytes: int = 1024 * MIB
+    stall_timeout_s: float | None = None
     max_transaction_history_bytes: int = 64 * MIB
     wal_enabled: bool = True
     wal_epoch_metadata: bool = True
@@ -107,6 +112,9 @@ class DbOptions:
     block_cache_bytes: int | None = None
     cache: MemoryBudget | None = None
     disk_cache: DiskCacheOptions | None = None
+    compactor: bool | None = None
+    gc: bool | None = None
+    max_background_jobs: int = 1
     create_if_missing: bool = True
     take_over: bool = True
     enforce_visible_range: KeyRange | None = None
@@ -144,6 +152,8 @@ def _is_count(value: object, most: int) -> bool:
 
 def _problems(options: DbOptions) -> Sequence[str]:
     rules = (
+        (options.stall_timeout_s is None or options.stall_timeout_s >= 0, "stall_timeout must be at least 0"),
+        (options.max_background_jobs >= 1, "max_background_jobs must be at least 1"),
         (options.l0_flush_parallelism >= 1, "l0_flush_parallelism must be at least 1"),
         (
             options.max_wal_flushes_before_l0_flush >= MIN_WAL_FLUSHES_BEFORE_L0,

@@ -74,6 +74,7 @@ class Event(StrEnum):
     COMPACTION_OWNERSHIP_LOST = "compaction.ownership.lost", "warning"
     COMPACTION_PROGRESS = "compaction.progress", "info"
     EMBEDDED_FAILED = "embedded.failed", "error"
+    EMBEDDED_GAVE_WAY = "embedded.gave_way", "info"
     EXECUTOR_UNAVAILABLE = "executor.unavailable", "warning"
     COMPACTION_REMOTE_IGNORED = "compaction.remote.ignored", "error"
     CHECKPOINT_CREATED = "checkpoint.created", "info"

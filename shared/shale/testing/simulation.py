@@ -146,7 +146,7 @@ class Simulation:
 
         Args:
             role: ``writer``, ``compactor``, ``worker``, ``gc``, ``reader`` or ``admin``, for the invariants about which
-                role may change what; by default the name of ``main``.
+                role may change what; several are joined by ``+``; by default the name of ``main``.
         """
         role = role if role is not None else str(getattr(main, "__name__", "admin"))
         taken = {process.name for process in self.processes}

@@ -6,6 +6,7 @@ decides who may write.
 Source: docs/reference/protocol.md 9.1.
 """
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Self
 from urllib.parse import parse_qsl, urlencode
@@ -40,28 +41,37 @@ class WriterIdentity:
         host: the host's name.
         since_s: when it became the writer, in seconds since 1970.
         endpoint: URL at which it serves the database; ``None`` for one that does not.
+        compactor_epoch: the epoch that the compactor in its process has claimed; ``None``: it has claimed none yet.
     """
 
     holder: str
     host: str
     since_s: int
     endpoint: str | None = None
+    compactor_epoch: int | None = None
 
     def checkpoint_name(self, epoch: Epoch) -> str:
         """Return the name of the checkpoint of this writer."""
-        fields = {"holder": self.holder, "host": self.host, "since": str(self.since_s), "endpoint": self.endpoint or ""}
+        fields = {
+            "holder": self.holder,
+            "host": self.host,
+            "since": str(self.since_s),
+            "endpoint": self.endpoint or "",
+            "compactor": "" if self.compactor_epoch is None else str(self.compactor_epoch),
+        }
         return f"writer:{epoch}?{urlencode({name: text for name, text in fields.items() if text})}"
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Self:
         """Read the name of a writer's checkpoint; what it does not tell is empty."""
         fields = dict(parse_qsl((checkpoint.name or "").partition("?")[2]))
-        since = fields.get("since", "")
+        since, compactor = fields.get("since", ""), fields.get("compactor", "")
         return cls(
             holder=fields.get("holder", ""),
             host=fields.get("host", ""),
             since_s=int(since) if since.isdecimal() else checkpoint.create_s,
             endpoint=fields.get("endpoint"),
+            compactor_epoch=int(compactor) if compactor.isdecimal() else None,
         )
 
 
@@ -98,3 +108,24 @@ def writer_status(manifest: Manifest, now_ms: int) -> WriterStatus:
         seen_s=newest.create_s,
         expire_s=newest.expire_s,
     )
+
+
+def with_embedded_compactor(manifest: Manifest, epoch: Epoch) -> Manifest:
+    """Return the manifest of a claim of ``epoch`` by the compactor in the writer's process: the writer's sign tells it.
+
+    A writer without a checkpoint has no sign, and nothing changes.
+    """
+
+    def signed(entry: Checkpoint) -> Checkpoint:
+        if entry.writer_epoch != manifest.writer_epoch:
+            return entry
+        identity = replace(WriterIdentity.of(entry), compactor_epoch=epoch)
+        return replace(entry, name=identity.checkpoint_name(manifest.writer_epoch))
+
+    return replace(manifest, checkpoints=tuple(map(signed, manifest.checkpoints)))
+
+
+def embedded_compactor_epoch(manifest: Manifest) -> int | None:
+    """Return the epoch that the compactor in the writer's process has claimed; ``None``: none, or not by its sign."""
+    signs = [WriterIdentity.of(each) for each in manifest.checkpoints if each.writer_epoch == manifest.writer_epoch]
+    return next((sign.compactor_epoch for sign in signs if sign.compactor_epoch is not None), None)

@@ -9,10 +9,13 @@ from shale.engine.memtable.frozen_table import FrozenTable, UploadState
 from shale.engine.options import DbOptions
 from shale.engine.write.durability import DurabilityTracker
 from shale.engine.write.instruments import WriterInstruments
+from shale.env import Env
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 from shale.types import Tree
 
+_WARN_AFTER_S = 10.0
+_WARN_INTERVAL_S = 60.0
 log = get_logger("memtable")
 
 
@@ -24,6 +27,7 @@ class L0Admission:
         durability: its ``changed`` is notified when a stall begins or ends.
         options: limits of L0 and of parallel uploads.
         instruments: counts stalls.
+        env: the clock.
     """
 
     def __init__(
@@ -32,6 +36,7 @@ class L0Admission:
         durability: DurabilityTracker,
         options: DbOptions,
         instruments: WriterInstruments,
+        env: Env,
     ) -> None:
         self.stall_reason: str | None = None
         """Why the oldest waiting table must wait; ``None``: L0 has room."""
@@ -39,6 +44,8 @@ class L0Admission:
         self._durability = durability
         self._options = options
         self._instruments = instruments
+        self._env = env
+        self._stalled_s = self._warn_s = 0.0
         self._ignores_stalls = False
 
     def ignore_stalls(self) -> None:
@@ -79,12 +86,28 @@ class L0Admission:
             l0_max_ssts=self._options.l0_max_ssts,
             l0_max_ssts_per_key=self._options.l0_max_ssts_per_key,
         )
-        if reason is not None and self.stall_reason is None:
-            self._instruments.stalled(reason)
-            limit = self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key
+        if reason is not None:
             fullest = max(len(trees[prefix].l0) if prefix in trees else 0 for prefix in frozen.segments)
-            log.warning(Event.MEMTABLE_FLUSH_STALLED, l0_ssts=fullest, limit=limit, type=reason)
+            self._warn_in_time(reason, fullest)
         if reason != self.stall_reason:
             self.stall_reason = reason
             self._durability.changed.notify()
         return reason is not None and not self._ignores_stalls
+
+    def _warn_in_time(self, reason: str, fullest: int) -> None:
+        """Warn of a stall that lasts: a running compaction ends most of them after moments."""
+        now_s = self._env.clock.monotonic_s()
+        if self.stall_reason is None:
+            self._instruments.stalled(reason)
+            self._stalled_s, self._warn_s = now_s, now_s + _WARN_AFTER_S
+        if now_s < self._warn_s:
+            return
+        self._warn_s = now_s + _WARN_INTERVAL_S
+        log.warning(
+            Event.MEMTABLE_FLUSH_STALLED,
+            l0_ssts=fullest,
+            limit=self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key,
+            type=reason,
+            duration_ms=round(1000 * (now_s - self._stalled_s)),
+            hint="L0 is full and no compaction makes room: start `shale compactor`, or open with compactor=True",
+        )

@@ -17,7 +17,7 @@ from shale.env import Env
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Epoch, Manifest, Segment, Tree
-from shale.types.writer_sign import WriterIdentity
+from shale.types.writer_sign import WriterIdentity, embedded_compactor_epoch
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -103,13 +103,14 @@ class WriterCheckpoint:
 
     def _with_new(self, manifest: Manifest, version: int, new_id: "UUID") -> Manifest:
         kept = tuple(entry for entry in manifest.checkpoints if _epoch_or(entry, self._epoch + 1) > self._epoch)
+        identity = replace(self._identity, compactor_epoch=embedded_compactor_epoch(manifest))
         added = add_checkpoint(
             replace(manifest, checkpoints=kept),
             version,
             id=new_id,
             now_ms=self._env.clock.now_ms(),
             lifetime_ms=self._lifetime_ms,
-            name=self._identity.checkpoint_name(self._epoch),
+            name=identity.checkpoint_name(self._epoch),
         )
         assert added is not None
         return added

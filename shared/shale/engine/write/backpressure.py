@@ -1,11 +1,14 @@
 """Backpressure: a write waits in the caller's task while memory holds too many unflushed bytes."""
 
+import math
 from typing import Protocol
 
+import anyio
 import anyio.lowlevel
 
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env
+from shale.errors import WriteStalled
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
@@ -35,17 +38,26 @@ class Backpressure:
         durability: wakes the waiters.
         limit_bytes: option ``max_unflushed_bytes``.
         env: the clock for log fields.
+        timeout_s: option ``stall_timeout``.
     """
 
-    __slots__ = ("_durability", "_env", "_limit_bytes", "_memory", "_since_s", "_waiting", "waits")
+    __slots__ = ("_durability", "_env", "_limit_bytes", "_memory", "_since_s", "_timeout_s", "_waiting", "waits")
 
-    def __init__(self, memory: MemoryUsage, durability: DurabilityTracker, limit_bytes: int, env: Env) -> None:
+    def __init__(
+        self,
+        memory: MemoryUsage,
+        durability: DurabilityTracker,
+        limit_bytes: int,
+        env: Env,
+        timeout_s: float | None = None,
+    ) -> None:
         self.waits = 0
         """How often a write found the memory full: before it waits, and at each check that follows a wait."""
         self._memory = memory
         self._durability = durability
         self._limit_bytes = limit_bytes
         self._env = env
+        self._timeout_s = math.inf if timeout_s is None else timeout_s
         self._waiting = 0
         self._since_s = 0.0
 
@@ -58,6 +70,7 @@ class Backpressure:
         """Wait until there is room for a write.
 
         Raises:
+            WriteStalled: there was none within ``stall_timeout``.
             ShaleError: the writer was closed or has failed.
         """
         self._durability.check_open()
@@ -68,7 +81,13 @@ class Backpressure:
             self._since_s = self._env.clock.monotonic_s()
             self._warn()
         try:
-            await self._wait()
+            with anyio.move_on_after(self._timeout_s) as waiting:
+                await self._wait()
+            if waiting.cancelled_caught:
+                raise WriteStalled(
+                    f"a write waited for {self._timeout_s:g} s: {self._memory.unflushed_bytes} bytes are unflushed, the "
+                    f"limit is {self._limit_bytes}; the log tells why no memtable can be flushed"
+                )
         finally:
             self._waiting -= 1
             if not self._waiting:

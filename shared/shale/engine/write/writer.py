@@ -98,7 +98,7 @@ class Writer:
             options=options,
             instruments=self.instruments,
         )
-        self._admission = L0Admission(self.manifest, self.durability, options, self.instruments)
+        self._admission = L0Admission(self.manifest, self.durability, options, self.instruments, env)
         self._flusher = self._new_flusher(store, operator)
         self.poller = ManifestPoller(
             manifest=self.manifest,

@@ -12,6 +12,7 @@ from shale.engine.flush.flusher import MemtableFlusher
 from shale.engine.flush.uploader import L0Uploader, TableUploader, sst_options
 from shale.engine.read.active_seqs import ActiveSeqs
 from shale.engine.write.instruments import WriterInstruments
+from shale.env import Env
 from shale.errors import ShaleError
 from shale.telemetry.metrics import Metrics
 from tests.unit.engine.writer_parts import Parts, make_parts
@@ -23,7 +24,7 @@ def with_flusher(
     async def run() -> None:
         parts = await make_parts(**options)
         instruments = WriterInstruments(Metrics())
-        admission = L0Admission(parts.manifest, parts.durability, parts.options, instruments)
+        admission = L0Admission(parts.manifest, parts.durability, parts.options, instruments, Env.system())
         committer = FlushCommitter(
             parts.pipeline,
             parts.manifest,

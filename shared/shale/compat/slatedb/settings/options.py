@@ -48,6 +48,8 @@ def db_options(values: Mapping[str, Any], **given: Any) -> DbOptions:
         max_key_bytes=MAX_KEY_BYTES,
         checkpoint_flush_timeout_s=inf,
         writer_checkpoint=False,
+        compactor=False,  # it runs SlateDB's own
+        gc=False,
         **given,
     )
 

@@ -1,0 +1,41 @@
+"""What the embedded services of a writer work on."""
+
+from shale.core.lazy_dataclass import dataclass
+from shale.engine.embedded.work import L0Work
+from shale.env import Env
+from shale.iter.merge_operator import MergeOperator
+from shale.sst.disk_cache_options import DiskCacheOptions
+from shale.sst.options import SstOptions
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedContext:
+    """The database of one writer, for the services of its process.
+
+    Args:
+        store: the main store.
+        root: the path of the database in it.
+        env: clock and ids of the writer; threads of their own.
+        metrics: the writer's registry.
+        work: tells when L0s need a compaction.
+        sst: options of new SSTs.
+        l0_sst_size_bytes: the writer's.
+        max_jobs: compactions at the same time.
+        merge_operator: the writer's.
+        disk_cache: the writer's.
+        wal_store: the store of the WAL, if it is not ``store``.
+    """
+
+    store: ObjectStore
+    root: str
+    env: Env
+    metrics: Metrics
+    work: L0Work
+    sst: SstOptions
+    l0_sst_size_bytes: int
+    max_jobs: int = 1
+    merge_operator: MergeOperator | None = None
+    disk_cache: DiskCacheOptions | None = None
+    wal_store: ObjectStore | None = None

@@ -1,0 +1,38 @@
+"""Starts the services of a writer."""
+
+from shale.engine.embedded.context import EmbeddedContext
+from shale.engine.embedded.services import EmbeddedServices
+from shale.engine.embedded.work import L0Work
+from shale.engine.flush.uploader import sst_options
+from shale.engine.location import ConnectedDatabase
+from shale.engine.options import DbOptions
+from shale.engine.write.writer import Writer
+from shale.telemetry.metrics import Metrics
+
+_L0_MIN_SOURCES = 4
+
+
+async def start_services(
+    writer: Writer, database: ConnectedDatabase, options: DbOptions, metrics: Metrics
+) -> EmbeddedServices | None:
+    """Start the services that the options ask for; ``None``: none."""
+    if not (options.compactor or options.gc):
+        return None
+    most = min(options.l0_max_ssts, options.l0_max_ssts_per_key)
+    work = L0Work(lambda: writer.manifest.current, writer.durability.status_changed, min(_L0_MIN_SOURCES, most))
+    context = EmbeddedContext(
+        store=database.store,
+        root=database.root,
+        env=writer.env.with_threads(options.max_background_jobs),
+        metrics=metrics,
+        work=work,
+        sst=sst_options(options, database.transformer),
+        l0_sst_size_bytes=options.l0_sst_size_bytes,
+        max_jobs=options.max_background_jobs,
+        merge_operator=options.resolve_merge_operator(),
+        disk_cache=options.disk_cache,
+        wal_store=database.wal_store,
+    )
+    services = EmbeddedServices(context, writer.durability.wait_failed)
+    await services.start(compactor=bool(options.compactor), gc=bool(options.gc))
+    return services

@@ -1,0 +1,62 @@
+"""Tells when the L0s of a writer need a compaction."""
+
+from collections.abc import Callable
+
+import anyio
+
+from shale.concurrency.signal import Signal
+from shale.types import Manifest
+
+
+def fullest_l0(manifest: Manifest) -> int:
+    """Return the number of L0s of the tree that has most."""
+    return max((len(tree.l0) for _, tree in manifest.trees()), default=0)
+
+
+class L0Work:
+    """Waits for L0s to compact, and for compactions.
+
+    Args:
+        read: returns the newest manifest that the writer knows.
+        changed: is notified after every change.
+        min_sources: from how many L0s of one tree on there is work.
+    """
+
+    def __init__(self, read: Callable[[], Manifest], changed: Signal, min_sources: int) -> None:
+        self.min_sources = min_sources
+        self._read = read
+        self._changed = changed
+        self._seen: Manifest | None = None
+        self._is_awaited = anyio.Event()
+
+    @property
+    def trees(self) -> object:
+        """All SSTs, to compare with those of another time."""
+        manifest = self._read()
+        return manifest.tree, manifest.segments
+
+    async def wait(self) -> None:
+        """Wait until there is work in a state that no earlier call has returned for.
+
+        So a caller that could do nothing about a state does not try again before it changes.
+        """
+        self._is_awaited.set()
+        while (manifest := self._read()) is self._seen or fullest_l0(manifest) < self.min_sources:
+            await self._changed.wait()
+        self._seen = manifest
+        self._is_awaited = anyio.Event()
+
+    async def finished(self) -> None:
+        """Return once the caller of ``wait`` has done the work, or has not begun any."""
+        await self._is_awaited.wait()
+
+    async def wait_compacted(self) -> None:
+        """Wait until L0s are gone that were there when this was called, or came since."""
+        before = _l0_ids(self._read())
+        while before <= (now := _l0_ids(self._read())):
+            before = now
+            await self._changed.wait()
+
+
+def _l0_ids(manifest: Manifest) -> frozenset[object]:
+    return frozenset(view.id for _, tree in manifest.trees() for view in tree.l0)

@@ -1,0 +1,87 @@
+"""Writers with a compactor and a collector beside them, under kills, freezes and fences.
+
+Source: docs/reference/protocol.md 6, 8, 14.1.
+"""
+
+import anyio
+
+import shale
+from shale.testing.database_invariants import DatabaseInvariants
+from shale.testing.sim_process import SimProcess
+from shale.testing.simulation import Simulation
+from tests.simulation.compactor import lsm
+from tests.simulation.conftest import simulated, simulated_slowly
+from tests.simulation.row_model import RowModel
+from tests.simulation.writer.writers import final_rows, open_db, put, writer
+
+ROLES = "writer+compactor+gc"
+SERVICES = {"compactor": True, "gc": True, "l0_sst_size_bytes": 400, "l0_max_ssts": 8, "l0_max_ssts_per_key": 8}
+
+
+@simulated
+def test_swarm_of_writers_with_services(seed: int) -> None:
+    """Under all faults nothing acknowledged is lost, and L0 never stays full."""
+    with Simulation(seed, swarm=True) as sim:
+        rules = DatabaseInvariants("db")
+        sim.watch(rules)
+        model = RowModel()
+        sim.restart_killed(30.0)
+        for number in range(sim.rng.randint(1, 3)):
+            sim.at(
+                sim.rng.uniform(0, 60),
+                lambda name=f"w{number}": sim.start(
+                    writer, name, role=ROLES, model=model, rounds=60, pause_s=4.0, **SERVICES
+                ),
+            )
+        sim.run(hours=4)
+        model.check(final_rows(sim, compactor=False, gc=False))
+
+
+@simulated_slowly
+def test_a_writer_alone_keeps_its_directory_small(seed: int) -> None:
+    """After half an hour of updates: few L0s, no old inputs, no replayed WAL files, no old versions."""
+
+    async def updates(process: SimProcess, model: RowModel) -> None:
+        async with open_db(process, **SERVICES) as db:
+            for number in range(400):
+                await put(db, model, process.name, b"key-%d" % process.rng.randrange(20), b"%d" % number + bytes(60))
+                await anyio.sleep(5.0)
+            model.durable_through(process.name, db.status.durable_seq)
+            await anyio.sleep(300)
+            model.durable_through(process.name, db.status.durable_seq)
+
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseInvariants("db"))
+        model = RowModel()
+        alone = sim.start(updates, "alone", role=ROLES, model=model)
+        sim.run(hours=2)
+        assert alone.error is None, alone.error
+        assert len(sim.objects("db/compacted/")) < 40
+        assert len(sim.objects("db/wal/")) < 80
+        assert len(sim.objects("db/manifest/")) < 100
+        model.check(final_rows(sim, compactor=False, gc=False))
+
+
+@simulated
+def test_a_daemon_takes_over_from_the_compactor_of_a_writer(seed: int) -> None:
+    """Neither ends with an error, and the daemon has the epoch at the end."""
+    with Simulation(seed) as sim:
+        rules = DatabaseInvariants("db")
+        sim.watch(rules)
+        model = RowModel()
+        one = sim.start(writer, "w", role=ROLES, model=model, rounds=400, pause_s=1.0, **SERVICES)
+        sim.run(seconds=sim.rng.uniform(20, 120))
+        daemon = sim.start(lsm.compactor, "daemon", role="compactor")
+        sim.run(hours=1)
+        assert one.error is None, one.error
+        assert daemon.error is None, daemon.error
+        model.check(final_rows(sim, compactor=False, gc=False))
+
+
+def test_the_defaults_are_both() -> None:
+    shale.configure(compactor=True, gc=True)
+    from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
+    from shale.engine.options import DbOptions
+
+    chosen = EMBEDDED_DEFAULTS.applied(DbOptions())
+    assert (chosen.compactor, chosen.gc) == (True, True)

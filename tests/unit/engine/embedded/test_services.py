@@ -1,0 +1,215 @@
+"""A compactor and a collector beside a writer: what they do, to whom they give way, and what they cost."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+import shale
+from shale.admin.admin import Admin
+from shale.concurrency.signal import Signal
+from shale.engine.embedded.work import L0Work, fullest_l0
+from shale.env import Env
+from shale.errors import FencedError, WriteStalled
+from shale.store.memory import MemoryStore
+from shale.store.port import ObjectStore
+from shale.telemetry.metrics import Metrics
+from shale.testing.faulty_store import FaultyStore, Rule
+from shale.types.writer_sign import embedded_compactor_epoch
+from shale_compactor.compactor import Compactor, CompactorOptions
+from shale_compactor.coordinator.live_coordinator import LiveCoordinator
+
+WAIT_S = 20
+SMALL: dict[str, Any] = {"l0_sst_size_bytes": 2000, "max_unflushed_bytes": 20_000, "flush_interval": 0}
+
+
+def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
+    anyio.run(scenario, MemoryStore())
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    with anyio.fail_after(WAIT_S):
+        while not is_true():
+            await anyio.sleep(0.01)
+
+
+async def flush_rows(db: shale.Db, name: str, count: int = 1) -> None:
+    """Make ``count`` L0s."""
+    for number in range(count):
+        await db.put(b"%s-%d" % (name.encode(), number), b"v")
+        await db.flush("memtable")
+
+
+def l0s(db: shale.Db) -> int:
+    return fullest_l0(db.status.manifest)
+
+
+def test_more_rows_than_l0_has_room_for_are_written_without_a_daemon() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True, stall_timeout=WAIT_S, **SMALL) as db:
+            for number in range(1500):
+                await db.put(b"%05d" % number, bytes(100))
+            await until(lambda: l0s(db) < 4 and bool(db.status.manifest.tree.compacted))
+            assert len([row async for row in db.scan()]) == 1500
+            assert db.status.problem is None
+
+    run(scenario)
+
+
+def test_programs_that_open_write_and_close_never_fill_l0() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        for number in range(24):
+            async with shale.Db.open("db", store=store, compactor=True) as db:
+                await db.put(b"%05d" % number, b"v")
+            assert l0s(db) <= 5, "the close flushes, and the next program compacts"
+        async with shale.Db.open("db", store=store, compactor=False) as db:
+            assert len([row async for row in db.scan()]) == 24
+
+    run(scenario)
+
+
+def test_without_a_compactor_a_write_says_that_it_stalls() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        db = await shale.Db.open("db", store=store, compactor=False, stall_timeout="50ms", **SMALL)
+        with anyio.fail_after(WAIT_S), pytest.raises(WriteStalled, match=r"waited for 0\.05 s"):
+            while True:
+                await db.put(b"k", bytes(500))
+        await db.close("wal")
+
+    run(scenario)
+
+
+def test_a_program_that_makes_few_l0s_makes_no_request_for_it() -> None:
+    async def scenario(_: MemoryStore) -> None:
+        requests = []
+        for on in (False, True):
+            metrics = Metrics()
+            async with shale.Db.open("db", store=MemoryStore(), metrics=metrics, compactor=on, gc=on) as db:
+                await flush_rows(db, "a", 3)
+            requests.append(requests_of(metrics))
+        assert requests[0] == requests[1]
+
+    run(scenario)
+
+
+def requests_of(metrics: Metrics) -> float:
+    return sum(
+        sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "slatedb_object_store_requests_total"
+    )
+
+
+@asynccontextmanager
+async def daemon(store: ObjectStore, **options: Any) -> AsyncIterator[Compactor]:
+    """Run a compactor of its own process."""
+    compactor = Compactor(store, "db", Env.system(), CompactorOptions(**options))
+    await compactor.start()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(compactor.run)
+        yield compactor
+        tasks.cancel_scope.cancel()
+
+
+def test_a_compactor_of_its_own_process_is_left_alone() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            async with daemon(store, embedded_worker=False) as other:
+                epoch = other.coordinator.manifest.epoch
+                await flush_rows(db, "a", 5)
+                async with Admin("db", store=store) as admin:
+                    await until(lambda: other.coordinator.view.has_active)
+                    assert (await admin.manifests.read()).value.compactor_epoch == epoch
+                assert l0s(db) == 5
+            await flush_rows(db, "b")
+            await until(lambda: l0s(db) < 4)
+
+    run(scenario)
+
+
+def test_a_compactor_that_starts_later_takes_over_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            await flush_rows(db, "a", 4)
+            await until(lambda: l0s(db) == 0)
+            held = db.status.manifest.compactor_epoch
+            assert embedded_compactor_epoch(db.status.manifest) == held
+            async with daemon(store) as other:
+                assert other.coordinator.manifest.epoch == held + 1
+                await flush_rows(db, "b", 4)
+                await until(lambda: l0s(db) == 0)
+                assert db.status.manifest.compactor_epoch == held + 1
+            assert db.status.problem is None
+            with pytest.raises(LiveCoordinator):
+                async with daemon(store), daemon(store):
+                    pass
+            assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+    run(scenario)
+
+
+def test_a_fenced_writer_takes_its_services_with_it() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        old = await shale.Db.open("db", store=store, compactor=True)
+        await flush_rows(old, "a", 4)
+        await until(lambda: l0s(old) == 0)
+        async with shale.Db.open("db", store=store, compactor=True) as new:
+            with pytest.raises(FencedError):
+                await old.refresh()
+            await flush_rows(new, "b", 8)
+            await until(lambda: l0s(new) < 4)
+        with pytest.raises(FencedError):
+            await old.close()
+
+    run(scenario)
+
+
+def test_a_failure_of_the_compactor_does_not_stop_the_writer(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            await flush_rows(db, "a", 3)
+            for meta in await store.list("db/compacted/"):
+                await store.delete(meta.key)
+            await flush_rows(db, "b")
+            await until(lambda: "compaction.failed" in caplog.text)
+            await db.put(b"a", b"b")
+            await db.flush("memtable")
+            assert db.status.problem is None
+
+    run(scenario)
+
+
+def test_a_close_does_not_wait_for_a_long_compaction() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        slow = FaultyStore(store, Random(1))
+        db = await shale.Db.open("db", store=slow, compactor=True)
+        await flush_rows(db, "a", 3)
+        slow.add(Rule(op="get_range", key_contains="compacted/", times=100, delay_before_s=60))
+        started: list[str] = []
+        slow.observe(lambda request: started.append(request.key) if request.op == "get_range" else None)
+        await flush_rows(db, "b")
+        await until(lambda: bool(started))
+        with anyio.fail_after(WAIT_S):
+            await db.close()
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            await until(lambda: l0s(db) == 0)
+
+    run(scenario)
+
+
+def test_work_is_offered_once_for_each_state() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        async with shale.Db.open("db", store=store) as db:
+            work = L0Work(lambda: db.status.manifest, Signal(), 2)
+            await flush_rows(db, "a", 2)
+            with anyio.fail_after(WAIT_S):
+                await work.wait()
+            with anyio.move_on_after(0) as scope:
+                await work.wait()
+            assert scope.cancelled_caught, "nothing has changed"
+
+    run(scenario)
