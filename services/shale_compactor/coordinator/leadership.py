@@ -36,8 +36,11 @@ async def acquire_leadership(
         LatestRecordMissing: there is no database yet.
         FencedError: another coordinator started at the same time and claimed a higher epoch.
     """
-    edit = _tell_embedded if is_embedded else None
-    manifest = await Fenceable.claim(await manifests.load(), COMPACTOR, edit=edit)
+
+    def sign(value: Manifest, epoch: Epoch, _version: int) -> Manifest:
+        return with_embedded_compactor(value, epoch) if is_embedded else value
+
+    manifest = await Fenceable.claim(await manifests.load(), COMPACTOR, edit=sign)
     stored = await compactions.load_or_create()
     claimed = await Fenceable.claim_epoch(stored, COORDINATOR, manifest.epoch)
     view = CoordinatorState(manifest, claimed, claimed.value, on_merge)
@@ -61,10 +64,6 @@ async def _write_startup_plan(view: CoordinatorState) -> PlanningStep:
             await view.compactions.recover(conflicts)
         else:
             return step
-
-
-def _tell_embedded(manifest: Manifest, epoch: Epoch, version: int) -> Manifest:
-    return with_embedded_compactor(manifest, epoch)
 
 
 async def release_leadership(manifest: FenceableManifest) -> None:

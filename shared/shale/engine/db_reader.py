@@ -17,6 +17,7 @@ from shale.core.ttl import Timestamp
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.engine.open_context import OpenContext
 from shale.engine.open_options import OpenArguments, ReaderOpenOptions, choose_options
+from shale.engine.opening import opening
 from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
@@ -133,7 +134,8 @@ class DbReader(Reads):
         stores = where.connect(env, metrics, component="reader")
         reader = cls(where, options, env, metrics, stores)
         try:
-            await reader._start(metrics, through_wal_id)
+            async with opening(where, stores):
+                await reader._start(metrics, through_wal_id)
         except BaseException:
             await reader.close()
             raise

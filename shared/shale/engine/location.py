@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 else:
     (WalBackendStore,) = import_at_call(globals(), WalBackendStore="shale.engine.wal_backend_store")
 
+OPEN_TIMEOUT_S = 60.0
 log = get_logger("db")
 
 
@@ -70,6 +71,7 @@ class DatabaseLocation:
     store_options: StoreOptions = field(default_factory=StoreOptions)
     block_transformer: BlockTransformer | None = field(default=None, repr=False)
     manifest_write_version: ManifestVersion = MANIFEST_VERSION
+    open_timeout_s: float | None = OPEN_TIMEOUT_S
 
     def connect(self, env: Env, metrics: Metrics, *, component: str) -> DatabaseStores:
         """Connect to the stores and add metering and retries."""
@@ -105,6 +107,7 @@ def resolve(
     wal: "WalBackend | None" = None,
     store_options: StoreOptions | None = None,
     block_transformer: BlockTransformer | None = None,
+    open_timeout_s: float | None = OPEN_TIMEOUT_S,
 ) -> DatabaseLocation:
     """Parse the arguments of ``open``: one URL, or a store and a path.
 
@@ -117,7 +120,9 @@ def resolve(
         if path is not None:
             raise InvalidRequestError("path was given without store: give both, or one URL")
         location = parse_location(where)
-        return DatabaseLocation(location.store_url, location.path, wal_place, options, block_transformer)
+        return DatabaseLocation(
+            location.store_url, location.path, wal_place, options, block_transformer, open_timeout_s
+        )
     if where is not None and path is not None:
         raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
     root = where if where is not None else path
@@ -126,7 +131,7 @@ def resolve(
     if "://" in root:
         raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
     url = parse_store_url(store) if isinstance(store, str) else store
-    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer)
+    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer, open_timeout_s)
 
 
 def _wal_place(

@@ -8,6 +8,7 @@ from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
 from shale.engine.embedded.start import start_services
 from shale.engine.flush.writer_checkpoint import WriterCheckpoint
 from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
+from shale.engine.opening import opening
 from shale.engine.options import DbOptions
 from shale.engine.write.claim import Admission, ClaimOptions, claim_database
 from shale.engine.write.writer import Writer
@@ -46,7 +47,8 @@ async def open_for_writing(
     stores = where.connect(env, metrics, component="writer")
     try:
         database = where.connected(stores)
-        writer = await open_writer(database, options, env=env, metrics=metrics)
+        async with opening(where, stores):
+            writer = await open_writer(database, options, env=env, metrics=metrics)
     except BaseException:
         await stores.aclose()
         raise

@@ -13,7 +13,7 @@ from uuid import UUID
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_duration_s, parse_size
 from shale.core.suggestions import unknown_option
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
-from shale.engine.location import DatabaseLocation, resolve
+from shale.engine.location import OPEN_TIMEOUT_S, DatabaseLocation, resolve
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
@@ -39,6 +39,8 @@ class ConnectOptions(TypedDict, total=False):
         compacts the database needs the same one.
     manifest_write_version: 1 for a database that processes before SlateDB 0.12 still read; its segments and parallel
         WAL files need 2.
+    open_timeout: how long ``open`` may take, 60 s by default; a store that answers nothing is given up after 15 s.
+        ``None``: no limit.
     """
 
     wal_store: str | ObjectStore | None
@@ -48,6 +50,7 @@ class ConnectOptions(TypedDict, total=False):
     store_options: StoreOptions | None
     block_transformer: BlockTransformer | None
     manifest_write_version: ManifestVersion
+    open_timeout: Duration | None
 
 
 class DbOpenOptions(ConnectOptions, total=False):
@@ -150,6 +153,7 @@ class OpenArguments(NamedTuple):
             wal=options.get("wal"),
             store_options=options.get("store_options"),
             block_transformer=options.get("block_transformer"),
+            open_timeout_s=_open_timeout_s(options.get("open_timeout", OPEN_TIMEOUT_S)),
         )
         version = options.get("manifest_write_version", MANIFEST_VERSION)
         if version not in get_args(ManifestVersion):
@@ -168,6 +172,10 @@ class EngineOptions(Protocol):
     def from_keywords(cls, keywords: Mapping[str, Any]) -> Self:
         """Build the options; see ``DbOptions.from_keywords``."""
         ...
+
+
+def _open_timeout_s(timeout: Duration | None) -> float | None:
+    return None if timeout is None else parse_duration_s(timeout, name="open_timeout")
 
 
 Options = TypeVar("Options", bound=EngineOptions)

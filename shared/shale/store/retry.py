@@ -8,7 +8,8 @@ Without metadata, as in a directory, an own write can look like a conflict; the 
 """
 
 import itertools
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
@@ -17,6 +18,7 @@ from shale.core.bytes_like import BytesLike
 from shale.env import Env
 from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
 from shale.store.adapter_errors import NotSupported, failure_type
+from shale.store.opening import OpeningRequests
 from shale.store.options import RetryPolicy
 from shale.store.port import (
     OVERWRITE,
@@ -54,6 +56,7 @@ class RetryingStore(StoreWrapper):
         self._policy = policy if policy is not None else RetryPolicy()
         self._sends_attributes = store.supports_attributes
         self._auth_logged_s: float | None = None
+        self._opening: OpeningRequests | None = None
 
     @property
     def supports_attributes(self) -> bool:
@@ -77,6 +80,15 @@ class RetryingStore(StoreWrapper):
     def over(self, store: ObjectStore) -> "RetryingStore":
         """Return another store with the same policy: one below a wrapper, for example."""
         return RetryingStore(store, self._env, self._policy)
+
+    @contextmanager
+    def opening(self, requests: OpeningRequests) -> Iterator[None]:
+        """Report requests to ``requests`` and do not retry refused credentials, until the context ends."""
+        self._opening = requests
+        try:
+            yield
+        finally:
+            self._opening = None
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
@@ -194,14 +206,18 @@ class RetryingStore(StoreWrapper):
                 result = await call()
             except (UnavailableError, AccessDenied) as error:
                 if isinstance(error, AccessDenied):
-                    if self._policy.fail_fast_auth:
+                    if self._policy.fail_fast_auth or self._opening is not None:
                         raise
                     self._log_auth(op, error)
                 if self._policy.retries_max is not None and retry >= self._policy.retries_max:
                     raise _exhausted(self.url, op, retry, error) from error
+                if self._opening is not None:
+                    self._opening.failed(error)
                 self._log_retry(op, error, retry + 1)
                 await anyio.sleep(self._policy.delay_s(retry))
             else:
+                if self._opening is not None:
+                    self._opening.answered()
                 if retry > 1:
                     log.info(Event.STORE_REQUEST_RETRIED, op=op, outcome="ok", attempts=retry + 1)
                 return result
@@ -210,8 +226,11 @@ class RetryingStore(StoreWrapper):
     def _log_retry(self, op: str, error: ShaleError, attempts: int) -> None:
         """Log the first failure, then every power of two, so that an outage does not flood the log."""
         if attempts & (attempts - 1) == 0:
-            log.info(
-                Event.STORE_REQUEST_RETRIED,
+            tell, event = (
+                (log.info, Event.STORE_REQUEST_RETRIED) if attempts == 1 else (log.warning, Event.STORE_REQUEST_FAILING)
+            )
+            tell(
+                event,
                 op=op,
                 error=error,
                 error_type=failure_type(error).value,

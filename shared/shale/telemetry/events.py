@@ -27,6 +27,7 @@ class Event(StrEnum):
     CONFIG_RELOADED = "config.reloaded", "info"
     CONFIG_UNKNOWN_ENV = "config.unknown_env", "warning"
     KERNELS_MISSING = "kernels.missing", "warning"
+    STORE_REQUEST_FAILING = "store.request.failing", "warning"
     STORE_REQUEST_RETRIED = "store.request.retried", "info"
     STORE_AUTH_FAILED = "store.auth.failed", "error"
     STORE_UNSAFE = "store.unsafe", "error"

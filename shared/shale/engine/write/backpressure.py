@@ -85,8 +85,8 @@ class Backpressure:
                 await self._wait()
             if waiting.cancelled_caught:
                 raise WriteStalled(
-                    f"a write waited for {self._timeout_s:g} s: {self._memory.unflushed_bytes} bytes are unflushed, the "
-                    f"limit is {self._limit_bytes}; the log tells why no memtable can be flushed"
+                    f"a write waited for {self._timeout_s:g} s: {self._memory.unflushed_bytes} bytes are unflushed, "
+                    f"the limit is {self._limit_bytes}; the log tells why no memtable can be flushed"
                 )
         finally:
             self._waiting -= 1

@@ -173,6 +173,9 @@ def translated(error: OSError, where: str) -> ShaleError:
 
 def _make_directories(folder: Path) -> None:
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # as below /proc: it would be retried for ever
+        raise PermissionError(errno.EACCES, "no directory can be created", str(folder)) from error
     for made in missing:
         sync_directory(str(made.parent))

@@ -1,0 +1,30 @@
+"""What is different while a handle is opened: a caller waits, so it must learn soon that the store cannot work."""
+
+from collections.abc import Callable
+
+from shale.errors import ShaleError
+
+
+class OpeningRequests:
+    """Watches the requests of one ``open``.
+
+    Args:
+        on_answer: called after the first answer of the store.
+
+    Attributes:
+        last_error: the last failure, to explain why an ``open`` was given up.
+    """
+
+    def __init__(self, on_answer: Callable[[], None]) -> None:
+        self.last_error: ShaleError | None = None
+        self._on_answer: Callable[[], None] | None = on_answer
+
+    def answered(self) -> None:
+        """Record an answer."""
+        if self._on_answer is not None:
+            self._on_answer()
+            self._on_answer = None
+
+    def failed(self, error: ShaleError) -> None:
+        """Record a failure that is retried."""
+        self.last_error = error
