@@ -185,7 +185,12 @@ async def test_an_outage_is_logged_at_powers_of_two_and_at_its_end(
     _, faulty, store, _ = make()
     faulty.add(Rule(fault=Fault.BEFORE, op="head", times=9))
     await store.head("k")
-    assert logged(caplog) == [("store.request.retried", "head", attempts) for attempts in (1, 2, 4, 8, 10)]
+    assert logged(caplog) == [
+        ("store.request.retried", "head", 1),
+        *[("store.request.failing", "head", attempts) for attempts in (2, 4, 8)],
+        ("store.request.retried", "head", 10),
+    ]
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "WARNING", "WARNING", "INFO"]
 
 
 async def test_refused_credentials_are_an_error_once_a_minute(

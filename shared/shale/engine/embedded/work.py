@@ -7,6 +7,8 @@ import anyio
 from shale.concurrency.signal import Signal
 from shale.types import Manifest
 
+_AGAIN_S = 30.0
+
 
 def fullest_l0(manifest: Manifest) -> int:
     """Return the number of L0s of the tree that has most."""
@@ -36,12 +38,16 @@ class L0Work:
         return manifest.tree, manifest.segments
 
     async def wait(self) -> None:
-        """Wait until there is work in a state that no earlier call has returned for.
+        """Wait until there is work.
 
-        So a caller that could do nothing about a state does not try again before it changes.
+        A caller that could do nothing about a state, as another compactor is there, is asked again after 30 s: that one
+        may be gone, and a writer that stalls changes nothing.
         """
         self._is_awaited.set()
-        while (manifest := self._read()) is self._seen or fullest_l0(manifest) < self.min_sources:
+        with anyio.move_on_after(_AGAIN_S):
+            while self._read() is self._seen:
+                await self._changed.wait()
+        while fullest_l0(manifest := self._read()) < self.min_sources:
             await self._changed.wait()
         self._seen = manifest
         self._is_awaited = anyio.Event()
