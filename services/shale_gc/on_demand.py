@@ -11,7 +11,7 @@ _TASK = TaskOptions(min_age_s=90.0)
 """Above the longest stall of a WAL put and the longest use of a cached version, 60 s each; a daemon keeps more."""
 
 
-class GcContext(ServiceContext, Protocol):
+class CollectionContext(ServiceContext, Protocol):
     """The writer's database."""
 
     @property
@@ -20,7 +20,7 @@ class GcContext(ServiceContext, Protocol):
         ...
 
 
-async def collect_once(context: GcContext) -> None:
+async def collect_once(context: CollectionContext) -> None:
     """Run one pass of each task.  A database that is marked as destroyed is left to the daemon.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from shale.core.settings_values import Size, parse_size
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
-from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
+from shale.engine.embedded_defaults import EMBEDDED_DEFAULTS
 from shale.sst.process_cache import PROCESS_CACHE
 
 

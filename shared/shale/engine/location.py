@@ -107,7 +107,6 @@ def resolve(
     wal: "WalBackend | None" = None,
     store_options: StoreOptions | None = None,
     block_transformer: BlockTransformer | None = None,
-    open_timeout_s: float | None = OPEN_TIMEOUT_S,
 ) -> DatabaseLocation:
     """Parse the arguments of ``open``: one URL, or a store and a path.
 
@@ -120,9 +119,7 @@ def resolve(
         if path is not None:
             raise InvalidRequestError("path was given without store: give both, or one URL")
         location = parse_location(where)
-        return DatabaseLocation(
-            location.store_url, location.path, wal_place, options, block_transformer, open_timeout_s
-        )
+        return DatabaseLocation(location.store_url, location.path, wal_place, options, block_transformer)
     if where is not None and path is not None:
         raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
     root = where if where is not None else path
@@ -131,7 +128,7 @@ def resolve(
     if "://" in root:
         raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
     url = parse_store_url(store) if isinstance(store, str) else store
-    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer, open_timeout_s)
+    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer)
 
 
 def _wal_place(

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shale.core.lazy_names import import_at_call
-from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
 from shale.engine.embedded.start import start_services
 from shale.engine.flush.writer_checkpoint import WriterCheckpoint
 from shale.engine.location import ConnectedDatabase, DatabaseLocation, DatabaseStores
@@ -52,7 +51,7 @@ async def open_for_writing(
     except BaseException:
         await stores.aclose()
         raise
-    return writer, stores, await start_services(writer, database, EMBEDDED_DEFAULTS.applied(options), metrics)
+    return writer, stores, await start_services(writer, database, options, metrics)
 
 
 async def open_writer(

@@ -13,7 +13,7 @@ from uuid import UUID
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_duration_s, parse_size
 from shale.core.suggestions import unknown_option
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
-from shale.engine.location import OPEN_TIMEOUT_S, DatabaseLocation, resolve
+from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
 from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
@@ -153,13 +153,14 @@ class OpenArguments(NamedTuple):
             wal=options.get("wal"),
             store_options=options.get("store_options"),
             block_transformer=options.get("block_transformer"),
-            open_timeout_s=_open_timeout_s(options.get("open_timeout", OPEN_TIMEOUT_S)),
         )
         version = options.get("manifest_write_version", MANIFEST_VERSION)
         if version not in get_args(ManifestVersion):
             raise InvalidRequestError(f"manifest_write_version: {version!r} is unknown: choose 1 or 2")
         if version != MANIFEST_VERSION:
             location = replace(location, manifest_write_version=version)
+        if "open_timeout" in options:
+            location = replace(location, open_timeout_s=_open_timeout_s(options["open_timeout"]))
         return cls(location, options.get("env"), options.get("metrics"))
 
 

@@ -5,7 +5,7 @@ Source: docs/reference/protocol.md 6, 8, 14.1.
 
 import anyio
 
-import shale
+from shale.engine.embedded_defaults import EmbeddedDefaults
 from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
@@ -79,9 +79,5 @@ def test_a_daemon_takes_over_from_the_compactor_of_a_writer(seed: int) -> None:
 
 
 def test_the_defaults_are_both() -> None:
-    shale.configure(compactor=True, gc=True)
-    from shale.engine.embedded.defaults import EMBEDDED_DEFAULTS
-    from shale.engine.options import DbOptions
-
-    chosen = EMBEDDED_DEFAULTS.applied(DbOptions())
-    assert (chosen.compactor, chosen.gc) == (True, True)
+    defaults = EmbeddedDefaults()
+    assert (defaults.compactor, defaults.gc) == (True, True)

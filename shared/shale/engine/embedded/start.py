@@ -3,6 +3,7 @@
 from shale.engine.embedded.context import EmbeddedContext
 from shale.engine.embedded.services import EmbeddedServices
 from shale.engine.embedded.work import L0Work
+from shale.engine.embedded_defaults import EMBEDDED_DEFAULTS
 from shale.engine.flush.uploader import sst_options
 from shale.engine.location import ConnectedDatabase
 from shale.engine.options import DbOptions
@@ -15,8 +16,10 @@ _L0_MIN_SOURCES = 4
 async def start_services(
     writer: Writer, database: ConnectedDatabase, options: DbOptions, metrics: Metrics
 ) -> EmbeddedServices | None:
-    """Start the services that the options ask for; ``None``: none."""
-    if not (options.compactor or options.gc):
+    """Start the services that the options, or else ``shale.configure``, ask for; ``None``: none."""
+    compactor = EMBEDDED_DEFAULTS.compactor if options.compactor is None else options.compactor
+    gc = EMBEDDED_DEFAULTS.gc if options.gc is None else options.gc
+    if not (compactor or gc):
         return None
     most = min(options.l0_max_ssts, options.l0_max_ssts_per_key)
     work = L0Work(lambda: writer.manifest.current, writer.durability.status_changed, min(_L0_MIN_SOURCES, most))
@@ -34,5 +37,5 @@ async def start_services(
         wal_store=database.wal_store,
     )
     services = EmbeddedServices(context, writer.durability.wait_failed)
-    await services.start(compactor=bool(options.compactor), gc=bool(options.gc))
+    await services.start(compactor=compactor, gc=gc)
     return services

@@ -6,6 +6,7 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 
+from shale.engine.options import DbOptions
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env
 from shale.errors import WriteStalled
@@ -36,28 +37,20 @@ class Backpressure:
     Args:
         memory: the memory in use.
         durability: wakes the waiters.
-        limit_bytes: option ``max_unflushed_bytes``.
+        options: the limit of unflushed bytes, and how long a write may wait.
         env: the clock for log fields.
-        timeout_s: option ``stall_timeout``.
     """
 
     __slots__ = ("_durability", "_env", "_limit_bytes", "_memory", "_since_s", "_timeout_s", "_waiting", "waits")
 
-    def __init__(
-        self,
-        memory: MemoryUsage,
-        durability: DurabilityTracker,
-        limit_bytes: int,
-        env: Env,
-        timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, memory: MemoryUsage, durability: DurabilityTracker, options: DbOptions, env: Env) -> None:
         self.waits = 0
         """How often a write found the memory full: before it waits, and at each check that follows a wait."""
         self._memory = memory
         self._durability = durability
-        self._limit_bytes = limit_bytes
+        self._limit_bytes = options.max_unflushed_bytes
         self._env = env
-        self._timeout_s = math.inf if timeout_s is None else timeout_s
+        self._timeout_s = math.inf if options.stall_timeout_s is None else options.stall_timeout_s
         self._waiting = 0
         self._since_s = 0.0
 

@@ -78,9 +78,7 @@ class WritePipeline:
         self.clock = DbClock(env, state.last_l0_clock_tick)
         self.buffers = WriteBuffers(options, state, durability.durable_wal_id + 1)
         self.history = CommitHistory(self.buffers.active, options.max_transaction_history_bytes)
-        self.backpressure = Backpressure(
-            self.buffers, durability, options.max_unflushed_bytes, env, options.stall_timeout_s
-        )
+        self.backpressure = Backpressure(self.buffers, durability, options, env)
         self.route: SegmentRouter | None = None
         if options.segment_extractor is not None:
             older = partial(older_segments, self.buffers, manifest)

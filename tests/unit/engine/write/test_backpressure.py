@@ -6,10 +6,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from shale.engine.options import DbOptions
 from shale.engine.write.backpressure import Backpressure
 from shale.engine.write.durability import DurabilityTracker
 from shale.env import Env
 from shale.errors import ClosedError
+
+LIMITED = DbOptions(max_unflushed_bytes=100, l0_sst_size_bytes=50)
 
 
 @dataclass
@@ -22,7 +25,7 @@ class Memory:
 
 def test_a_write_does_not_wait_below_the_limit() -> None:
     async def scenario() -> None:
-        pressure = Backpressure(Memory(99), DurabilityTracker(), 100, Env.system())
+        pressure = Backpressure(Memory(99), DurabilityTracker(), LIMITED, Env.system())
         await pressure.wait_for_capacity()
         assert (pressure.waits, pressure.is_full) == (0, False)
 
@@ -32,7 +35,7 @@ def test_a_write_does_not_wait_below_the_limit() -> None:
 def test_a_flush_lets_all_waiting_writes_go_on() -> None:
     async def scenario() -> None:
         memory, durability = Memory(100), DurabilityTracker()
-        pressure = Backpressure(memory, durability, 100, Env.system())
+        pressure = Backpressure(memory, durability, LIMITED, Env.system())
         done: list[int] = []
 
         async def write(number: int) -> None:
@@ -57,7 +60,7 @@ def test_a_flush_lets_all_waiting_writes_go_on() -> None:
 def test_without_a_flush_under_way_the_memory_is_checked_in_every_turn() -> None:
     async def scenario() -> None:
         memory = Memory(100, is_draining=False)
-        pressure = Backpressure(memory, DurabilityTracker(), 100, Env.system())
+        pressure = Backpressure(memory, DurabilityTracker(), LIMITED, Env.system())
 
         async def free() -> None:
             await anyio.lowlevel.checkpoint()
@@ -74,7 +77,7 @@ def test_without_a_flush_under_way_the_memory_is_checked_in_every_turn() -> None
 def test_a_close_ends_the_wait() -> None:
     async def scenario() -> None:
         durability = DurabilityTracker()
-        pressure = Backpressure(Memory(100), durability, 100, Env.system())
+        pressure = Backpressure(Memory(100), durability, LIMITED, Env.system())
         async with anyio.create_task_group() as tasks:
 
             async def write() -> None:
