@@ -77,7 +77,7 @@ def _describe_executor(plan: bytes, _info: TaskInfo) -> bytes:
 
 
 async def _latest_manifest(where: DatabaseLocation, env: Env) -> int:
-    stores = where.connect(env, Metrics(), component="pipeline")
+    stores = where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         latest = await ManifestStore(stores.main, where.root, env).try_read_latest()
     finally:

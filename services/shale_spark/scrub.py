@@ -96,7 +96,7 @@ def scrub(
 
 
 async def _read(where: DatabaseLocation, checkpoint: UUID | str | None, env: Env) -> Inventory:
-    stores = where.connect(env, Metrics(), component="pipeline")
+    stores = where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         return await read_inventory(stores.main, stores.wal, where.root, env, checkpoint=checkpoint)
     finally:
@@ -207,7 +207,7 @@ class _Lease:
 
 @asynccontextmanager
 async def _opened_lease(where: DatabaseLocation, env: Env) -> AsyncIterator[_Lease]:
-    stores = where.connect(env, Metrics(), component="pipeline")
+    stores = where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         stored = await open_manifest(stores, where, env)
         entry = await create_checkpoint(stored, env, lifetime_ms=_LIFETIME_MS, name=NAME)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from shale.format.sst.filter_policy import BloomPolicy, DelimitedPrefix, FixedPrefix
     from shale.sst.budget import MemoryBudget
+    from shale.store.options import RetryPolicy, StoreOptions
     from shale.store.wal_backend import WalBackend, WalEntry
     from shale.types import Row
 
@@ -74,9 +75,11 @@ _MODULES = {
     "ReaderOpenOptions": "shale.engine.open_options",
     "ReaderOptions": "shale.engine.reader.options",
     "MemoryBudget": "shale.sst.budget",
+    "RetryPolicy": "shale.store.options",
     "Row": "shale.types",
     "ShaleError": "shale.errors",
     "Snapshot": "shale.engine.read.snapshot",
+    "StoreOptions": "shale.store.options",
     "Transaction": "shale.engine.txn.transaction",
     "TransactionConflict": "shale.errors",
     "UnavailableError": "shale.errors",
@@ -116,10 +119,12 @@ __all__ = [
     "ParentCheckpoint",
     "ReaderOpenOptions",
     "ReaderOptions",
+    "RetryPolicy",
     "Row",
     "RowBatch",
     "ShaleError",
     "Snapshot",
+    "StoreOptions",
     "Transaction",
     "TransactionConflict",
     "UnavailableError",

@@ -86,7 +86,7 @@ class StreamPlanner:
 @asynccontextmanager
 async def _connected(options: ChangesOptions, env: Env) -> AsyncIterator[_Parts]:
     where = options.where
-    stores = where.connect(env, Metrics(), component="pipeline")
+    stores = where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         await open_manifest(stores, where, env)
         wal = WalStore(stores.wal or stores.main, where.root, env, transformer=where.block_transformer)

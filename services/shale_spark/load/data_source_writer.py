@@ -141,7 +141,7 @@ class BuildWriter(_Writer):
         super().commit(messages)
 
     async def _begin(self, env: Env) -> LoadStamp:
-        stores = self._request.where.connect(env, Metrics(), component="pipeline")
+        stores = self._request.where.connect(env, Metrics(), component="pipeline", is_bounded=True)
         try:
             return (await NewDatabase.open(stores.main, self._request.where.root, env, Metrics())).stamp
         finally:

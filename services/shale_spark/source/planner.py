@@ -48,7 +48,7 @@ async def plan_read(options: SparkReadOptions, wanted: KeySet, env: Env, *, is_s
         LatestRecordMissing, InvalidDbState, CheckpointMissing: see ``take_snapshot``.
         CorruptionError: an index is malformed or gone.
     """
-    stores = options.where.connect(env, Metrics(), component="pipeline")
+    stores = options.where.connect(env, Metrics(), component="pipeline", is_bounded=True)
     try:
         try:
             return await _plan(options, wanted, stores, env, is_shared=is_shared)

@@ -65,7 +65,7 @@ class Admin:
         self._compactions: CompactionAdmin | None = None
 
     async def __aenter__(self) -> Self:
-        stores = self._where.connect(self._env, self._metrics, component="admin")
+        stores = self._where.connect(self._env, self._metrics, component="admin", is_bounded=True)
         self._place = AdminContext.of(stores, self._where.root, self._env, self._metrics)
         self._compactions = CompactionAdmin(stores.main, self._where.root, self._env, self._metrics)
         return self

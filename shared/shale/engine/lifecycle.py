@@ -39,7 +39,7 @@ class _Connected(NamedTuple):
         location, env, metrics = OpenArguments.of(where, store, None, options)
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
-        return cls(location.connect(env, metrics, component="admin"), location.root, env, metrics)
+        return cls(location.connect(env, metrics, component="admin", is_bounded=True), location.root, env, metrics)
 
     def manifests(self) -> ManifestStore:
         options = ProtocolOptions(manifest_write_version=self.stores.manifest_write_version)
@@ -96,7 +96,7 @@ class DatabaseLifecycle:
     ) -> Self:
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
-        stores = where.connect(env, metrics, component="admin")
+        stores = where.connect(env, metrics, component="admin", is_bounded=True)
         try:
             await parent.create_clone(where.connected(stores), env, metrics)
         finally:

@@ -1,6 +1,7 @@
 """The location of a database: the arguments that ``Db.open`` and ``DbReader.open`` share."""
 
-from dataclasses import field
+import os
+from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from shale.errors import InvalidRequestError
 from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.dispatch import use_kernels
 from shale.store.connect import connect
+from shale.store.environment import options_from
 from shale.store.location import normalize_path, parse_location, parse_store_url
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
@@ -73,14 +75,26 @@ class DatabaseLocation:
     manifest_write_version: ManifestVersion = MANIFEST_VERSION
     open_timeout_s: float | None = OPEN_TIMEOUT_S
 
-    def connect(self, env: Env, metrics: Metrics, *, component: str) -> DatabaseStores:
-        """Connect to the stores and add metering and retries."""
+    def connect(self, env: Env, metrics: Metrics, *, component: str, is_bounded: bool = False) -> DatabaseStores:
+        """Connect to the stores and add metering and retries.
+
+        Args:
+            env: the clock.
+            metrics: counts requests.
+            component: a label of metrics.
+            is_bounded: for a call whose caller waits: requests end with an error when credentials are refused, and when
+                they are not answered within ``open_timeout_s``.
+        """
         _warn_without_kernels()
-        main = connect(self.store, env, metrics, self.store_options, component=component)
+        options = self.store_options
+        if is_bounded and options.retry.timeout_s is None:
+            policy = replace(options.retry, timeout_s=self.open_timeout_s, fail_fast_auth=True)
+            options = replace(options, retry=policy)
+        main = connect(self.store, env, metrics, options, component=component)
         own: list[ObjectStore] = [main] if isinstance(self.store, str) else []
         wal = None
         if self.wal_store is not None:
-            wal = connect(self.wal_store, env, metrics, self.store_options, component=component, store_type="wal")
+            wal = connect(self.wal_store, env, metrics, options, component=component, store_type="wal")
             own += [wal] if isinstance(self.wal_store, str) else []
         return DatabaseStores(main, wal, tuple(own), self.manifest_write_version)
 
@@ -113,7 +127,7 @@ def resolve(
     Raises:
         InvalidRequestError: an argument is missing, superfluous or malformed.
     """
-    options = store_options if store_options is not None else StoreOptions()
+    options = store_options if store_options is not None else options_from(os.environ)
     wal_place = _wal_place(wal_store, wal, options)
     if store is None:
         if path is not None:

@@ -34,7 +34,8 @@ class ConnectOptions(TypedDict, total=False):
     wal: the backend that keeps the WAL, instead of a store; fixed when the database is created.
     env: clock, randomness, ids and CPU; the real ones by default.
     metrics: gets the metrics of the handle; by default they are not exported.
-    store_options: credentials, timeouts and retries of the stores.
+    store_options: credentials, timeouts and retries of the stores; by default from the variables that the daemons
+        read, ``SHALE_STORE__ENDPOINT`` and others, and from the places where the cloud's own tools look.
     block_transformer: applied to all sections of SSTs and WAL files, such as ``AesGcm``; every process that reads or
         compacts the database needs the same one.
     manifest_write_version: 1 for a database that processes before SlateDB 0.12 still read; its segments and parallel

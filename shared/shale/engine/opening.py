@@ -7,11 +7,8 @@ import anyio
 
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.errors import DeadlineExceeded
-from shale.store.opening import OpeningRequests
+from shale.store.opening import FIRST_ANSWER_S, OpeningRequests
 from shale.store.retry import RetryingStore
-
-FIRST_ANSWER_S = 15.0
-"""A store that has answered nothing for so long is not there, or the URL or the network is wrong."""
 
 
 @asynccontextmanager

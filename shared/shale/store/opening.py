@@ -1,8 +1,12 @@
 """What is different while a handle is opened: a caller waits, so it must learn soon that the store cannot work."""
 
 from collections.abc import Callable
+from typing import Final
 
 from shale.errors import ShaleError
+
+FIRST_ANSWER_S: Final = 15.0
+"""A store that has answered nothing for so long is not there, or the URL or the network is wrong."""
 
 
 class OpeningRequests:

@@ -10,12 +10,19 @@ from shale.types import AckAfter, CasMode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how fast to retry (docs/reference/protocol.md 0.3).  Delays double from first to cap."""
+    """How often and how fast to retry (docs/reference/protocol.md 0.3).
+
+    ``retries_max``: of one request; ``None``: no limit.
+    ``first_delay_s``, ``delay_cap_s``: delays double from the first to the cap.
+    ``fail_fast_auth``: whether refused credentials are an error at once.
+    ``timeout_s``: how long one request may take with its retries, and at most 15 s until the store has answered once.
+    """
 
     retries_max: int | None = None
     first_delay_s: float = 0.1
     delay_cap_s: float = 1.0
     fail_fast_auth: bool = False
+    timeout_s: float | None = None
 
     def delay_s(self, retry: int) -> float:
         """Return the delay before retry number ``retry``, counted from 0."""
@@ -24,8 +31,12 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """``config`` and ``client`` are obstore's settings (endpoint, credentials, proxies …) and override the others.
+    """How the object stores of a database are reached.
 
+    ``retry``: when requests are repeated.
+    ``request_timeout_s``, ``connect_timeout_s``: of one attempt of a request.
+    ``part_size_bytes``: of multipart uploads.
+    ``config`` and ``client`` are obstore's settings (endpoint, credentials, proxies …) and override the others.
     ``fsync``: whether the directory store waits until data is on the disk.
     ``concurrency``: requests in flight per store.
     ``cas``: how files are created once.  ``two-phase`` is for stores without conditional writes, and needs

@@ -8,6 +8,7 @@ Without metadata, as in a directory, an own write can look like a conflict; the 
 """
 
 import itertools
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -16,9 +17,17 @@ import anyio
 
 from shale.core.bytes_like import BytesLike
 from shale.env import Env
-from shale.errors import AccessDenied, AlreadyExists, Precondition, ShaleError, StoreUnsafe, UnavailableError
+from shale.errors import (
+    AccessDenied,
+    AlreadyExists,
+    DeadlineExceeded,
+    Precondition,
+    ShaleError,
+    StoreUnsafe,
+    UnavailableError,
+)
 from shale.store.adapter_errors import NotSupported, failure_type
-from shale.store.opening import OpeningRequests
+from shale.store.opening import FIRST_ANSWER_S, OpeningRequests
 from shale.store.options import RetryPolicy
 from shale.store.port import (
     OVERWRITE,
@@ -57,6 +66,7 @@ class RetryingStore(StoreWrapper):
         self._sends_attributes = store.supports_attributes
         self._auth_logged_s: float | None = None
         self._opening: OpeningRequests | None = None
+        self._has_answered = False
 
     @property
     def supports_attributes(self) -> bool:
@@ -122,7 +132,7 @@ class RetryingStore(StoreWrapper):
             stamped[PUT_ID] = str(self._env.ids.ulid())
         try:
             return await self.retry("put", lambda: self._attempt(key, data, mode, stamped))
-        except (AlreadyExists, Precondition):
+        except (AlreadyExists, DeadlineExceeded, Precondition):
             if not self._sends_attributes:
                 raise
             found = await self.head(key)
@@ -200,7 +210,17 @@ class RetryingStore(StoreWrapper):
         Raises:
             AccessDenied: at once, if the policy fails fast.
             UnavailableError: after all retries, with the last failure.
+            DeadlineExceeded: after the policy's ``timeout_s``.
         """
+        if self._policy.timeout_s is None:
+            return await self._retry(op, call)
+        limit_s = self._policy.timeout_s if self._has_answered else min(FIRST_ANSWER_S, self._policy.timeout_s)
+        failures: deque[ShaleError] = deque(maxlen=1)
+        with anyio.move_on_after(limit_s):
+            return await self._retry(op, call, failures)
+        raise _timed_out(self.url, op, limit_s, failures)
+
+    async def _retry(self, op: str, call: Callable[[], Awaitable[T]], failures: deque[ShaleError] | None = None) -> T:
         for retry in itertools.count():
             try:
                 result = await call()
@@ -213,9 +233,12 @@ class RetryingStore(StoreWrapper):
                     raise _exhausted(self.url, op, retry, error) from error
                 if self._opening is not None:
                     self._opening.failed(error)
+                if failures is not None:
+                    failures.append(error)
                 self._log_retry(op, error, retry + 1)
                 await anyio.sleep(self._policy.delay_s(retry))
             else:
+                self._has_answered = True
                 if self._opening is not None:
                     self._opening.answered()
                 if retry > 1:
@@ -247,6 +270,13 @@ class RetryingStore(StoreWrapper):
 
 def _exhausted(url: str, op: str, retries: int, error: ShaleError) -> UnavailableError:
     return UnavailableError(f"{url}: {op} failed {retries + 1} times, the last time with: {error}")
+
+
+def _timed_out(url: str, op: str, limit_s: float, failures: Sequence[ShaleError]) -> DeadlineExceeded:
+    last = f"the last time with: {failures[-1]}" if failures else "no answer came"
+    return DeadlineExceeded(
+        f"{url}: {op} failed for {limit_s:g} s, {last}; check the URL, the endpoint and the network"
+    )
 
 
 async def _chained(first: list[BytesLike], rest: AsyncIterator[BytesLike]) -> AsyncIterator[BytesLike]:

@@ -11,7 +11,7 @@ import pytest
 
 from shale.core.bytes_like import BytesLike
 from shale.env import Env, InlineCpu, SystemClock
-from shale.errors import AccessDenied, AlreadyExists, Precondition, UnavailableError
+from shale.errors import AccessDenied, AlreadyExists, DeadlineExceeded, Precondition, UnavailableError
 from shale.store import memory as memory_store
 from shale.store import retry
 from shale.store.memory import MemoryStore
@@ -70,6 +70,36 @@ async def test_retries_max_ends_the_retries(pauses: list[float]) -> None:
     with pytest.raises(UnavailableError, match="3 times"):
         await store.list("m/")
     assert len(requests) == 3
+
+
+async def test_a_timeout_ends_the_retries_with_the_last_failure() -> None:
+    _, faulty, store, _ = make(policy=RetryPolicy(timeout_s=0.02, first_delay_s=0.001))
+    faulty.add(Rule(fault=Fault.BEFORE, times=10**6))
+    with pytest.raises(DeadlineExceeded, match=r"list failed for 0\.02 s, the last time with: .*; check the URL"):
+        await store.list("m/")
+
+
+async def test_a_timeout_ends_a_request_without_an_answer() -> None:
+    class Silent(MemoryStore):
+        async def head(self, key: str) -> ObjectMeta | None:
+            await anyio.sleep_forever()
+
+    store = RetryingStore(Silent(), Env.system(), RetryPolicy(timeout_s=0.01))
+    with pytest.raises(DeadlineExceeded, match=r"head failed for 0\.01 s, no answer came"):
+        await store.head("k")
+
+
+async def test_the_first_answer_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "FIRST_ANSWER_S", 0.01)
+    memory, faulty, store, _ = make(policy=RetryPolicy(timeout_s=60, first_delay_s=0.001))
+    faulty.add(Rule(fault=Fault.BEFORE, op="head", times=10**6))
+    with pytest.raises(DeadlineExceeded, match=r"failed for 0\.01 s"):
+        await store.head("k")
+    await memory.put("k", b"v")
+    assert await store.get("k") is not None
+    with anyio.move_on_after(0.05) as waited:
+        await store.head("k")
+    assert waited.cancelled_caught, "a store that has answered is given more time"
 
 
 @pytest.mark.parametrize("fault", [Fault.AFTER, Fault.LATE])
