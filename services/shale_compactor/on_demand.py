@@ -29,6 +29,8 @@ _LINGER_S = 60.0
 _INPUTS_KEPT_S = 60.0
 """How long a commit protects its inputs for readers without a checkpoint.  A daemon keeps them for 15 minutes, but the
 directory of a program should not be much larger than its data."""
+_COLLECTED_S = 2.0
+"""The same beside a collector of this process, which itself keeps them for as long as the directory is small."""
 _RELEASE_TIMEOUT_S = 0.4
 log = get_logger("compactor")
 
@@ -59,6 +61,11 @@ class OnDemandContext(ServiceContext, Protocol):
     @property
     def work(self) -> L0Work:
         """Tells when L0s need a compaction."""
+        ...
+
+    @property
+    def collects(self) -> bool:
+        """Whether a collector runs in this process, too."""
         ...
 
     @property
@@ -120,7 +127,7 @@ def _options(context: OnDemandContext) -> CompactorOptions:
                 level_base_bytes=min_sources * context.l0_sst_size_bytes,
             ),
             max_concurrent_compactions=context.max_jobs,
-            checkpoint_lifetime_s=_INPUTS_KEPT_S,
+            checkpoint_lifetime_s=_COLLECTED_S if context.collects else _INPUTS_KEPT_S,
             is_embedded=True,
         ),
         worker=WorkerOptions(

@@ -1,14 +1,25 @@
-"""GC in the process of a writer, one pass at a time (docs/how-to/embedded-services.md)."""
+"""GC in the process of a writer, while there is something to collect (docs/how-to/embedded-services.md)."""
 
 from typing import Protocol
 
+import anyio
+
+from shale.engine.embedded.work import L0Work
 from shale.gc.collector import Collector
 from shale.gc.options import GcOptions, TaskOptions
 from shale.service.embedded import ServiceContext
 from shale.store.port import ObjectStore
+from shale.types import Manifest
+from shale_gc.retention import KEPT_MIN_S, STALLED_WRITER_S, Retention
 
-_TASK = TaskOptions(min_age_s=90.0)
-"""Above the longest stall of a WAL put and the longest use of a cached version, 60 s each; a daemon keeps more."""
+_QUIET_S = 2 * STALLED_WRITER_S
+"""Passes go on for so long after the last change: whatever it made obsolete is deleted then."""
+_INTERVAL_BUSY_S, _INTERVAL_S = 2.0, 30.0
+_BUSY_S = 10.0
+"""So long after a change passes follow each other quickly."""
+_VERSIONS = TaskOptions(min_age_s=STALLED_WRITER_S)
+"""Above the longest use of a cached version, 60 s: a process that looks for the next one must find it."""
+_FILES = TaskOptions(min_age_s=KEPT_MIN_S)
 
 
 class CollectionContext(ServiceContext, Protocol):
@@ -19,17 +30,50 @@ class CollectionContext(ServiceContext, Protocol):
         """The store of the WAL, if it is another."""
         ...
 
+    @property
+    def own_wal_id(self) -> int:
+        """WAL files after this one are of this process."""
+        ...
 
-async def collect_once(context: CollectionContext) -> None:
-    """Run one pass of each task.  A database that is marked as destroyed is left to the daemon.
+    @property
+    def work(self) -> L0Work:
+        """Knows the newest manifest."""
+        ...
+
+
+async def collect_while_due(context: CollectionContext) -> None:
+    """Collect until nothing has changed for a while.  A database that is marked as destroyed is left to the daemon.
 
     Raises:
         ShaleError: the first error of a pass.
     """
+    clock, work = context.env.clock, context.work
+    retention = Retention(clock, context.root, context.own_wal_id)
     options = GcOptions(
-        manifest=_TASK, wal=_TASK, compacted=_TASK, compactions=_TASK, staged=None, delete_grace_period_s=None
+        manifest=_VERSIONS,
+        wal=_FILES,
+        compacted=_FILES,
+        compactions=_VERSIONS,
+        staged=None,
+        delete_grace_period_s=None,
+        filter=retention.filter,
     )
     collector = Collector(
         context.store, context.root, context.env, options, context.metrics, wal_store=context.wal_store
     )
-    await collector.run_once()
+    seen, changed_s = work.trees, clock.monotonic_s()
+    while clock.monotonic_s() - changed_s < _QUIET_S:
+        progress = await collector.run_once()
+        retention.adapt(sum(task.listed_bytes for task in progress.values()), live_bytes(work.manifest))
+        is_busy = clock.monotonic_s() - changed_s < _BUSY_S
+        await anyio.sleep(_INTERVAL_BUSY_S if is_busy else _INTERVAL_S)
+        if work.trees != seen:
+            seen, changed_s = work.trees, clock.monotonic_s()
+
+
+def live_bytes(manifest: Manifest) -> int:
+    """Return the size of all SSTs that a manifest references."""
+    trees = [tree for _, tree in manifest.trees()]
+    return sum(view.sst.estimated_size_bytes for tree in trees for view in tree.l0) + sum(
+        run.estimated_size_bytes for tree in trees for run in tree.compacted
+    )

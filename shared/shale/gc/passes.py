@@ -1,8 +1,8 @@
 """One pass of one task: executes a plan while it is made, a few thousand objects at a time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -29,11 +29,21 @@ DeleteMany: TypeAlias = Callable[[Sequence[Candidate]], Awaitable[Mapping[str, S
 """Deletes objects and returns the errors by key; a missing object is not an error."""
 
 
+class Sized(Protocol):
+    """An object of a listing."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+
 @dataclass(slots=True)
 class GcProgress:
     """Progress of a pass: objects listed, planned, deleted, and failed to delete."""
 
     listed: int = 0
+    listed_bytes: int = 0
     planned: int = 0
     planned_bytes: int = 0
     deleted: int = 0
@@ -43,7 +53,7 @@ class GcProgress:
 
     def add(self, other: "GcProgress") -> None:
         """Add the counts of a part of the pass."""
-        for name in ("listed", "planned", "planned_bytes", "deleted", "deleted_bytes", "failed"):
+        for name in ("listed", "listed_bytes", "planned", "planned_bytes", "deleted", "deleted_bytes", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -94,6 +104,11 @@ class Pass:
             await self._execute_chunks(chunks, delete_many, why, boundary)
         finally:
             self._report_end(boundary)
+
+    def count_listed(self, objects: Collection[Sized]) -> None:
+        """Count objects of a listing."""
+        self.progress.listed += len(objects)
+        self.progress.listed_bytes += sum(each.size for each in objects)
 
     def plan(self, candidates: Iterable[Candidate], why: str, boundary: int | None = None) -> None:
         """Record objects to delete."""

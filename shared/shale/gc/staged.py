@@ -64,7 +64,7 @@ async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequenc
         yield await _staging_files(store, prefix, this, min_age_ms)
         # The store of the two-phase mode leaves its staged objects out of this listing.
         async for page in store.list_pages(prefix):
-            this.progress.listed += len(page)
+            this.count_listed(page)
             yield [
                 _candidate(meta)
                 for meta in page
@@ -74,14 +74,14 @@ async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequenc
             retrying = store if isinstance(store, RetryingStore) else RetryingStore(store, database.env)
             orphans = staged_orphans(retrying, prefix, now_ms=this.now_ms, min_age_ms=min_age_ms)
             async for page in orphans:
-                this.progress.listed += len(page)
+                this.count_listed(page)
                 yield [_candidate(meta) for meta in page]
 
 
 async def _staging_files(store: ObjectStore, prefix: str, this: Pass, min_age_ms: int) -> Sequence[Candidate]:
     staging = staging_files_of(store)
     found = [] if staging is None else await staging.list_staging(prefix)
-    this.progress.listed += len(found)
+    this.count_listed(found)
     return [_candidate(meta) for meta in found if this.now_ms - meta.last_modified_ms > min_age_ms]
 
 

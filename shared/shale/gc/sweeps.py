@@ -83,7 +83,7 @@ async def sweep_compactions(database: GcDatabase, this: Pass) -> None:
 
 async def _record_candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequence[Candidate]]:
     async for page in database.compactions.records.pages():
-        this.progress.listed += len(page)
+        this.count_listed([meta for _, meta in page])
         planned = plan_records_gc(page, active=(), now_ms=this.now_ms, min_age_ms=this.options.min_age_ms)
         if not planned:
             continue
@@ -97,7 +97,7 @@ async def _record_candidates(database: GcDatabase, this: Pass) -> AsyncIterator[
 
 
 async def _sweep_versions(store: VersionedStore[Any], versions: VersionList, plan: VersionPlan, this: Pass) -> None:
-    this.progress.listed += len(versions)
+    this.count_listed(versions)
     this.instruments.versions(this.task, len(versions))
     await this.execute(
         _version_candidates(store, plan.candidates),
@@ -173,7 +173,7 @@ async def _sst_candidates(
     database: GcDatabase, this: Pass, active: Collection[int], cutoff: Cutoff
 ) -> AsyncIterator[Sequence[Candidate]]:
     async for page in database.sst_pages():
-        this.progress.listed += len(page)
+        this.count_listed(page)
         planned = plan_compacted_gc(page, active=active, cutoff=cutoff)
         yield [Candidate(file.id, sst_key(database.root, file.id), file.size, file.id.ms) for file in planned]
 
@@ -197,7 +197,7 @@ async def _wal_candidates(
     database: GcDatabase, this: Pass, latest: Manifest, checkpointed: Sequence[Manifest], followed: int | None
 ) -> AsyncIterator[Sequence[Candidate]]:
     async for page in database.wal.pages():
-        this.progress.listed += len(page)
+        this.count_listed(page)
         planned = plan_wal_gc(
             page,
             latest=latest,

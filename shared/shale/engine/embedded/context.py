@@ -26,6 +26,8 @@ class EmbeddedContext:
         merge_operator: the writer's.
         disk_cache: the writer's.
         wal_store: the store of the WAL, if it is not ``store``.
+        own_wal_id: WAL files after this one are of this writer.
+        collects: whether a collector is among the services.
     """
 
     store: ObjectStore
@@ -39,3 +41,5 @@ class EmbeddedContext:
     merge_operator: MergeOperator | None = None
     disk_cache: DiskCacheOptions | None = None
     wal_store: ObjectStore | None = None
+    own_wal_id: int = 0
+    collects: bool = True

@@ -13,20 +13,16 @@ from shale import plugins
 from shale.concurrency.first_error import first_error
 from shale.concurrency.task_host import TaskHost
 from shale.engine.embedded.context import EmbeddedContext
-from shale.errors import ClosedError, ShaleError
+from shale.errors import ClosedError, ProtocolPanic
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
 
 GROUP: Final = "shale.embedded"
 COMPACTOR: Final = "shale_compactor.on_demand:run_while_due"
-COLLECTOR: Final = "shale_gc.on_demand:collect_once"
+COLLECTOR: Final = "shale_gc.on_demand:collect_while_due"
 _FINISH_LIMIT_S = 0.5
 """How long a close waits for work under way: a small compaction makes room for its own flush."""
 _RETRY_MIN_S, _RETRY_MAX_S = 1.0, 60.0
-_GC_INTERVAL_S = 30.0
-_GC_PASSES = 8
-"""Passes after the last change: inputs of a compaction are kept for a minute for readers, and for 90 s for slow
-processes.  An idle program makes no requests."""
 log = get_logger("embedded")
 
 
@@ -42,8 +38,6 @@ class EmbeddedServices:
         self._context = context
         self._wait_failed = wait_failed
         self._host = TaskHost(f"shale embedded services of {context.root}")
-        self._collected = anyio.Event()
-        self._collected.set()
 
     async def start(self, *, compactor: bool, gc: bool) -> None:
         """Start the services; each loads its code when it has work."""
@@ -63,7 +57,6 @@ class EmbeddedServices:
         """Let work end that takes a moment, then stop; the claim of a job is released for the next process."""
         with anyio.move_on_after(_FINISH_LIMIT_S):
             await self._context.work.finished()
-            await self._collected.wait()
         await self._host.stop()
 
     async def _compact(self) -> None:
@@ -75,26 +68,23 @@ class EmbeddedServices:
             await anyio.sleep(0 if is_done else delay_s)
 
     async def _collect(self) -> None:
-        work = self._context.work
         while True:
-            await work.wait_compacted()
-            passes = _GC_PASSES
-            self._collected = anyio.Event()
-            while passes:
-                passes -= 1
-                trees = work.trees
-                await self._try(COLLECTOR)
-                self._collected.set()
-                await anyio.sleep(_GC_INTERVAL_S)
-                if work.trees != trees:
-                    passes = _GC_PASSES
+            await self._context.work.wait_compacted()
+            if not await self._try(COLLECTOR):
+                await anyio.sleep(_RETRY_MAX_S)
 
     async def _try(self, target: str) -> bool:
-        """Load and run a service; log its failure."""
+        """Load and run a service; log its failure.
+
+        Raises:
+            ProtocolPanic: the state of the database is impossible, and no service may write any more.
+        """
         try:
             serve = await self._load(target)
             await serve(self._context)
-        except (ShaleError, BaseExceptionGroup) as error:
+        except ProtocolPanic:
+            raise
+        except Exception as error:  # noqa: BLE001 - a defect of one service must stop neither the other nor the writer
             _log_failure(error)
             return False
         return True

@@ -35,6 +35,8 @@ async def start_services(
         merge_operator=options.resolve_merge_operator(),
         disk_cache=options.disk_cache,
         wal_store=database.wal_store,
+        own_wal_id=writer.durability.durable_wal_id,
+        collects=gc,
     )
     services = EmbeddedServices(context, writer.durability.wait_failed)
     await services.start(compactor=compactor, gc=gc)

@@ -32,6 +32,11 @@ class L0Work:
         self._is_awaited = anyio.Event()
 
     @property
+    def manifest(self) -> Manifest:
+        """The newest manifest that the writer knows."""
+        return self._read()
+
+    @property
     def trees(self) -> object:
         """All SSTs, to compare with those of another time."""
         manifest = self._read()

@@ -1,0 +1,77 @@
+"""How long the collector in a writer's process keeps what nothing references (docs/how-to/embedded-services.md).
+
+Readers in other processes that hold no checkpoint have a minute to finish.  A directory that grows beyond its live data
+is worth more than that minute: the time shrinks with it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from shale.env import Clock
+from shale.format.names import parse_wal_key
+from shale.gc.options import Task
+
+KEPT_MIN_S: Final = 2.0
+KEPT_MAX_S: Final = 60.0
+STALLED_WRITER_S: Final = 90.0
+"""Above the longest stall of a writer between its claim and its fence, whose slot an old WAL file occupies."""
+_GROWTH_S = 0.5
+"""By how much the time grows from one pass to the next.  It shrinks at once: a jump would let garbage pile up."""
+_RATIO_RELAXED, _RATIO_TIGHT = 1.25, 2.0
+
+
+def kept_s(stored_bytes: int, live_bytes: int) -> float:
+    """Return how long an object is kept from the moment on in which nothing references it.
+
+    Args:
+        stored_bytes: all objects of the database.
+        live_bytes: those that the newest manifest references.
+    """
+    excess = stored_bytes - _RATIO_RELAXED * live_bytes
+    tolerated = (_RATIO_TIGHT - _RATIO_RELAXED) * live_bytes
+    if excess <= 0:
+        return KEPT_MAX_S
+    return max(KEPT_MIN_S, KEPT_MAX_S * (1 - excess / tolerated)) if tolerated else KEPT_MIN_S
+
+
+class Retention:
+    """Remembers since when objects could be deleted.
+
+    Args:
+        clock: the clock.
+        root: the path of the database.
+        own_wal_id: WAL files after this one are of this process.  No stalled writer can put into their slots, because
+            each such writer claimed before this process did, and its slot is at most this one's fence.
+
+    Attributes:
+        kept_s: how long objects are kept.
+    """
+
+    def __init__(self, clock: Clock, root: str, own_wal_id: int) -> None:
+        self.kept_s = KEPT_MAX_S
+        self._clock = clock
+        self._root = root
+        self._own_wal_id = own_wal_id
+        self._since_s: dict[str, float] = {}
+        self._seen_s: dict[str, float] = {}
+
+    def adapt(self, stored_bytes: int, live_bytes: int) -> None:
+        """End a pass: choose the time for the next one, and forget objects that are gone."""
+        self.kept_s = min(kept_s(stored_bytes, live_bytes), self.kept_s + _GROWTH_S)
+        self._since_s, self._seen_s = self._seen_s, {}
+
+    async def filter(self, task: Task, keys: Sequence[str]) -> list[str]:
+        """Return the objects that have been kept long enough: a ``GcFilter``."""
+        now_s = self._clock.monotonic_s()
+        allowed = []
+        for key in keys:
+            since_s = self._seen_s[key] = self._since_s.get(key, now_s)
+            if now_s - since_s >= self._needed_s(task, key):
+                allowed.append(key)
+        return allowed
+
+    def _needed_s(self, task: Task, key: str) -> float:
+        if task is Task.WAL:
+            wal_id = parse_wal_key(self._root, key)
+            return self.kept_s if wal_id is not None and wal_id > self._own_wal_id else STALLED_WRITER_S
+        return self.kept_s

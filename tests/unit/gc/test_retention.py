@@ -1,0 +1,93 @@
+"""How long a writer's collector keeps objects."""
+
+import anyio
+import pytest
+
+from shale.format.names import sst_key, wal_key
+from shale.gc.options import Task
+from shale.types import Ulid
+from shale_gc.retention import KEPT_MAX_S, KEPT_MIN_S, STALLED_WRITER_S, Retention, kept_s
+
+MB = 1_000_000
+SST = sst_key("db", Ulid(1))
+
+
+class SetClock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.time_s = 1000.0
+
+    def monotonic_s(self) -> float:
+        return self.time_s
+
+    def now_ms(self) -> int:
+        return int(self.time_s * 1000)
+
+
+@pytest.mark.parametrize(
+    ("stored", "live", "kept"),
+    [
+        (10 * MB, 10 * MB, KEPT_MAX_S),
+        (12 * MB, 10 * MB, KEPT_MAX_S),
+        (20 * MB, 10 * MB, KEPT_MIN_S),
+        (90 * MB, 10 * MB, KEPT_MIN_S),
+        (1 * MB, 0, KEPT_MIN_S),
+        (0, 0, KEPT_MAX_S),
+    ],
+)
+def test_a_directory_above_its_live_data_shortens_the_time(stored: int, live: int, kept: float) -> None:
+    assert kept_s(stored, live) == kept
+
+
+def test_between_the_bounds_more_garbage_is_less_time() -> None:
+    times = [kept_s(stored * MB, 100 * MB) for stored in range(125, 201, 5)]
+    assert times == sorted(times, reverse=True)
+    assert len(set(times)) > 10
+
+
+def deleted(retention: Retention, task: Task, keys: list[str]) -> list[str]:
+    return anyio.run(retention.filter, task, keys)
+
+
+def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -> None:
+    clock = SetClock()
+    retention = Retention(clock, "db", 0)
+    assert deleted(retention, Task.COMPACTED, [SST]) == []
+    retention.adapt(10 * MB, 10 * MB)
+    clock.time_s += KEPT_MAX_S - 1
+    assert deleted(retention, Task.COMPACTED, [SST]) == []
+    retention.adapt(10 * MB, 10 * MB)
+    clock.time_s += 1
+    assert deleted(retention, Task.COMPACTED, [SST]) == [SST]
+
+
+def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
+    clock = SetClock()
+    retention = Retention(clock, "db", 0)
+    deleted(retention, Task.COMPACTED, [SST])
+    retention.adapt(0, 0)
+    clock.time_s += KEPT_MAX_S
+    retention.adapt(0, 0)  # a pass that did not meet it
+    assert deleted(retention, Task.COMPACTED, [SST]) == []
+
+
+def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
+    clock = SetClock()
+    retention = Retention(clock, "db", own_wal_id=7)
+    old, own = wal_key("db", 7), wal_key("db", 8)
+    deleted(retention, Task.WAL, [old, own])
+    retention.adapt(90 * MB, 10 * MB)
+    clock.time_s += KEPT_MIN_S
+    assert deleted(retention, Task.WAL, [old, own]) == [own]
+    retention.adapt(90 * MB, 10 * MB)
+    clock.time_s += STALLED_WRITER_S - KEPT_MIN_S
+    assert deleted(retention, Task.WAL, [old]) == [old]
+
+
+def test_the_time_shrinks_at_once_and_grows_slowly() -> None:
+    retention = Retention(SetClock(), "db", 0)
+    retention.adapt(90 * MB, 10 * MB)
+    assert retention.kept_s == KEPT_MIN_S
+    retention.adapt(10 * MB, 10 * MB)
+    assert KEPT_MIN_S < retention.kept_s < KEPT_MIN_S + 2
