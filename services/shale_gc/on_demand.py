@@ -10,7 +10,7 @@ from shale.gc.options import GcOptions, TaskOptions
 from shale.service.embedded import ServiceContext
 from shale.store.port import ObjectStore
 from shale.types import Manifest
-from shale_gc.retention import KEPT_MIN_S, STALLED_WRITER_S, Retention
+from shale_gc.garbage_retention import KEPT_MIN_S, STALLED_WRITER_S, GarbageRetention
 
 _QUIET_S = 2 * STALLED_WRITER_S
 """Passes go on for so long after the last change: whatever it made obsolete is deleted then."""
@@ -48,7 +48,7 @@ async def collect_while_due(context: CollectionContext) -> None:
         ShaleError: the first error of a pass.
     """
     clock, work = context.env.clock, context.work
-    retention = Retention(clock, context.root, context.own_wal_id)
+    retention = GarbageRetention(clock, context.root, context.own_wal_id)
     options = GcOptions(
         manifest=_VERSIONS,
         wal=_FILES,

@@ -29,7 +29,7 @@ DeleteMany: TypeAlias = Callable[[Sequence[Candidate]], Awaitable[Mapping[str, S
 """Deletes objects and returns the errors by key; a missing object is not an error."""
 
 
-class Sized(Protocol):
+class ListedObject(Protocol):
     """An object of a listing."""
 
     @property
@@ -105,7 +105,7 @@ class Pass:
         finally:
             self._report_end(boundary)
 
-    def count_listed(self, objects: Collection[Sized]) -> None:
+    def count_listed(self, objects: Collection[ListedObject]) -> None:
         """Count objects of a listing."""
         self.progress.listed += len(objects)
         self.progress.listed_bytes += sum(each.size for each in objects)

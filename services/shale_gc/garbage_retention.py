@@ -34,7 +34,7 @@ def kept_s(stored_bytes: int, live_bytes: int) -> float:
     return max(KEPT_MIN_S, KEPT_MAX_S * (1 - excess / tolerated)) if tolerated else KEPT_MIN_S
 
 
-class Retention:
+class GarbageRetention:
     """Remembers since when objects could be deleted.
 
     Args:

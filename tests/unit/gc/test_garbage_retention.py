@@ -6,7 +6,7 @@ import pytest
 from shale.format.names import sst_key, wal_key
 from shale.gc.options import Task
 from shale.types import Ulid
-from shale_gc.retention import KEPT_MAX_S, KEPT_MIN_S, STALLED_WRITER_S, Retention, kept_s
+from shale_gc.garbage_retention import KEPT_MAX_S, KEPT_MIN_S, STALLED_WRITER_S, GarbageRetention, kept_s
 
 MB = 1_000_000
 SST = sst_key("db", Ulid(1))
@@ -46,13 +46,13 @@ def test_between_the_bounds_more_garbage_is_less_time() -> None:
     assert len(set(times)) > 10
 
 
-def deleted(retention: Retention, task: Task, keys: list[str]) -> list[str]:
+def deleted(retention: GarbageRetention, task: Task, keys: list[str]) -> list[str]:
     return anyio.run(retention.filter, task, keys)
 
 
 def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -> None:
     clock = SetClock()
-    retention = Retention(clock, "db", 0)
+    retention = GarbageRetention(clock, "db", 0)
     assert deleted(retention, Task.COMPACTED, [SST]) == []
     retention.adapt(10 * MB, 10 * MB)
     clock.time_s += KEPT_MAX_S - 1
@@ -64,7 +64,7 @@ def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -
 
 def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
     clock = SetClock()
-    retention = Retention(clock, "db", 0)
+    retention = GarbageRetention(clock, "db", 0)
     deleted(retention, Task.COMPACTED, [SST])
     retention.adapt(0, 0)
     clock.time_s += KEPT_MAX_S
@@ -74,7 +74,7 @@ def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
 
 def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
     clock = SetClock()
-    retention = Retention(clock, "db", own_wal_id=7)
+    retention = GarbageRetention(clock, "db", own_wal_id=7)
     old, own = wal_key("db", 7), wal_key("db", 8)
     deleted(retention, Task.WAL, [old, own])
     retention.adapt(90 * MB, 10 * MB)
@@ -86,7 +86,7 @@ def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
 
 
 def test_the_time_shrinks_at_once_and_grows_slowly() -> None:
-    retention = Retention(SetClock(), "db", 0)
+    retention = GarbageRetention(SetClock(), "db", 0)
     retention.adapt(90 * MB, 10 * MB)
     assert retention.kept_s == KEPT_MIN_S
     retention.adapt(10 * MB, 10 * MB)
