@@ -103,13 +103,31 @@ def _others() -> Iterator[tuple[str, LockScript]]:
     """Scripts that take a lock, or take or extend it."""
     yield "return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])", LockScript("take", 1, 2)
     yield "return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX')", LockScript("take", 1, 2)
-    extend = f"if {_GET} == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2])"
+    extend = "redis.call('pexpire', KEYS[1], ARGV[2])"
     take = "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX')"
-    yield f"{extend} elseif {take} then return 1 else return 0 end", LockScript("take_or_extend", 1, 2)
+    yield (
+        f"if {_GET} == ARGV[1] then return {extend} elseif {take} then return 1 else return 0 end",
+        LockScript("take_or_extend", 1, 2),
+    )
     yield (
         f"local t = {_GET} if t == false then return {_SET} and 1 or 0 elseif t == ARGV[1] then "
-        "return redis.call('pexpire', KEYS[1], ARGV[2]) else return -1 end",
+        f"return {extend} else return -1 end",
         LockScript("take_or_extend", 1, 2, 1, -1),
+    )
+    reenter = f"local t = {_GET} if t == ARGV[1] then {extend} return true elseif not t then {_SET} return true"
+    yield f"{reenter} end return false", LockScript("reenter", 1, 2)
+    yield f"{reenter} else return false end", LockScript("reenter", 1, 2)
+    yield (
+        f"if (redis.call('exists', KEYS[1]) == 0 and ARGV[3] == 'yes') or {_GET} == ARGV[1] then return {_SET} end",
+        LockScript("take_or_renew", 1, 3),
+    )
+    yield f"return {{ {_GET}, redis.call('pttl', KEYS[1]) }}", LockScript("describe", 1, 0)
+    renew = "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[3])"
+    yield (
+        "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then return redis.status_reply('OK') end "
+        "local n = tonumber(ARGV[2]) "
+        f"if redis.call('getrange', KEYS[1], 0, n-1) == string.sub(ARGV[1], 1, n) then return {renew} end",
+        LockScript("take_by_prefix", 1, 3),
     )
 
 

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 )
 _KEPT = frozenset(
     b"and do else elseif end false for if in local nil not or return then true while".split()
-    + b"ARGV KEYS ipairs redis tonumber unpack".split()
+    + b"ARGV KEYS ipairs redis string tonumber unpack".split()
 )
 _OPTIONS = frozenset((b"EX", b"NX", b"PX", b"XX"))
 _OPEN, _CLOSE = b"(", b")"

@@ -194,6 +194,53 @@ def test_taking_a_lock() -> None:
     asyncio.run(scenario())
 
 
+REENTER = """
+    local id = redis.call('GET', KEYS[1])
+    if id == ARGV[1] then
+      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+      return true
+    elseif not id then
+      redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+      return true
+    end
+    return false
+"""
+TAKE_OR_RENEW = """
+    if (redis.call("exists", KEYS[1]) == 0 and ARGV[3] == "yes") or redis.call("get", KEYS[1]) == ARGV[1] then
+        return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[2])
+    end
+"""
+DESCRIBE = 'return { redis.call("get", KEYS[1]), redis.call("pttl", KEYS[1]) }'
+TAKE_BY_PREFIX = """
+    if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[3]) then return redis.status_reply("OK") end
+    local length = tonumber(ARGV[2])
+    if redis.call("getrange", KEYS[1], 0, length-1) == string.sub(ARGV[1], 1, length)
+    then return redis.call("set", KEYS[1], ARGV[1], "PX", ARGV[3]) end
+"""
+
+
+def test_taking_or_renewing_a_lock() -> None:
+    async def scenario() -> None:
+        async with harness() as home:
+            say = home.talker()
+            assert await say("EVAL", REENTER, 1, "a", "me", 100) == 1
+            assert await say("EVAL", REENTER, 1, "a", "you", 100) is None
+            assert await say("EVAL", REENTER, 1, "a", "me", 900) == 1
+            assert await say("EVAL", DESCRIBE, 1, "a") == [b"me", 900]
+            assert await say("EVAL", DESCRIBE, 1, "b") == [None, -2]
+            assert await say("EVAL", TAKE_OR_RENEW, 1, "b", "me", 100, "no") is None
+            assert await say("EVAL", TAKE_OR_RENEW, 1, "b", "me", 100, "yes") == "OK"
+            assert await say("EVAL", TAKE_OR_RENEW, 1, "b", "you", 100, "yes") is None
+            assert await say("EVAL", TAKE_OR_RENEW, 1, "b", "me", 900, "no") == "OK"
+            assert await say("EVAL", DESCRIBE, 1, "b") == [b"me", 900]
+            assert await say("EVAL", TAKE_BY_PREFIX, 1, "c", "me:1", 3, 100) == "OK"
+            assert await say("EVAL", TAKE_BY_PREFIX, 1, "c", "you:1", 3, 100) is None
+            assert await say("EVAL", TAKE_BY_PREFIX, 1, "c", "me:2", 3, 900) == "OK"
+            assert await say("EVAL", DESCRIBE, 1, "c") == [b"me:2", 900]
+
+    asyncio.run(scenario())
+
+
 def test_scripts_by_hash() -> None:
     async def scenario() -> None:
         async with harness() as home:

@@ -30,6 +30,34 @@ def test_a_transaction_answers_in_order_and_sees_its_own_writes() -> None:
     asyncio.run(scenario())
 
 
+def test_a_transaction_sees_when_its_own_writes_expire() -> None:
+    async def scenario() -> None:
+        async with harness(default_ttl_ms=5_000) as home:
+            say = home.talker()
+            await say("SET", "old", "1", "PX", "100")
+            await say("MULTI")
+            for words in (
+                ("INCR", "old"),
+                ("PTTL", "old"),
+                ("SET", "new", "1"),
+                ("INCR", "new"),
+                ("PTTL", "new"),
+                ("PEXPIRE", "new", "70"),
+                ("APPEND", "new", "0"),
+                ("SET", "past", "1", "PXAT", "1"),
+                ("EXISTS", "past"),
+                ("SET", "kept", "1", "PX", "40"),
+                ("SET", "kept", "2", "KEEPTTL"),
+                ("PERSIST", "old"),
+            ):
+                assert await say(*words) == "QUEUED"
+            answers = await say("EXEC")
+            assert answers == [2, 100, "OK", 2, 5_000, 1, 2, "OK", 0, "OK", "OK", 1]
+            assert [await say("PTTL", key) for key in ("old", "new", "past", "kept")] == [-1, 70, -2, 40]
+
+    asyncio.run(scenario())
+
+
 def test_a_command_that_fails_does_not_stop_the_others() -> None:
     async def scenario() -> None:
         async with harness() as home:

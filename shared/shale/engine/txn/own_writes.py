@@ -1,6 +1,6 @@
 """The uncommitted writes of a transaction, as a table above all others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shale.engine.memtable.sorted_part import SortedPart
 from shale.engine.write.batch import WriteBatch
@@ -11,13 +11,21 @@ from shale.types import EVERYTHING, U64_MAX, Entry, KeyRange
 class OwnWrites:
     """The batch of a transaction as a ``ReadTable`` for its own reads.
 
-    Its rows are visible at every sequence number; their own sequence numbers are above all others, as in SlateDB.
+    Its rows are visible at every sequence number; their own sequence numbers are above all others, as in SlateDB.  They
+    expire as if they were committed at the time of the read.
+
+    Args:
+        batch: the writes.
+        default_ttl_ms: the database's default lifetime.
+        now_ms: the clock.
     """
 
-    __slots__ = ("_batch", "_sealed", "_sealed_range")
+    __slots__ = ("_batch", "_default_ttl_ms", "_now_ms", "_sealed", "_sealed_range")
 
-    def __init__(self, batch: WriteBatch) -> None:
+    def __init__(self, batch: WriteBatch, default_ttl_ms: int | None, now_ms: Callable[[], int]) -> None:
         self._batch = batch
+        self._default_ttl_ms = default_ttl_ms
+        self._now_ms = now_ms
         self._sealed: FrozenWrites | None = None
         self._sealed_range = EVERYTHING
 
@@ -28,7 +36,8 @@ class OwnWrites:
         """Return versions of a key, newest first, down to the newest that is no merge operand."""
         if key not in self._batch:
             return ()
-        return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(self._batch.versions(key))]
+        versions = self._batch.versions(key, self._default_ttl_ms, self._now_ms())
+        return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(versions)]
 
     def sorted_parts(self) -> list[SortedPart]:
         """Return all rows as sorted parts."""

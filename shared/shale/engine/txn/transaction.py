@@ -59,7 +59,7 @@ class Transaction(Reads):
         self._held = writer.active.hold(pipeline.committed_seq)
         self._since = pipeline.history.begin(pipeline.committed_seq)
         self._batch = WriteBatch(max_key_bytes=writer.options.max_key_bytes)
-        self._own = OwnWrites(self._batch)
+        self._own = OwnWrites(self._batch, writer.options.default_ttl_ms, writer.clock_ms)
         self._unmarked: set[bytes] = set()
         self._read_keys: set[bytes] = set()
         self._ranges: list[KeyRange] = []

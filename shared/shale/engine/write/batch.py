@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 from shale.core.bytes_like import BytesLike
-from shale.core.ttl import ExpireAt, Lifetime, Timestamp, Ttl, resolve_lifetime
+from shale.core.ttl import ExpireAt, Lifetime, Timestamp, Ttl, expire_ts, resolve_lifetime
 from shale.engine.options import MAX_VALUE_BYTES
 from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing
 from shale.iter.merge_operator import MergeOperator, fold_versions
@@ -187,12 +187,26 @@ class WriteBatch:
         """Yield each key once."""
         return iter(self._values if not self._operands else self._values.keys() | self._operands.keys())
 
-    def versions(self, key: bytes) -> list[Entry]:
-        """Return the writes of a key, newest first, as rows without times and sequence numbers."""
-        found = [Entry(key, each.value, 0, FLAG_MERGE) for each in reversed(self._operands.get(key, ()))]
+    def versions(self, key: bytes, default_ttl_ms: int | None = None, now_ms: int | None = None) -> list[Entry]:
+        """Return the writes of a key, newest first, as rows without sequence numbers.
+
+        Args:
+            key: the key.
+            default_ttl_ms: the database's default lifetime.
+            now_ms: rows expire as if they were committed then; ``None``: they have no times.
+        """
+        found = [
+            _entry(
+                (key, each.value, FLAG_MERGE), default_ttl_ms if each.has_default_lifetime else each.lifetime, now_ms
+            )
+            for each in reversed(self._operands.get(key, ()))
+        ]
         if key in self._values:
             value = self._values[key]
-            found.append(Entry(key, b"", 0, FLAG_TOMBSTONE) if value is None else Entry(key, value, 0, 0))
+            if value is None:
+                found.append(Entry(key, b"", 0, FLAG_TOMBSTONE))
+            else:
+                found.append(_entry((key, value, 0), self._lifetimes.get(key, default_ttl_ms), now_ms))
         return found
 
     def commit_rows(self, default_ttl_ms: int | None, operator: MergeOperator | None = None) -> "CommitRows":
@@ -251,6 +265,14 @@ class WriteBatch:
             raise IncompatibleMergeTtls(f"key {format_key(key)} has several lifetimes in one batch that merges it")
         # As in SlateDB a single operand goes through the operator, too: one that it cannot fold must not be stored.
         return fold_versions(entries, operator, None)[0], lifetimes[0]
+
+
+def _entry(row: tuple[bytes, bytes, int], lifetime: Lifetime, now_ms: int | None) -> Entry:
+    """Return a row of a key, a value and flags."""
+    key, value, flags = row
+    if now_ms is None or lifetime is None:
+        return Entry(key, value, 0, flags)
+    return Entry(key, value, 0, flags | FLAG_EXPIRE_TS, 0, expire_ts(lifetime, now_ms))
 
 
 class Operand(NamedTuple):

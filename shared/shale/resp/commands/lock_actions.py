@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.read.reads import Reads
 from shale.resp.commands.rows import put_until
-from shale.resp.encoder import OK, integer
+from shale.resp.encoder import OK, array, bulk, integer
 from shale.resp.lock_scripts import LockScript
 from shale.resp.numbers import expiry_ms, positive_expiry_ms, whole_number
 from shale.resp.session import RespSession, Writes
@@ -20,7 +20,7 @@ class LockCall:
         session: the session of the client.
         script: what it does.
         keys: the keys; enough for the script.
-        args: the arguments; enough for the script.  The first is the token.
+        args: the arguments; enough for the script.  The first is the token, if there is one.
         reads: where to read.
         writes: where to write.
     """
@@ -41,9 +41,10 @@ class LockCall:
         """Return the row of a lock that has not expired."""
         return await self.session.live_row(self.reads, key)
 
-    def put(self, key: bytes) -> None:
-        """Write the token, with the lifetime that the second argument says."""
-        self.writes.put(key, self.args[0], expire_at=positive_expiry_ms(self.args[1], 1, self.now_ms, "set"))
+    def put(self, key: bytes, ms: bytes | None = None) -> None:
+        """Write the token, with that lifetime; by default the second argument says it."""
+        expire_at = positive_expiry_ms(self.args[1] if ms is None else ms, 1, self.now_ms, "set")
+        self.writes.put(key, self.args[0], expire_at=expire_at)
 
     def let_expire(self, key: bytes, row: Row, expire_at: int) -> None:
         """Change when a lock expires; in the past means now."""
@@ -97,7 +98,7 @@ async def _time_left_ms(call: LockCall) -> bytes:
     row = await _owned(call)
     if isinstance(row, bytes):
         return row
-    return integer(-1 if row.expire_ts is None else max(row.expire_ts - call.now_ms, 0))
+    return _left_ms(call, row)
 
 
 async def _take(call: LockCall) -> bytes:
@@ -117,6 +118,47 @@ async def _take_or_extend(call: LockCall) -> bytes:
     else:
         call.put(call.keys[0])
     return integer(1)
+
+
+async def _reenter(call: LockCall) -> bytes:
+    row = await call.row(call.keys[0])
+    if row is None:
+        call.put(call.keys[0])
+    elif row.value == call.args[0]:
+        call.let_expire(call.keys[0], row, expiry_ms(call.args[1], 1, call.now_ms, "pexpire"))
+    else:
+        return call.session.encoding.null
+    return integer(1)
+
+
+async def _take_or_renew(call: LockCall) -> bytes:
+    """Renew the caller's lock, or take a free one if the third argument is ``yes``."""
+    row = await call.row(call.keys[0])
+    if call.args[2] != b"yes" if row is None else row.value != call.args[0]:
+        return call.session.encoding.null
+    call.put(call.keys[0])
+    return OK
+
+
+async def _take_by_prefix(call: LockCall) -> bytes:
+    """Take a free lock, or replace one whose token has the same beginning, as long as the second argument says."""
+    length = whole_number(call.args[1], least=1)
+    row = await call.row(call.keys[0])
+    if row is not None and row.value[:length] != call.args[0][:length]:
+        return call.session.encoding.null
+    call.put(call.keys[0], call.args[2])
+    return OK
+
+
+async def _describe(call: LockCall) -> bytes:
+    row = await call.row(call.keys[0])
+    if row is None:
+        return array([call.session.encoding.null, integer(-2)])
+    return array([bulk(row.value), _left_ms(call, row)])
+
+
+def _left_ms(call: LockCall, row: Row) -> bytes:
+    return integer(-1 if row.expire_ts is None else max(row.expire_ts - call.now_ms, 0))
 
 
 async def _take_all(call: LockCall) -> bytes:
@@ -159,6 +201,10 @@ ACTIONS: Mapping[str, Action] = {
     "time_left_ms": _time_left_ms,
     "take": _take,
     "take_or_extend": _take_or_extend,
+    "reenter": _reenter,
+    "take_or_renew": _take_or_renew,
+    "take_by_prefix": _take_by_prefix,
+    "describe": _describe,
     "take_all": _take_all,
     "extend_all": _extend_all,
     "release_all": _release_all,

@@ -87,6 +87,32 @@ def test_only_the_transaction_sees_its_own_writes(flush: str | None) -> None:
     run(scenario)
 
 
+def test_own_writes_expire_as_they_will_after_the_commit() -> None:
+    async def scenario(db: shale.Db) -> None:
+        transaction = await db.transaction()
+        transaction.put(b"past", b"1", expire_at=7)
+        transaction.put(b"later", b"1", ttl="1h")
+        transaction.put(b"default", b"1")
+        transaction.put(b"never", b"1", ttl=shale.NEVER)
+        transaction.merge(b"merged", b"1", expire_at=7)
+        rows = {row.key: row async for row in transaction.scan()}
+        assert rows[b"past"].expire_ts == rows[b"merged"].expire_ts == 7
+        assert rows[b"never"].expire_ts is None
+        later, default = rows[b"later"].expire_ts, rows[b"default"].expire_ts
+        assert later is not None
+        assert default is not None
+        assert default < later
+        shown = {b"later": b"1", b"default": b"1", b"never": b"1"}
+        assert await contents(transaction, hide_expired=True) == shown
+        assert await transaction.get(b"past", hide_expired=True) is None
+        assert await transaction.get(b"merged", hide_expired=True) is None
+        assert await transaction.get(b"past") == b"1"
+        await transaction.commit()
+        assert await contents(db, hide_expired=True) == shown
+
+    run(scenario, default_ttl_ms=60_000)
+
+
 def test_a_scan_shows_the_writes_that_were_there_when_it_was_made() -> None:
     async def scenario(db: shale.Db) -> None:
         await fill(db, b"ac")
