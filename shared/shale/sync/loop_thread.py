@@ -150,7 +150,8 @@ class LoopThread:
 
         with suppress(RuntimeError):  # the loop was closed, and nothing is under way
             self._loop.call_soon_threadsafe(cancel)
-        outcome.wait(_CANCELLING_S)
+        if not outcome.has_ended:  # else the interrupted caller may hold the lock, which nothing would release
+            outcome.wait(_CANCELLING_S)
 
     def _run(self) -> None:
         try:
@@ -190,13 +191,15 @@ class LoopThread:
 class _CallResult(Generic[T]):
     """Passes the result of a call from one thread to another.  A lock wakes faster than a condition."""
 
-    __slots__ = ("_error", "_locked", "_value", "fatal", "task")
+    __slots__ = ("_error", "_locked", "_value", "fatal", "has_ended", "task")
 
     def __init__(self) -> None:
         self._locked = threading.Lock()
         self._locked.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
+        self.has_ended = False
+        """Set before the lock is released."""
         self.task: asyncio.Task[T] | None = None
         self.fatal: BaseException | None = None
         """What would end the loop if it were raised there."""
@@ -211,11 +214,13 @@ class _CallResult(Generic[T]):
             self._error = task.exception()
             if self._error is None:
                 self._value = task.result()
+        self.has_ended = True
         self._locked.release()
 
     def give_up(self, reason: str) -> None:
         """Record that the call never began."""
         self._error = ClosedError(reason)
+        self.has_ended = True
         self._locked.release()
 
     def wait(self, seconds: float = -1) -> None:

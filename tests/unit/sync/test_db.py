@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -18,6 +19,7 @@ from shale.core.bytes_like import BytesLike
 from shale.errors import ClosedError, InvalidRequestError, TransactionConflict
 from shale.store.memory import MemoryStore
 from shale.store.port import OVERWRITE, ETag, PutMode
+from shale.sync import loop_thread
 
 
 class HeldStore(MemoryStore):
@@ -240,6 +242,34 @@ def test_commits_are_whole_or_absent_whenever_ctrl_c_comes(db: sync.Db) -> None:
     assert left == right
     assert interrupted == 30
     assert db.status.problem is None
+
+
+class InterruptedLock:
+    """A lock of one call: the signal comes when the caller has acquired it, before the next line."""
+
+    acquired = 0
+
+    def __init__(self) -> None:
+        self._inner = threading.Lock()
+        self.release = self._inner.release
+
+    def acquire(self, timeout: float = -1) -> bool:
+        type(self).acquired += 1
+        is_acquired = self._inner.acquire(timeout=timeout)
+        if self.acquired == 2:
+            raise KeyboardInterrupt
+        return is_acquired
+
+
+def test_ctrl_c_after_the_end_of_a_call_waits_for_nothing(db: sync.Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = shale.WriteBatch()
+    batch.put(b"k", b"v")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop_thread, "threading", SimpleNamespace(**vars(threading) | {"Lock": InterruptedLock}))
+        with pytest.raises(KeyboardInterrupt):
+            db.write(batch)
+    assert InterruptedLock.acquired == 2, "locked, and waited for once"
+    assert db.get(b"k") == b"v"
 
 
 def test_threads_that_have_ended_are_forgotten(db: sync.Db) -> None:
