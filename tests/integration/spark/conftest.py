@@ -16,6 +16,9 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.ui.showConsoleProgress": "false",
+    # Short programs: optimising compilers and parallel collectors cost more than they save.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.daemon.module": "tests.integration.spark.worker_daemon",
 }
 
 
