@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.paths import PYTHONPATH, REPOSITORY
+from tests.processes import fork_client
 from tests.processes.fork_server import NUMBER, Start
 
 OURS = [
@@ -46,12 +47,18 @@ class _Server:
     def fork(self, start: Start, stdio: tuple[int, int, int]) -> socket.socket:
         """Start a process; return a socket that reports its id and its exit."""
         ours, theirs = socket.socketpair()
-        with self._lock, theirs:
-            if self._control is None:
-                self._control = self._begin()
-            socket.send_fds(self._control, [b"."], [theirs.fileno(), *stdio])
+        with theirs:
+            control = self.control()
+            socket.send_fds(control, [b"."], [theirs.fileno(), *stdio])
         ours.sendall(json.dumps(start).encode() + b"\n")
         return ours
+
+    def control(self) -> socket.socket:
+        """Return the socket through which processes ask for forks, one message each."""
+        with self._lock:
+            if self._control is None:
+                self._control = self._begin()
+            return self._control
 
     def _begin(self) -> socket.socket:
         ours, theirs = socket.socketpair()
@@ -72,6 +79,17 @@ class _Server:
 
 
 _SERVER = _Server()
+
+
+def command(module: str) -> str:
+    """Return the start of a shell command that runs a module as a fork; see ``command_environment``."""
+    return f"{sys.executable} -I -S {fork_client.__file__} {module}"
+
+
+def command_environment() -> tuple[int, dict[str, str]]:
+    """Return the descriptor that a shell must inherit, and the variables that it must have, for ``command``."""
+    number = _SERVER.control().fileno()
+    return number, {fork_client.FORKS: json.dumps({"control": number, "imports": OURS})}
 
 
 class Fork:

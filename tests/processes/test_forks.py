@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import PYTHONPATH
-from tests.processes.forks import Fork, run
+from tests.processes.forks import Fork, command, command_environment, run
 
 PROBE = "tests.processes.probe"
 ENVIRONMENT = {"PYTHONPATH": PYTHONPATH, "PATH": os.environ["PATH"], "GREETING": "hello"}
@@ -47,3 +47,32 @@ def test_signals_reach_it_and_its_end_is_told(tmp_path: Path) -> None:
 def test_what_an_interpreter_reads_first_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="MALLOC_ARENA_MAX is for an interpreter that starts"):
         run(PROBE, "0", env={**ENVIRONMENT, "MALLOC_ARENA_MAX": "1"}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("how", ["0", "3", "words", "raise", "die"])
+def test_a_command_is_as_a_program(tmp_path: Path, how: str) -> None:
+    shell = ["bash", "-c"]
+    line = f"{sys.executable} -m {PROBE} {how} more"
+    program = subprocess.run(
+        [*shell, line], input=b"in", capture_output=True, env=ENVIRONMENT, cwd=tmp_path, check=False
+    )
+    number, variables = command_environment()
+    line, env = f"{command(PROBE)} {how} more", ENVIRONMENT | variables
+    fork = subprocess.run(
+        [*shell, line], input=b"in", capture_output=True, env=env, cwd=tmp_path, pass_fds=[number], check=False
+    )
+    assert fork.returncode == program.returncode
+    assert fork.stderr.splitlines()[-1:] == program.stderr.splitlines()[-1:]
+    assert fork.stdout[:1] == program.stdout[:1]
+    if how != "die":
+        assert json.loads(fork.stdout) == json.loads(program.stdout)
+
+
+def test_a_command_passes_signals_on(tmp_path: Path) -> None:
+    number, variables = command_environment()
+    arguments = [*command(PROBE).split(), "0"]
+    with subprocess.Popen(
+        arguments, stdin=subprocess.PIPE, env=ENVIRONMENT | variables, cwd=tmp_path, pass_fds=[number]
+    ) as child:
+        child.terminate()
+        assert child.wait(60) == -signal.SIGTERM
