@@ -14,8 +14,8 @@ import pytest
 from shale.testing.simulation import STORE_VARIABLE
 from shale.types import CasMode
 
-DEFAULT_SEEDS = 8
-FEW_SEEDS = 3
+DEFAULT_SEEDS = 4
+FEW_SEEDS = 2
 """Of a row whose seeds take a second or more each."""
 SEEDS_PER_CASE = 50
 """Of a deep run: pytest keeps some kilobytes about every case until the end."""

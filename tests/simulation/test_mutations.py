@@ -17,7 +17,7 @@ from shale.protocol.boundary import Boundary
 from shale.testing.simulation import Simulation, SimulationError
 from shale.testing.swarm import SimOptions
 from shale.types import Manifest, Tree
-from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.mutations import seed_that_fails
 from tests.simulation.protocol import effects
 from tests.simulation.protocol.manifest_processes import run_all_roles
 from tests.simulation.whole_system import everything
@@ -76,7 +76,7 @@ def test_no_boundary_check(monkeypatch: pytest.MonkeyPatch) -> None:
         return
 
     monkeypatch.setattr(Boundary, "check", accepting)
-    first_seed_that_fails(sleepers)
+    seed_that_fails(sleepers)
 
 
 @BY_THE_MARK
@@ -100,7 +100,7 @@ def test_boundary_checked_before_the_create(monkeypatch: pytest.MonkeyPatch) -> 
             del boundary.check
 
     monkeypatch.setattr(VersionedStore, "commit", early)
-    first_seed_that_fails(sleepers)
+    seed_that_fails(sleepers)
 
 
 @BY_THE_MARK
@@ -111,7 +111,7 @@ def test_a_cached_boundary_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
         return (boundary._cached, True) if boundary._cached is not None else await original(boundary)
 
     monkeypatch.setattr(Boundary, "_read", cached)
-    first_seed_that_fails(sleepers)
+    seed_that_fails(sleepers)
 
 
 @BY_THE_MARK
@@ -119,7 +119,7 @@ def test_no_limit_on_the_age_of_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
     from shale.protocol.sequenced import SequencedFiles
 
     monkeypatch.setattr(SequencedFiles, "_is_fresh", lambda _files, confirmed_at: confirmed_at is not None)
-    first_seed_that_fails(sleepers_without_boundaries)
+    seed_that_fails(sleepers_without_boundaries)
 
 
 @BY_THE_MARK
@@ -128,7 +128,7 @@ def test_delete_before_advance(monkeypatch: pytest.MonkeyPatch) -> None:
         return
 
     monkeypatch.setattr("shale.protocol.versioned_store.VersionedStore.advance_boundary", later)
-    first_seed_that_fails(sleepers)
+    seed_that_fails(sleepers)
 
 
 def test_the_latest_is_collected_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_the_latest_is_collected_too(monkeypatch: pytest.MonkeyPatch) -> None:
         await original(store, target + 1)
 
     monkeypatch.setattr("shale.protocol.versioned_store.VersionedStore.advance_boundary", too_far)
-    first_seed_that_fails(sleepers)
+    seed_that_fails(sleepers)
 
 
 def test_the_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_the_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(compactor, l0=writer.l0)
 
     monkeypatch.setattr(rebase, "merge_trees", keep_all_l0)
-    first_seed_that_fails(crowded)
+    seed_that_fails(crowded)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_one_side_of_a_tree_wins(monkeypatch: pytest.MonkeyPatch, rule: str, sid
         return merged
 
     monkeypatch.setattr(rebase, rule, one_sided)
-    first_seed_that_fails(crowded)
+    seed_that_fails(crowded)
 
 
 @pytest.mark.parametrize("rule", ["rebase_writer", "rebase_compactor"])
@@ -171,7 +171,7 @@ def test_local_state_overwrites_the_newer_version(monkeypatch: pytest.MonkeyPatc
         return local
 
     monkeypatch.setattr(rebase, rule, no_rebase)
-    first_seed_that_fails(crowded)
+    seed_that_fails(crowded)
 
 
 @pytest.mark.parametrize("rule", ["rebase_writer", "rebase_compactor"])
@@ -184,14 +184,14 @@ def test_checkpoints_of_others_are_dropped(monkeypatch: pytest.MonkeyPatch, rule
         return merged
 
     monkeypatch.setattr(rebase, rule, forgetful)
-    first_seed_that_fails(crowded)
+    seed_that_fails(crowded)
 
 
 def test_epochs_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     from shale.protocol.transactional import Fenceable
 
     monkeypatch.setattr(Fenceable, "check_epoch", lambda _owner: None)
-    first_seed_that_fails(run_all_roles)
+    seed_that_fails(run_all_roles)
 
 
 @BY_THE_MARK
@@ -206,7 +206,7 @@ def test_the_real_collector_deletes_before_it_advances(monkeypatch: pytest.Monke
             await advance(boundary)
 
     monkeypatch.setattr(Pass, "execute", hasty)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 def test_the_real_collector_forgets_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_the_real_collector_forgets_checkpoints(monkeypatch: pytest.MonkeyPatch)
             yield nothing
 
     monkeypatch.setattr(GcDatabase, "checkpointed", none)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 def test_the_real_collector_has_no_cutoff(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_the_real_collector_has_no_cutoff(monkeypatch: pytest.MonkeyPatch) -> No
         return [file for file in files if file.id not in active]
 
     monkeypatch.setattr("shale.gc.sweeps.plan_compacted_gc", everything_unused)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 @pytest.mark.parametrize("side", ["local", "remote"])
@@ -237,12 +237,12 @@ def test_the_real_writer_keeps_one_side(monkeypatch: pytest.MonkeyPatch, side: s
         return replace(rebase.rebase_writer(local, remote), tree=winner.tree)
 
     monkeypatch.setattr("shale.engine.flush.writer_manifest.rebase_writer", one_sided)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 def test_the_real_compactor_does_not_rebase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shale_compactor.coordinator.state_writer.rebase_compactor", lambda local, _remote: local)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 def test_the_real_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_the_real_watermark_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(compactor, l0=writer.l0)
 
     monkeypatch.setattr(rebase, "merge_trees", keep_all_l0)
-    first_seed_that_fails(daemons)
+    seed_that_fails(daemons)
 
 
 def test_a_violation_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +258,6 @@ def test_a_violation_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         return local
 
     monkeypatch.setattr(rebase, "rebase_writer", no_rebase)
-    seed = first_seed_that_fails(crowded)
+    seed = seed_that_fails(crowded)
     with pytest.raises(SimulationError, match=f"seed {seed} "):
         crowded(seed)

@@ -25,17 +25,16 @@ from shale.types import BoundKind, ExternalDb, KeyRange, Manifest, Seq, SstView,
 from shale_compactor.coordinator import coordinator
 from tests.simulation.clones import test_clones as clones
 from tests.simulation.clones import test_unions as unions
-from tests.simulation.conftest import DEFAULT_SEEDS
-from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.mutations import MUTATION_SEEDS, seed_that_fails
 
 Scenario = Callable[[int], object]
 KILLED = clones.test_a_clone_killed_after_any_request_completes_when_retried
 
 
-def found_by(*rows: Scenario, seeds: int = DEFAULT_SEEDS) -> None:
-    """Each of these defects fails within the seeds of the default suite."""
+def found_by(*rows: Scenario, seeds: int = MUTATION_SEEDS) -> None:
+    """Each of these defects fails within ``MUTATION_SEEDS`` seeds."""
     for each in rows:
-        first_seed_that_fails(each, seeds)
+        seed_that_fails(each, seeds)
 
 
 async def pin(catalog: DatabaseCatalog, manifest: Manifest) -> None:
@@ -74,7 +73,7 @@ def test_the_log_comes_after_the_clone_is_initialised(monkeypatch: pytest.Monkey
         return CloneResult(path=request.path, manifest_id=2, is_new=True)
 
     monkeypatch.setattr(clone, "_finish", finish)
-    found_by(KILLED, seeds=3 * DEFAULT_SEEDS)
+    found_by(KILLED, seeds=3 * MUTATION_SEEDS)
 
 
 def test_pins_come_before_the_clone_knows_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +89,7 @@ def test_pins_come_before_the_clone_knows_their_ids(monkeypatch: pytest.MonkeyPa
         return await clone._finish(catalog, request, await manifests.create_new(manifest))
 
     monkeypatch.setattr(clone, "_attempt", attempt)
-    found_by(KILLED, seeds=3 * DEFAULT_SEEDS)
+    found_by(KILLED, seeds=3 * MUTATION_SEEDS)
 
 
 def test_the_log_is_not_pinned_before_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +144,7 @@ def test_a_clone_inherits_what_it_does_not_read(monkeypatch: pytest.MonkeyPatch)
         return tuple(clone_manifest._handed_on(entry) for entry in manifest.external_dbs)
 
     monkeypatch.setattr(clone_manifest, "inherited", everything)
-    found_by(clones.test_a_clone_is_whole_when_its_source_detaches_meanwhile, seeds=3 * DEFAULT_SEEDS)
+    found_by(clones.test_a_clone_is_whole_when_its_source_detaches_meanwhile, seeds=3 * MUTATION_SEEDS)
 
 
 def test_a_clone_forgets_its_parent_before_the_parent_forgets_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +163,7 @@ def test_a_clone_forgets_its_parent_before_the_parent_forgets_it(monkeypatch: py
             await release(database, external, this)
 
     monkeypatch.setitem(collector.SWEEPS, Task.DETACH, turned)
-    found_by(clones.test_a_clone_detaches_when_it_needs_nothing_of_its_parent, seeds=3 * DEFAULT_SEEDS)
+    found_by(clones.test_a_clone_detaches_when_it_needs_nothing_of_its_parent, seeds=3 * MUTATION_SEEDS)
 
 
 def test_a_union_is_known_by_its_own_ssts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +171,7 @@ def test_a_union_is_known_by_its_own_ssts_alone(monkeypatch: pytest.MonkeyPatch)
         return False
 
     monkeypatch.setattr(existing_clone, "_is_union_of", differs)
-    found_by(clones.test_a_union_killed_after_any_request_completes_when_retried, seeds=3 * DEFAULT_SEEDS)
+    found_by(clones.test_a_union_killed_after_any_request_completes_when_retried, seeds=3 * MUTATION_SEEDS)
 
 
 def test_a_key_belongs_to_one_sst_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +190,7 @@ def test_what_was_cut_off_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
         return covered_in_run(replace(view, visible_range=None), view.sst.info.physical_range, after)
 
     monkeypatch.setattr(projection, "covered_in_run", whole)
-    found_by(unions.test_a_key_that_spans_two_ssts_keeps_its_versions_in_a_union, seeds=3 * DEFAULT_SEEDS)
+    found_by(unions.test_a_key_that_spans_two_ssts_keeps_its_versions_in_a_union, seeds=3 * MUTATION_SEEDS)
 
 
 def test_a_union_lists_ssts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +208,7 @@ def test_a_union_lists_ssts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_l0s_are_promoted_below_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(union, "_promoted", lambda tree: (*tree.compacted, *union.runs_of(tree.l0, 0)))
     monkeypatch.setattr(union, "merged_l0", lambda _: None)
-    found_by(unions.test_ten_rounds_of_split_and_union_keep_every_row, seeds=3 * DEFAULT_SEEDS)
+    found_by(unions.test_ten_rounds_of_split_and_union_keep_every_row, seeds=3 * MUTATION_SEEDS)
 
 
 def test_a_union_begins_to_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,7 @@ from tests.simulation.compactor import test_execution as execution
 from tests.simulation.compactor import test_segments as segments
 from tests.simulation.compactor import test_submissions as submissions
 from tests.simulation.compactor import test_worker as work
-from tests.simulation.conftest import DEFAULT_SEEDS
-from tests.simulation.mutations import first_seed_that_fails, without_rule
+from tests.simulation.mutations import MUTATION_SEEDS, seed_that_fails, without_rule
 
 S = CompactionStatus
 Scenario = Callable[[int], object]
@@ -46,13 +45,13 @@ DRAINS = segments.test_a_drain_that_leaves_older_data_fails
 
 
 def found_by(*rows: Scenario) -> None:
-    """Each of these defects fails within the seeds of the default suite.
+    """Each of these defects fails within ``MUTATION_SEEDS`` seeds.
 
     With two-phase creates a process sends more requests, so fewer of the drawn ones are in the middle of a job.
     """
     two_phase = os.environ.get(STORE_VARIABLE) == CasMode.TWO_PHASE
     for each in rows:
-        first_seed_that_fails(each, DEFAULT_SEEDS * (5 if two_phase else 1))
+        seed_that_fails(each, MUTATION_SEEDS * (5 if two_phase else 1))
 
 
 @pytest.mark.parametrize(

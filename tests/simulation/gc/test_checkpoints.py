@@ -30,7 +30,7 @@ from shale.testing.simulation import SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import Checkpoint, Manifest
 from tests.simulation.compactor import lsm
-from tests.simulation.conftest import DEFAULT_SEEDS, FEW_SEEDS, simulated, simulated_slowly
+from tests.simulation.conftest import FEW_SEEDS, simulated, simulated_slowly
 from tests.simulation.coverage_marks import CoverageMarks, row
 from tests.simulation.gc.harness import (
     ROOT,
@@ -42,7 +42,7 @@ from tests.simulation.gc.harness import (
     quick,
     start_work,
 )
-from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.mutations import MUTATION_SEEDS, seed_that_fails
 from tests.simulation.reader.reader_processes import (
     COMPACTION,
     EAGER,
@@ -409,9 +409,9 @@ def without_pins(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("breaks", "scenario", "seeds"),
     [
-        (riding_too_early, writers_checkpoints, 4 * FEW_SEEDS),
-        (pinning_the_version_before, writers_checkpoints, DEFAULT_SEEDS),
-        (without_pins, test_a_checkpoint_copied_before_a_deletion_loses_nothing, DEFAULT_SEEDS),
+        (riding_too_early, writers_checkpoints, 12),
+        (pinning_the_version_before, writers_checkpoints, MUTATION_SEEDS),
+        (without_pins, test_a_checkpoint_copied_before_a_deletion_loses_nothing, MUTATION_SEEDS),
     ],
 )
 def test_a_mistake_is_found(
@@ -421,4 +421,4 @@ def test_a_mistake_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     breaks(monkeypatch)
-    first_seed_that_fails(scenario, seeds)
+    seed_that_fails(scenario, seeds)

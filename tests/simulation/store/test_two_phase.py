@@ -24,7 +24,7 @@ from shale.testing.simulation import STORE_VARIABLE, SimProcess, Simulation
 from shale.testing.swarm import SimOptions
 from shale.types import CasMode
 from tests.simulation.conftest import simulated
-from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.mutations import seed_that_fails
 from tests.simulation.protocol.effects import TOY, Acknowledged, collector, contender, final_value, toy_rules, toy_store
 
 MIN_AGE_MS = 60_000
@@ -240,4 +240,4 @@ ORIGINAL_INSERT = TwoPhaseCommits.insert
 )
 def test_a_broken_step_is_found(target: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(target, name, broken)
-    first_seed_that_fails(run_all, SEEDS_MAX)
+    seed_that_fails(run_all, SEEDS_MAX)

@@ -14,7 +14,7 @@ from shale.kernels.rows import EMPTY_ROWS
 from shale.protocol.wal_fence import FenceRun, WalFence
 from shale.protocol.wal_store import WalStore
 from shale.types import WalId
-from tests.simulation.mutations import first_seed_that_fails
+from tests.simulation.mutations import seed_that_fails
 from tests.simulation.writer.parallel import ACKS, gap_after_crash, reader_at_a_gap, succession
 
 SCENARIOS = (gap_after_crash, succession, reader_at_a_gap)
@@ -38,7 +38,7 @@ def test_gaps_are_not_filled(monkeypatch: pytest.MonkeyPatch, ack: str) -> None:
         return max(ids, default=after) + 1
 
     monkeypatch.setattr("shale.protocol.wal_fence.first_missing", after_all)
-    first_seed_that_fails(partial(gap_after_crash, ack=ack))
+    seed_that_fails(partial(gap_after_crash, ack=ack))
 
 
 @pytest.mark.fault("F2.21")
@@ -54,7 +54,7 @@ def test_one_fence_is_enough(monkeypatch: pytest.MonkeyPatch, ack: str) -> None:
 
     monkeypatch.setattr("shale.protocol.wal_fence.FenceRun", one)
     monkeypatch.setattr("shale.protocol.wal_fence.WalFence", of_one)
-    first_seed_that_fails(partial(succession, ack=ack))
+    seed_that_fails(partial(succession, ack=ack))
 
 
 @pytest.mark.fault("F2.21")
@@ -69,7 +69,7 @@ def test_the_manifest_counts_files_after_a_gap(monkeypatch: pytest.MonkeyPatch, 
         durability.durable_wal_id = max(durability.durable_wal_id, file.id)
 
     monkeypatch.setattr(ParallelWalFlusher, "_record", counted)
-    first_seed_that_fails(partial(gap_after_crash, ack=ack))
+    seed_that_fails(partial(gap_after_crash, ack=ack))
 
 
 @pytest.mark.fault("F2.21")
@@ -83,7 +83,7 @@ def test_rows_are_durable_before_the_prefix(monkeypatch: pytest.MonkeyPatch) -> 
         return [file]
 
     monkeypatch.setattr(PutWindow, "written", written)
-    first_seed_that_fails(partial(gap_after_crash, ack="contiguous"))
+    seed_that_fails(partial(gap_after_crash, ack="contiguous"))
 
 
 @pytest.mark.fault("F2.21")
@@ -100,4 +100,4 @@ def test_a_reader_leaves_gaps_out(monkeypatch: pytest.MonkeyPatch, ack: str) -> 
 
     monkeypatch.setattr(WalStore, "_before_first_gap", highest)
     monkeypatch.setattr("shale.engine.reader.state.replay_wal", leaving_out)
-    first_seed_that_fails(partial(reader_at_a_gap, ack=ack))
+    seed_that_fails(partial(reader_at_a_gap, ack=ack))
