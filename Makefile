@@ -9,6 +9,7 @@ INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 SEEDS ?= 1000
 ROUNDS ?= 50
+EXAMPLES ?= 20
 GC_SOAK_S ?= 600
 TWO_PHASE_ROUNDS ?= 200
 # CAS=sqlite or CAS=postgresql: tests run on databases with two-phase creates (tests/cas_selection.py).  SlateDB cannot
@@ -24,7 +25,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock wheels archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -71,6 +72,9 @@ sim: install ## simulate faults; SEEDS= how many per row, SEED= replays one
 
 sim-two-phase: install ## the same simulations with two-phase creates; SEEDS= and SEED= as for sim
 	SHALE_SIM_CAS=two-phase $(MAKE) sim SEEDS=$(SEEDS) SEED=$(SEED) TESTS="$(TESTS)"
+
+fuzz: install ## property tests with EXAMPLES= times as many examples as in the default suite
+	SHALE_TEST_EXAMPLES=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) --timeout=0 -m "hypothesis and not soak" $(TESTS)
 
 model: install java ## check the models of the protocol with TLC; MODEL=--quick is a minute
 	$(BIN)/python -m tests.checks.models $(MODEL)
@@ -133,6 +137,7 @@ check: test lint docs ## the default suite, the linters and the site
 
 check-long: check soak gc-soak ## hours: many seeds, kills under load, memory, SlateDB's and Redis' tests
 	$(MAKE) sim SEEDS=5000
+	$(MAKE) fuzz
 	$(MAKE) model
 	$(MAKE) compat
 	$(MAKE) redis-suite

@@ -5,13 +5,12 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+
+from tests.examples import load_profile
 
 pytest_plugins = ("tests.cas_selection", "tests.fault_selection", "tests.timing")
 
-# A shared machine may take any time for one example; hanging tests are the timeout's business.
-settings.register_profile("shale", deadline=None)
-settings.load_profile("shale")
+load_profile()
 
 PREFIXES = ("AWS_", "CLOUD_PROVIDER", "LOCAL_PATH", "SHALE_")
 """Variables with these beginnings locate databases, or are settings."""

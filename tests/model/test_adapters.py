@@ -15,7 +15,7 @@ from tests.model.state_machine import DatabaseMachine
 
 STEPS = 50
 QUICK = settings(
-    max_examples=25,
+    max_examples=10,
     stateful_step_count=STEPS,
     deadline=None,
     derandomize=True,

@@ -28,6 +28,7 @@ from shale.kernels.columns import empty_bytes_at
 from shale.store.local_store import files, upload
 from shale.store.local_store.adapter import LocalStore
 from shale.store.local_store.upload import STAGING_BYTES
+from tests.examples import examples
 from tests.paths import REPOSITORY
 
 pytestmark = [
@@ -132,7 +133,7 @@ def in_place(sizes: Sequence[int]) -> list[BytesLike]:
     return parts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(sizes=st.lists(SIZES, max_size=8), shift=st.integers(0, 4096), lies_in_place=st.booleans())
 def test_an_object_is_its_parts(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], shift: int, lies_in_place: bool

@@ -19,6 +19,7 @@ from shale.format.sst.filter import decode_filters
 from shale.format.sst.index import decode_index
 from shale.format.sst.info import decode_trailer
 from shale.format.sst.stats import decode_stats
+from tests.examples import examples
 from tests.golden_files import golden, label
 from tests.interop.sst_sections import open_sst
 
@@ -104,7 +105,7 @@ def test_every_byte_of_the_beginning_flipped(decode: Callable[..., object], data
             decodes_or_is_corrupt(decode, bytes(damaged))
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, len(SUBJECTS) - 1), EDITS)
 def test_numbers_overwritten_anywhere(subject: int, edits: list[tuple[int, bytes]]) -> None:
     decode, data = SUBJECTS[subject]
@@ -115,7 +116,7 @@ def test_numbers_overwritten_anywhere(subject: int, edits: list[tuple[int, bytes
     decodes_or_is_corrupt(decode, bytes(damaged))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, len(SUBJECTS) - 1), st.binary(max_size=300))
 def test_random_bytes_decode_or_raise_corruption(subject: int, data: bytes) -> None:
     decode, model = SUBJECTS[subject]

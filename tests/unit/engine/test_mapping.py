@@ -12,6 +12,7 @@ import shale
 from shale import codecs, sync
 from shale.errors import InvalidRequestError
 from shale.store.memory import MemoryStore
+from tests.examples import examples
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +105,7 @@ STEP = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEP, max_size=8))
 def test_it_is_a_mutable_mapping(db: sync.Db, steps: list[tuple[str, int, str]]) -> None:
     view = db.mapping(codec=codecs.TEXT, key_codec=codecs.INT, prefix=b"view/")

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import shale
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
+from tests.examples import examples
 
 KEYS = st.sampled_from([b"a", b"b", b"ba", b"bb", b"c", b"\x00", b"\xff\xff"])
 BOUNDS = KEYS | st.none()
@@ -134,4 +135,4 @@ class Database(RuleBasedStateMachine):
 
 
 TestDatabase = Database.TestCase
-TestDatabase.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestDatabase.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)

@@ -29,6 +29,7 @@ from shale.types import (
     excluded,
     included,
 )
+from tests.examples import examples
 from tests.unit.iter.merge_inputs import FEW_KEYS, SEQS, SOURCES
 from tests.unit.kernels.blocks_v1 import as_v1_reads
 from tests.unit.kernels.strategies import KEYS, entries, in_order
@@ -115,7 +116,7 @@ def seen(
     return asyncio.run(drain(source))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(
     tables=SOURCES,
     trees=TREES,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shale.resp.cursors import Cursors
 from shale.resp.glob import literal_prefix, matcher
+from tests.examples import examples
 from tests.unit.resp.harness import RespFailure, Talker, harness
 
 
@@ -41,7 +42,7 @@ def test_every_key_comes_once() -> None:
     asyncio.run(scenario())
 
 
-@settings(max_examples=30)  # each of them opens a database
+@settings(max_examples=examples(20))  # each of them opens a database
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60), st.integers(1, 9), st.randoms())
 def test_writes_in_between_neither_hide_nor_repeat_what_stays(
     writes: list[tuple[bool, int]], count: int, rng: random.Random

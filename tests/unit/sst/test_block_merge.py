@@ -21,6 +21,7 @@ from shale.kernels.rows import rows_from_entries
 from shale.sst.builder import SstBuilder
 from shale.sst.options import SstOptions
 from shale.types import FLAG_MERGE, FLAG_TOMBSTONE, Compression, Entry, KeyRange
+from tests.examples import examples
 from tests.unit.iter.merge_inputs import FEW_KEYS, RULES, SEQS
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.strategies import KEYS, SORTED_ROWS, entries, in_order
@@ -81,7 +82,7 @@ def built(rows: list[Entry], options: SstOptions, until_bytes: int) -> FILES:
     return files
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(SOURCES, RULES, st.integers(1, 4), st.sampled_from([0, 400, 10**9]))
 def test_merged_blocks_are_those_of_merged_rows(
     sources: list[list[Entry]], rules: MergeRules, span: int, until_bytes: int
@@ -123,7 +124,7 @@ def test_rows_out_of_range_are_left_out(sources: list[list[Entry]], visible: Key
     assert merged(spans, MergeRules(), OPTIONS, 10**9) == built(rows, OPTIONS, 10**9)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(SORTED_ROWS.map(lambda rows: rows[:6]), st.data(), st.sampled_from([1, 2]))
 def test_hostile_images_meet_the_twins_verdict(rows: list[Entry], data: st.DataObject, version: int) -> None:
     image = bytearray(encode_block_plain(rows) if version == 2 else encode_block_v1(rows))

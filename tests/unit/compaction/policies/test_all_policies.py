@@ -17,6 +17,7 @@ from shale.compaction.policies.tree_plan import TreePlan, propose
 from shale.compaction.specs import L0Source, SortedRunSource, order_of
 from shale.errors import InvalidCompaction
 from shale.types import Compactions, Manifest, RunId, Segment, TieredSpec, Tree
+from tests.examples import examples
 from tests.unit.compaction.harness import Database, leveled_policies, manifests, policies, time_window_policies
 
 SEEDS = st.integers(0, 2**32)
@@ -41,7 +42,7 @@ def requested(database: Database, rng: random.Random) -> None:
             database.try_accept(spec)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(policies(), manifests(), SEEDS)
 def test_every_proposal_is_allowed_beside_everything_active(policy, manifest, seed):
     database, rng = Database(policy, manifest), random.Random(seed)
@@ -50,7 +51,7 @@ def test_every_proposal_is_allowed_beside_everything_active(policy, manifest, se
     database.submit(capacity=100)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(policies(), manifests(), SEEDS)
 def test_a_finite_load_ends(policy, manifest, seed):
     """Each round starts jobs up to the capacity and finishes one: 150 rounds suffice for a hundred sources.
@@ -93,14 +94,14 @@ def under_load(policy: CompactionScheduler, rng: random.Random) -> Load:
     return load
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(leveled_policies(), SEEDS)
 def test_leveled_keeps_about_one_run_per_level(policy, seed):
     load = under_load(policy, random.Random(seed))
     assert load.most_runs <= policy.level_of(load.total_bytes) + policy.max_extra_runs
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(time_window_policies(), SEEDS)
 def test_time_window_keeps_about_one_run_per_window(policy, seed):
     """Separate windows, runs of the newest window, a backlog that delays L0s, an archive of growing runs."""

@@ -44,6 +44,7 @@ from shale_compactor.execution.job import Job, plan_job
 from shale_compactor.execution.options import ExecutorOptions
 from shale_compactor.execution.progress import JobProgress
 from shale_compactor.execution.transforms import Transforms
+from tests.examples import examples
 from tests.unit.compactor.ssts import read_ssts, write_sst_v1, write_view
 from tests.unit.compactor.values import entry, ulid
 
@@ -352,7 +353,7 @@ TRANSFORMS = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(TREES, st.integers(0, 90), st.booleans(), TRANSFORMS, INTERRUPTIONS, EXECUTORS)
 def test_every_row_comes_out_as_the_model_says(
     tree: tuple[list[Table], list[list[Table]]],
@@ -374,7 +375,7 @@ def test_every_row_comes_out_as_the_model_says(
         assert left.info.last_entry != right.info.first_entry, "a key never spans two SSTs of ours"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(TREES, st.integers(0, 90), st.booleans(), FOREIGN, st.data())
 def test_resuming_after_a_worker_that_cuts_inside_keys(
     tree: tuple[list[Table], list[list[Table]]],
@@ -409,7 +410,7 @@ def test_resuming_after_a_worker_that_cuts_inside_keys(
     assert unhidden(asyncio.run(run()), barrier) == unhidden(expected, barrier)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(trees(expires=False), st.integers(0, 90), st.booleans(), INTERRUPTIONS, EXECUTORS, st.data())
 def test_workers_with_and_without_the_operator_share_a_job(
     tree: tuple[list[Table], list[list[Table]]],

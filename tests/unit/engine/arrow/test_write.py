@@ -14,6 +14,7 @@ import shale
 from shale.errors import InvalidRequestError, InvalidSegmentPrefix, TransactionConflict
 from shale.format.sst.filter_policy import FixedPrefix
 from shale.store.memory import MemoryStore
+from tests.examples import examples
 
 
 def run(scenario: Callable[[MemoryStore], Awaitable[None]]) -> None:
@@ -265,7 +266,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(STEPS)
 def test_mixed_with_other_writes(steps: list[tuple[str, Any, Any]]) -> None:
     async def scenario(store: MemoryStore) -> None:

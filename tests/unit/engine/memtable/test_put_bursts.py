@@ -16,6 +16,7 @@ from shale.errors import InvalidClockTick, InvalidRequestError, InvalidSequenceN
 from shale.store.memory import MemoryStore
 from shale.types import FLAG_CREATE_TS, FLAG_TOMBSTONE, Entry
 from tests.clocks import ManualClock
+from tests.examples import examples
 
 
 class CheckedDb:
@@ -119,7 +120,7 @@ def open_db(store: MemoryStore, env: Env, **settings: Any) -> Any:
     return shale.Db.open("db", store=store, env=env, flush_interval=None, **settings)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(steps=st.lists(STEPS, max_size=25), ttl_ms=st.sampled_from([None, 60_000]))
 def test_every_row_has_its_own_number_and_time(steps: list[tuple[Any, ...]], ttl_ms: int | None) -> None:
     async def scenario() -> None:

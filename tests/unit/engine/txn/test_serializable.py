@@ -22,6 +22,7 @@ import shale
 from shale.engine.write.commit_history import ConflictWindow
 from shale.errors import TransactionConflict
 from shale.store.memory import MemoryStore
+from tests.examples import examples
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]
 ACTIONS = ("get", "get", "scan", "scan", "put", "put", "delete", "merge", "mark", "commit", "commit", "rollback")
@@ -200,7 +201,7 @@ def some_steps(seed: int) -> list[Step]:
     ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(steps=st.lists(STEP, max_size=40))
 def test_serializable_transactions_have_no_cycle(steps: list[Step]) -> None:
     assert anyio.run(play, steps, "serializable") is None

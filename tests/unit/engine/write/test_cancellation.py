@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import shale
 from shale.env import Clock, Env, InlineCpu
 from shale.store.memory import MemoryStore
+from tests.examples import examples
 
 SMALL = {
     "flush_interval": None, "merge_operator": "concatenate", "l0_max_ssts": 1000, "l0_max_ssts_per_key": 1000,
@@ -197,7 +198,7 @@ def test_cancelled_at_every_point(step: Step) -> None:
     assert anyio.run(every_point) >= 1, "it never waits, so nothing was tried"
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 4)), max_size=12))
 @pytest.mark.parametrize("interval", [0, 0.01])
 def test_many_are_cancelled(interval: float, steps: list[tuple[Step, int]]) -> None:

@@ -15,6 +15,7 @@ from shale.format.blocks.section import seal_section
 from shale.kernels.dispatch import use_kernels
 from shale.kernels.rows import entries_from_rows
 from shale.types import Compression, Entry
+from tests.examples import examples
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.strategies import ANY_ROWS
 
@@ -44,7 +45,7 @@ def test_blocks_of_version_1(entries: list[Entry]) -> None:
     assert entries_from_rows(rows) == [as_v1_reads(entry) for entry in entries]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(120))
 @given(ANY_ROWS.map(lambda rows: rows[:6]), st.data(), st.sampled_from([1, 2]))
 def test_hostile_images_meet_the_twins_verdict(entries: list[Entry], data: st.DataObject, version: int) -> None:
     image = bytearray(encode_block_plain(entries) if version == 2 else encode_block_v1(entries))

@@ -23,6 +23,7 @@ from shale.types import (
     SstView,
     Tree,
 )
+from tests.examples import examples
 from tests.unit.kernels.blocks_v1 import as_v1_reads, encode_block_v1
 from tests.unit.kernels.slots import Slots
 from tests.unit.kernels.strategies import KEYS, entries, in_order
@@ -266,7 +267,7 @@ def test_a_block_of_either_version(rows: list[Entry], probe: bytes, max_seq: int
         assert find(image, version, key, max_seq)[1] == newest(rows, key, max_seq)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(ROWS.map(lambda rows: rows[:20]), st.data(), st.sampled_from([1, 2]))
 def test_hostile_blocks_do_no_harm(rows: list[Entry], data: st.DataObject, version: int) -> None:
     """Any answer will do as long as it lies inside the block."""

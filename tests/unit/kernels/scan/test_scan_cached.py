@@ -22,10 +22,11 @@ from shale.types import (
     SstView,
     Tree,
 )
+from tests.examples import examples
 from tests.unit.kernels.scan.views import BOUNDS, NOW_MS, ROWS, SEQS, FakeReader, GuardedPages, expected_rows, view_of
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(80))
 @given(
     st.lists(ROWS, max_size=2),
     st.lists(ROWS, max_size=4),
@@ -228,7 +229,7 @@ def test_the_search_for_cycles_is_on_or_off_as_before(is_on: bool) -> None:
         gc.enable()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(ROWS.map(lambda rows: rows[:40]), st.data(), st.booleans())
 def test_hostile_blocks_are_read_within_their_bounds(rows: list[Entry], data: st.DataObject, is_reversed: bool) -> None:
     """Any rows will do."""

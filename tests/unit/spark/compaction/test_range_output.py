@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from shale.errors import CorruptionError
 from shale.types import Sst
 from shale_spark.compaction.range_output import RangeOutput
+from tests.examples import examples
 from tests.unit.compactor.values import sst, ulid
 
 ROWS = 12
@@ -102,7 +103,7 @@ class Attempts(RuleBasedStateMachine):
         assert self.chain.owner is None or self.chain.owner in {attempt.number for attempt in self.working}
 
 
-Attempts.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Attempts.TestCase.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 test_attempts = Attempts.TestCase
 
 
