@@ -128,7 +128,7 @@ def test_a_parent_of_slatedb_s_clone_is_refused(tmp_path: Path) -> None:
             assert told.destroyed is not None
             assert told.destroyed.parents == ("parent",)
             await parent.destroy(confirm=True)
-        assert files_below(tmp_path, "") == [".shale.lock"]
+        assert files_below(tmp_path, "") == []
 
     asyncio.run(scenario())
 

@@ -4,20 +4,23 @@
 Objects are plain files.  A put writes ``<name>#<n>`` next to its target, waits for the disk, and then
 
 * ``create`` makes a hard link under the final name, which fails if the name is taken;
-* ``update`` renames, after comparing etags, under an exclusive lock on a file outside every database;
+* ``update`` renames, after comparing etags, under an exclusive lock on the directory of the target;
 * ``overwrite`` renames, under the same lock, so that an update never undoes it unseen.
+
+The lock is on the directory itself, which every URL of the same object reaches, and leaves no file.  A lock file in the
+root of the store, which earlier releases made, is locked, too, where it exists.
 
 SlateDB stages its files alike, so both can share a directory; neither lists staged files.  The etag is inode, mtime
 and size, in SlateDB's own notation.  There is no user metadata (docs/reference/protocol.md 1.5 says what follows from
 that).
 """
 
-import fcntl
 import itertools
 import os
 import re
+from collections import defaultdict
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -253,7 +256,7 @@ class LocalStore:
         self._sync_directory(path)
 
     def _update(self, key: str, staged: str, path: str, expected: ETag) -> None:
-        with self._lock():
+        with self._lock(path):
             try:
                 found = files.etag_of(os.stat(path))  # noqa: PTH116 - strings all the way down here
             except FileNotFoundError as error:
@@ -264,7 +267,7 @@ class LocalStore:
         self._sync_directory(path)
 
     def _overwrite(self, staged: str, path: str) -> None:
-        with self._lock():
+        with self._lock(path):
             os.replace(staged, path)  # noqa: PTH105
         self._sync_directory(path)
 
@@ -278,24 +281,31 @@ class LocalStore:
 
     def _delete(self, key: str) -> None:
         path = self._path(key)
-        if not Path(self._root).is_dir():
-            return
-        with self._lock():
-            files.remove(path)
+        if os.path.lexists(path):
+            with self._lock(path):
+                files.remove(path)
         files.prune(Path(path).parent, Path(self._root))
 
     def _delete_batch(self, keys: Sequence[str]) -> dict[str, ShaleError]:
         problems: dict[str, ShaleError] = {}
-        if not Path(self._root).is_dir():
-            return problems
-        with self._lock():
+        folders = defaultdict(list)
+        for key in keys:
+            folders[key.rpartition("/")[0]].append(key)
+        for folder, inside in folders.items():
+            path = Path(self._root, folder)
+            if path.is_dir():
+                problems |= self._delete_in_folder(inside)
+                files.prune(path, Path(self._root))
+        return problems
+
+    def _delete_in_folder(self, keys: Sequence[str]) -> dict[str, ShaleError]:
+        problems: dict[str, ShaleError] = {}
+        with self._lock(self._path(keys[0])):
             for key in keys:
                 try:
                     files.remove(self._path(key))
                 except OSError as error:
                     problems[key] = files.translated(error, f"{self._url}/{key}")
-        for folder in {Path(self._path(key)).parent for key in keys}:
-            files.prune(folder, Path(self._root))
         return problems
 
     def _copy(self, source: str, destination: str) -> None:
@@ -324,14 +334,17 @@ class LocalStore:
                     continue
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
-        """Exclude updates of other processes; the operating system releases the lock of a dead process."""
-        fd = os.open(f"{self._root}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+    def _lock(self, path: str) -> Iterator[None]:
+        """Exclude updates of the same object; the operating system releases the locks of a dead process.
+
+        Every process takes the lock file first, so two of them never wait for each other.
+        """
+        file, folder = f"{self._root}/{LOCK_NAME}", os.path.dirname(path)  # noqa: PTH120 - strings all the way down
+        with ExitStack() as held:
+            has_lock = files.lock_file(file, held, create=False)
+            if not files.lock_directory(folder, held) and not has_lock:
+                files.lock_file(file, held, create=True)
             yield
-        finally:
-            os.close(fd)
 
     def _sync(self, fd: int) -> None:
         if self._fsync:

@@ -1,9 +1,11 @@
 """The plain file operations under ``LocalStore``: synchronous, on paths as strings, raising ``OSError``."""
 
 import errno
+import fcntl
 import itertools
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ from shale.telemetry.error_types import ErrorType
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _IMPOSSIBLE = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 _NO_LINKS = {errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
+_NO_DIRECTORY_LOCKS = {errno.EBADF, errno.EACCES, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+"""A network file system may lock only files that are open for writing, which a directory never is."""
 _IOV_MAX = 1024
 _ZEROED_BYTES = 16 * 1024
 """Up to this size a ``bytearray`` costs less than an array, though it is zeroed."""
@@ -145,6 +149,33 @@ def prune(folder: Path, root: Path) -> None:
         except OSError:
             return
         folder = folder.parent
+
+
+def lock_file(path: str, held: ExitStack, *, create: bool) -> bool:
+    """Lock a file until ``held`` is closed; return whether there is one."""
+    try:
+        _lock(os.open(path, os.O_RDWR | os.O_CREAT * create | os.O_CLOEXEC, 0o666), held)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def lock_directory(folder: str, held: ExitStack) -> bool:
+    """Lock a directory until ``held`` is closed; return whether the file system can.  A missing one needs no lock."""
+    try:
+        _lock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), held)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in _NO_DIRECTORY_LOCKS:
+            return False
+        raise
+    return True
+
+
+def _lock(fd: int, held: ExitStack) -> None:
+    held.callback(os.close, fd)
+    fcntl.flock(fd, fcntl.LOCK_EX)
 
 
 def sync_directory(folder: str) -> None:
