@@ -12,7 +12,8 @@ ShaleError
 │   └── InvalidVersion, InvalidObjectState, ManifestMissing, WalTruncated, SstMissing, FeedGap
 ├── NotFoundError        what was asked for is not there
 │   └── LatestRecordMissing, CheckpointMissing (CheckpointExpired)
-├── InvalidRequestError  an impossible call or setting: fix the caller
+├── InvalidRequestError  an impossible call or setting (also a ValueError): fix the caller
+│   ├── UnknownOption, WrongType (also TypeErrors), NotOpen (also an AttributeError)
 │   ├── AccessDenied, StoreUnsafe, InvalidDbState (UnknownCheckpoint), AmbiguousCheckpoint, InvalidDeletion, …
 │   └── ManifestNeedsVersion2, InvalidUnion, InvalidProjection, CloneExternalDbMissing, …
 ├── ClosedError          the handle is closed: open a new one
@@ -187,10 +188,11 @@ class LatestRecordMissing(NotFoundError):
 
 
 class CheckpointMissing(NotFoundError):
-    """The latest manifest lists no such checkpoint.  ``id`` may also be the requested name."""
+    """The latest manifest lists no such checkpoint.  ``id`` may also be the requested name, ``hint`` what was meant."""
 
-    def __init__(self, id: object) -> None:  # noqa: A002 - the protocol's name
-        super().__init__(f"no checkpoint is named {id!r}" if isinstance(id, str) else f"checkpoint {id} does not exist")
+    def __init__(self, id: object, hint: str = "") -> None:  # noqa: A002 - the protocol's name
+        what = f"no checkpoint is named {id!r}" if isinstance(id, str) else f"checkpoint {id} does not exist"
+        super().__init__(f"{what}{hint}")
         self.id = id
 
 
@@ -209,10 +211,18 @@ class CheckpointExpired(CheckpointMissing):
         self.args = (f"{what} expired at {strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(expire_s))}",)
 
 
-class InvalidRequestError(ShaleError):
-    """An impossible call or setting."""
+class InvalidRequestError(ShaleError, ValueError):
+    """An impossible call or setting; as for any unusable value, this is also a ``ValueError``."""
 
     kind = ErrorKind.INVALID
+
+
+class WrongType(InvalidRequestError, TypeError):
+    """A value of a type that the call does not take, or an object used in a way that it does not support."""
+
+
+class NotOpen(InvalidRequestError, AttributeError):
+    """A method of a handle was called on what ``open`` returned, which was neither awaited nor entered."""
 
 
 class UnknownOption(InvalidRequestError, TypeError):

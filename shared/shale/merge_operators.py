@@ -99,7 +99,7 @@ def operator_by_name(name: str) -> "MergeOperator":
         InvalidRequestError: the name is not registered, or the operator cannot be imported or called.
     """
     found = BUILT_IN.get(name)
-    return resolve(MERGE_OPERATORS, name) if found is None else found
+    return resolve(MERGE_OPERATORS, name, BUILT_IN) if found is None else found
 
 
 def resolve_operator(given: "MergeOperator | str | None") -> "MergeOperator | None":

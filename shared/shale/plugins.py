@@ -7,10 +7,11 @@ A distribution registers names as entry points of a group (``pyproject.toml``)::
 """
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from shale.core.suggestions import suggest
 from shale.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -47,13 +48,18 @@ def known_names(group: str) -> tuple[str, ...]:
     return tuple(sorted({point.name for point in entry_points(group=group)}))
 
 
-def resolve(group: str, name: str) -> Callable[..., Any]:
+def resolve(group: str, name: str, built_in: Iterable[str] = ()) -> Callable[..., Any]:
     """Import the callable that a name refers to.
+
+    Args:
+        group: of the entry points.
+        name: one that is registered, or ``module:attribute``.
+        built_in: names that need no registration; told if the name is unknown.
 
     Raises:
         InvalidRequestError: no distribution or several registered the name, or it cannot be imported or called.
     """
-    target, plugin = _found(group, name)
+    target, plugin = _found(group, name, built_in)
     if not callable(plugin):
         raise InvalidRequestError(f"{_NOUNS.get(group, group)} {name!r}: {target} is not callable")
     return plugin  # type: ignore[no-any-return]  # callable() was checked
@@ -71,17 +77,18 @@ def resolve_text(group: str, name: str) -> str:
     return text
 
 
-def _found(group: str, name: str) -> tuple[str, Any]:
+def _found(group: str, name: str, built_in: Iterable[str] = ()) -> tuple[str, Any]:
     """Return the object of a name, after its place as ``module:attribute``."""
     noun = _NOUNS.get(group, group)
     target = name
     if ":" not in name:
         found = sorted({point.value for point in entry_points(group=group) if point.name == name})
         if not found:
-            known = ", ".join(known_names(group)) or "none"
+            names = sorted({*known_names(group), *built_in})
+            known = ", ".join(names) or "none"
             raise InvalidRequestError(
                 f"no {noun} is called {name!r}; registered: {known}; one that is not registered is written as "
-                "module:attribute"
+                f"module:attribute{suggest(name, names)}"
             )
         if len(found) > 1:
             raise InvalidRequestError(f"{noun} {name!r} is registered more than once; write one of {', '.join(found)}")

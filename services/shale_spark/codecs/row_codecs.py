@@ -260,7 +260,7 @@ def _avro_schema(schema_json: str) -> Any:
     try:
         parsed = json.loads(schema_json)
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
-            raise InvalidRequestError("avro_schema: must be of type record, with a field for each column")
+            raise InvalidRequestError("must be of type record, with a field for each column")
         return fastavro.parse_schema(parsed)
     except (ValueError, TypeError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
         raise InvalidRequestError(f"avro_schema: {_one_line(error)}") from error

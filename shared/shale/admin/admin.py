@@ -17,6 +17,7 @@ from shale.admin.verify.database import OnProgress, VerifyOptions, VerifyTarget,
 from shale.admin.verify.report import VerifyReport
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
+from shale.core.async_use import AsyncContext
 from shale.core.suggestions import require_known
 from shale.core.ttl import Timestamp
 from shale.engine.open_options import CONNECT_NAMES, OPEN_PARAMETERS, ConnectOptions, OpenArguments
@@ -29,12 +30,15 @@ from shale.gc.hard_destroy import OnDeleted
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.sst import VerifyDepth
+from shale.store.location import UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
 
+_NOT_ENTERED = "shale.Admin(…) is not open: write `async with shale.Admin(…) as admin:`, and use it inside the block"
 
-class Admin:
+
+class Admin(AsyncContext):
     """Use with ``async with``.  It can run beside any other processes of the database; only ``destroy`` fences them.
 
     Args:
@@ -51,10 +55,10 @@ class Admin:
 
     def __init__(
         self,
-        where: str | None = None,
+        where: UrlOrPath | None = None,
         *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
         **options: Unpack[ConnectOptions],
     ) -> None:
         require_known(options, CONNECT_NAMES, OPEN_PARAMETERS)
@@ -293,11 +297,11 @@ class Admin:
     @property
     def _open(self) -> AdminContext:
         if self._place is None:
-            raise ClosedError("use an Admin inside async with")
+            raise ClosedError(_NOT_ENTERED)
         return self._place
 
     @property
     def _compacting(self) -> CompactionAdmin:
         if self._compactions is None:
-            raise ClosedError("use an Admin inside async with")
+            raise ClosedError(_NOT_ENTERED)
         return self._compactions

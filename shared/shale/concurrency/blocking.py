@@ -15,6 +15,8 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, get_origin
 
+from shale.core.async_use import BlockingContext
+
 P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
 S = TypeVar("S")
@@ -39,7 +41,7 @@ class Openable(Protocol[T_co]):
         ...
 
 
-class BlockingHandle(Generic[T]):
+class BlockingHandle(BlockingContext, Generic[T]):
     """The asynchronous object ``_inner`` and the way to run its coroutines."""
 
     __slots__ = ("_inner", "_run")
@@ -113,6 +115,16 @@ def forwarded(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[
     return _described(call, method)
 
 
+def forwarded_write(method: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[Any, P], None]:
+    """Make a method that calls one that only records a write in the caller's thread, and returns nothing."""
+    name = method.__name__
+
+    def call(self: Any, /, *args: P.args, **keywords: P.kwargs) -> None:
+        getattr(self._inner, name)(*args, **keywords)
+
+    return _described(call, method, returns=None)
+
+
 def blocking_iterator(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]], *, fetch: int = 1
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
@@ -176,13 +188,18 @@ async def _take(items: AsyncIterator[T], count: int) -> list[T]:
     return taken
 
 
-def _described(call: C, method: Callable[..., Any], *, returns: Any = None) -> C:
-    """Give ``call`` the name, docstring and parameters of ``method``, and the type that it returns when it blocks."""
+def _described(call: C, method: Callable[..., Any], *, returns: Any = ...) -> C:
+    """Give ``call`` the name, docstring and parameters of ``method``, and the type that it returns when it blocks.
+
+    Without ``returns`` it is that of the coroutine.
+    """
     described: Any = call
     described.__name__, described.__qualname__ = method.__name__, method.__qualname__
     described.__doc__ = method.__doc__
     signature = inspect.signature(method)
-    described.__signature__ = signature.replace(return_annotation=returns or _result_type(signature.return_annotation))
+    described.__signature__ = signature.replace(
+        return_annotation=_result_type(signature.return_annotation) if returns is ... else returns
+    )
     return call
 
 

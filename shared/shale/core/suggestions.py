@@ -1,8 +1,8 @@
-"""Errors for unknown names, which suggest the name that was meant."""
+"""Errors for unknown names and values, which suggest what was meant."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from shale.errors import UnknownOption
+from shale.errors import InvalidRequestError, UnknownOption
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -15,7 +15,23 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def unknown_option(name: str, known: Iterable[str]) -> UnknownOption:
     """Return the error for a keyword that names no option."""
-    return UnknownOption(f"{name}: no such option{suggest(name, known)}")
+    names = tuple(known)
+    if name in ("url", "uri") and "store" in names:  # the commands have it as an option
+        return UnknownOption(f"{name}: no such option; give the URL as the first argument")
+    return UnknownOption(f"{name}: no such option{suggest(name, names)}")
+
+
+def invalid_choice(name: str, value: object, choices: Sequence[str]) -> InvalidRequestError:
+    """Return the error for a value that is none of a few words.
+
+    Args:
+        name: the argument or setting.
+        value: what was given.
+        choices: all values that are allowed, at least two.
+    """
+    *first, last = (repr(str(each)) for each in choices)
+    allowed = f"{', '.join(first)} or {last}"
+    return InvalidRequestError(f"{name}={value!r}: must be {allowed}{suggest(str(value), choices)}")
 
 
 def require_known(options: Mapping[str, object], known: Collection[str], parameters: Collection[str] = ()) -> None:

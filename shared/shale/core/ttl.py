@@ -77,7 +77,7 @@ def timestamp_ms(timestamp: Timestamp, *, name: str) -> int:
     """
     if isinstance(timestamp, datetime):
         if timestamp.utcoffset() is None:
-            raise InvalidRequestError(f"{name}: {timestamp} has no time zone")
+            raise InvalidRequestError(f"{name}: {timestamp} has no time zone: add one, such as tzinfo=datetime.UTC")
         return (timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // _MS
     if type(timestamp) is not int or not -(1 << 63) <= timestamp < 1 << 63:
         raise InvalidRequestError(f"{name}: {timestamp!r} is neither a datetime nor milliseconds since 1970")

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias
 
 from shale.core.settings_values import parse_size
+from shale.core.suggestions import invalid_choice, suggest
 from shale.errors import InvalidRequestError
 from shale.sst.disk_cache_options import (
     DEFAULT_MAX_BYTES,
@@ -35,9 +36,11 @@ def parse_disk_cache(value: DiskCacheSetting) -> DiskCacheOptions | None:
 
 
 def _from_mapping(value: Mapping[str, Any]) -> DiskCacheOptions:
-    unknown = sorted(set(value) - {each.name for each in fields(DiskCacheOptions)})
+    known = [each.name for each in fields(DiskCacheOptions)]
+    unknown = sorted(map(str, set(value) - {*known}))
     if unknown:
-        raise InvalidRequestError(f"disk_cache: no such option: {', '.join(map(str, unknown))}")
+        hint = suggest(unknown[0], known)
+        raise InvalidRequestError(f"disk_cache: no such option: {', '.join(unknown)}{hint}")
     return DiskCacheOptions(
         os.fspath(value.get("directory", "")),
         max_bytes=parse_size(value.get("max_bytes", DEFAULT_MAX_BYTES), name="disk_cache.max_bytes"),
@@ -53,4 +56,4 @@ def _preload(value: str | None) -> Preload | None:
     try:
         return None if value is None else Preload(value)
     except ValueError:
-        raise InvalidRequestError(f"disk_cache.preload={value!r}: must be 'l0' or 'all'") from None
+        raise invalid_choice("disk_cache.preload", value, list(Preload)) from None

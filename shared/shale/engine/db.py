@@ -1,7 +1,6 @@
 """``Db``: a database open for reading and writing, a thin front (docs/concepts/architecture.md)."""
 
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
 from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
+from shale.core.suggestions import invalid_choice
 from shale.core.ttl import Timestamp, Ttl, resolve_lifetime
 from shale.engine.flush.checkpointing import CheckpointRequest, CheckpointScope
 from shale.engine.lifecycle import DatabaseLifecycle
@@ -24,11 +24,13 @@ from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.status import DbStatus
 from shale.engine.write.batch import WriteBatch
+from shale.engine.write.batch_context import BatchContext
 from shale.engine.write.write_handle import WriteHandle
 from shale.engine.write.writer import Writer
 from shale.env import Env
-from shale.errors import ClosedError, InvalidRequestError, ShaleError
+from shale.errors import ClosedError, ShaleError
 from shale.protocol.checkpoints import require_checkpoint_reference, require_name
+from shale.store.location import UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from shale.engine.embedded.services import EmbeddedServices
     from shale.engine.mapping import KeySpace, WriteMapping
     from shale.engine.read.snapshot import Snapshot
-    from shale.engine.txn.transaction import TransactionContext
+    from shale.engine.txn.context import TransactionContext
 else:
     DbCache, KeySpace, WriteMapping, Snapshot, TransactionContext = import_at_call(
         globals(),
@@ -46,7 +48,7 @@ else:
         KeySpace="shale.engine.mapping",
         WriteMapping="shale.engine.mapping",
         Snapshot="shale.engine.read.snapshot",
-        TransactionContext="shale.engine.txn.transaction",
+        TransactionContext="shale.engine.txn.context",
     )
 
 K = TypeVar("K")
@@ -88,10 +90,10 @@ class Db(Reads, DatabaseLifecycle):
     @classmethod
     def open(
         cls,
-        where: str | None = None,
+        where: UrlOrPath | None = None,
         *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
         options: DbOptions | None = None,
         **keywords: Unpack[DbOpenOptions],
     ) -> OpenContext["Db"]:
@@ -240,13 +242,9 @@ class Db(Reads, DatabaseLifecycle):
         """Return an empty batch with the limits of this database."""
         return WriteBatch(max_key_bytes=self._writer.options.max_key_bytes)
 
-    @asynccontextmanager
-    async def batch(self) -> AsyncIterator[WriteBatch]:
+    def batch(self) -> BatchContext:
         """Collect a batch and write it at the end of the block; an error in the block discards it."""
-        batch = self.new_batch()
-        yield batch
-        if len(batch):
-            await self._pipeline.write(batch)
+        return BatchContext(self.new_batch(), self._pipeline.write)
 
     @overload
     def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> "WriteMapping[bytes, V]": ...
@@ -288,7 +286,7 @@ class Db(Reads, DatabaseLifecycle):
             InvalidRequestError: another value of ``isolation``.
         """
         if isolation not in ("snapshot", "serializable"):
-            raise InvalidRequestError(f"isolation={isolation!r}: must be 'snapshot' or 'serializable'")
+            raise invalid_choice("isolation", isolation, ("snapshot", "serializable"))
         return TransactionContext(self._writer, serializable=isolation == "serializable")
 
     async def flush(self, kind: FlushType | str | None = None) -> None:

@@ -38,6 +38,7 @@ from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.reader import SstReader
+from shale.store.location import UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -89,10 +90,10 @@ class DbReader(Reads):
     @classmethod
     def open(
         cls,
-        where: str | None = None,
+        where: UrlOrPath | None = None,
         *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
         options: ReaderOptions | None = None,
         **keywords: Unpack[ReaderOpenOptions],
     ) -> "OpenContext[DbReader]":
@@ -170,7 +171,7 @@ class DbReader(Reads):
         """Stop following and remove the checkpoint; scans under way fail.  May be called again."""
         if isinstance(self._error, ClosedError):
             return
-        self._error = ClosedError("the reader is closed")
+        self._error = ClosedError("the reader is closed: open another one")
         self._ended.set()
         self._changed.notify()
         if self._read_ahead is not None:
@@ -292,7 +293,7 @@ class DbReader(Reads):
         manifests = ManifestStore(store, root, env, metrics, protocol)
         self._visible_range = await require_usable(store, root, options.enforce_visible_range)
         stored = await manifests.load()
-        require_readable(stored.value, self._where, options)
+        require_readable(stored.value, self._where, store.url, options)
         tasks = await self._host.start(self._on_failure)
         self._background.open(tasks)
         self._read_ahead = ReadAhead(tasks)

@@ -21,6 +21,7 @@ from shale.protocol.checkpoints import (
 )
 from shale.protocol.manifest_store import ManifestStore
 from shale.protocol.options import ProtocolOptions
+from shale.store.location import UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Checkpoint
@@ -35,7 +36,7 @@ class _Connected(NamedTuple):
     metrics: Metrics
 
     @classmethod
-    def of(cls, where: str, store: str | ObjectStore | None, options: ConnectOptions) -> "_Connected":
+    def of(cls, where: UrlOrPath, store: UrlOrPath | ObjectStore | None, options: ConnectOptions) -> "_Connected":
         location, env, metrics = OpenArguments.of(where, store, None, options)
         env = env if env is not None else Env.system()
         metrics = metrics if metrics is not None else Metrics()
@@ -62,11 +63,11 @@ class DatabaseLifecycle:
     @classmethod
     def open_from_checkpoint(
         cls,
-        where: str | None,
+        where: UrlOrPath | None,
         parent: ParentState,
         *,
-        store: str | ObjectStore | None = None,
-        path: str | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
+        path: UrlOrPath | None = None,
         options: DbOptions | None = None,
         **keywords: Unpack[DbOpenOptions],
     ) -> OpenContext[Self]:
@@ -83,10 +84,10 @@ class DatabaseLifecycle:
         """
         chosen = choose_options(DbOptions, options, keywords)
         location, env, metrics = OpenArguments.of(where, store, path, keywords)
-        return OpenContext(cls._open_clone, location, parent, chosen, env, metrics)
+        return OpenContext(cls._open_from_checkpoint, location, parent, chosen, env, metrics)
 
     @classmethod
-    async def _open_clone(
+    async def _open_from_checkpoint(
         cls,
         where: DatabaseLocation,
         parent: ParentState,
@@ -114,11 +115,11 @@ class DatabaseLifecycle:
 
     @staticmethod
     async def refresh_checkpoint(
-        where: str,
+        where: UrlOrPath,
         checkpoint_id: UUID | str,
         lifetime: Duration | None = None,
         *,
-        store: str | ObjectStore | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
         **options: Unpack[ConnectOptions],
     ) -> Checkpoint:
         """Set the remaining lifetime of a checkpoint.
@@ -148,10 +149,10 @@ class DatabaseLifecycle:
 
     @staticmethod
     async def delete_checkpoint(
-        where: str,
+        where: UrlOrPath,
         checkpoint_id: UUID | str,
         *,
-        store: str | ObjectStore | None = None,
+        store: UrlOrPath | ObjectStore | None = None,
         **options: Unpack[ConnectOptions],
     ) -> bool:
         """Delete a checkpoint; return whether it existed.
@@ -179,7 +180,7 @@ class DatabaseLifecycle:
 
     @staticmethod
     async def destroy(
-        where: str, *, soft: bool, store: str | ObjectStore | None = None, **options: Unpack[ConnectOptions]
+        where: UrlOrPath, *, soft: bool, store: UrlOrPath | ObjectStore | None = None, **options: Unpack[ConnectOptions]
     ) -> None:
         """Destroy a database permanently; see ``Admin.destroy``.
 

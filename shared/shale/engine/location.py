@@ -10,12 +10,12 @@ import anyio
 from shale.core.lazy_dataclass import dataclass
 from shale.core.lazy_names import import_at_call
 from shale.env import Env
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 from shale.format.blocks.transform import BlockTransformer
 from shale.kernels.dispatch import use_kernels
 from shale.store.connect import connect
 from shale.store.environment import options_from
-from shale.store.location import normalize_path, parse_location, parse_store_url
+from shale.store.location import UrlOrPath, normalize_path, parse_location, parse_store_url
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
@@ -113,11 +113,11 @@ def _warn_without_kernels() -> None:
 
 
 def resolve(
-    where: str | None,
+    where: UrlOrPath | None,
     *,
-    store: str | ObjectStore | None = None,
-    path: str | None = None,
-    wal_store: str | ObjectStore | None = None,
+    store: UrlOrPath | ObjectStore | None = None,
+    path: UrlOrPath | None = None,
+    wal_store: UrlOrPath | ObjectStore | None = None,
     wal: "WalBackend | None" = None,
     store_options: StoreOptions | None = None,
     block_transformer: BlockTransformer | None = None,
@@ -131,26 +131,36 @@ def resolve(
     wal_place = _wal_place(wal_store, wal, options)
     if store is None:
         if path is not None:
-            raise InvalidRequestError("path was given without store: give both, or one URL")
+            raise InvalidRequestError(f"path={path!r} was given without store: give both, or one URL")
         location = parse_location(where)
         return DatabaseLocation(location.store_url, location.path, wal_place, options, block_transformer)
     if where is not None and path is not None:
-        raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}")
+        raise InvalidRequestError(f"two paths were given: {where!r} and {path!r}; give one of them")
     root = where if where is not None else path
     if root is None:
-        raise InvalidRequestError("store was given without a path in it")
-    if "://" in root:
-        raise InvalidRequestError(f"a store and the URL {root} were given: use one or the other")
-    url = parse_store_url(store) if isinstance(store, str) else store
-    return DatabaseLocation(url, normalize_path(root), wal_place, options, block_transformer)
+        raise InvalidRequestError("store was given without a path in it: add the path of the database, path='orders'")
+    if isinstance(root, str) and "://" in root:
+        raise InvalidRequestError(
+            f"a store and the URL {root} were given: give the path in the store, or the URL without a store"
+        )
+    return DatabaseLocation(_store_of(store, "the store"), normalize_path(root), wal_place, options, block_transformer)
+
+
+def _store_of(store: UrlOrPath | ObjectStore, what: str) -> str | ObjectStore:
+    """Return the canonical URL of a store, or the store object."""
+    if isinstance(store, str | os.PathLike):
+        return parse_store_url(store)
+    if not hasattr(store, "get_range"):
+        raise WrongType(f"{what} is of type {type(store).__name__}: give a URL, a pathlib.Path or a store object")
+    return store
 
 
 def _wal_place(
-    wal_store: str | ObjectStore | None, wal: "WalBackend | None", options: StoreOptions
+    wal_store: UrlOrPath | ObjectStore | None, wal: "WalBackend | None", options: StoreOptions
 ) -> str | ObjectStore | None:
     """Return the store of the WAL, if it is not that of the database."""
     if wal is None:
-        return parse_store_url(wal_store) if isinstance(wal_store, str) else wal_store
+        return None if wal_store is None else _store_of(wal_store, "wal_store")
     if wal_store is not None:
         raise InvalidRequestError("wal and wal_store were given: a WAL is in a backend or in a store")
     if options.cas is CasMode.TWO_PHASE:

@@ -1,13 +1,14 @@
 """Typed mappings: a part of a database as a mapping from objects to objects."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from shale.codecs.codec import Codec
+from shale.core.async_use import RecordedWrite
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 from shale.telemetry.key_format import format_key
 from shale.types import Row
 
@@ -64,6 +65,26 @@ class RowWrites(RowReads, Protocol):
 
     def write(self, batch: WriteBatch) -> Coroutine[Any, Any, WriteHandle]:
         """Write a batch as one commit."""
+        ...
+
+
+class TransactionRows(RowReads, Protocol):
+    """The methods of a transaction that a writable mapping calls."""
+
+    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> RecordedWrite:
+        """Record a write."""
+        ...
+
+    def delete(self, key: bytes) -> RecordedWrite:
+        """Record a deletion."""
+        ...
+
+    def new_batch(self) -> WriteBatch:
+        """Return an empty batch."""
+        ...
+
+    def write(self, batch: WriteBatch) -> RecordedWrite:
+        """Record the writes of a batch."""
         ...
 
 
@@ -135,6 +156,11 @@ class ReadMapping(Generic[K, V]):
         self._reads = reads
         self._space = space
 
+    def __getitem__(self, key: K) -> NoReturn:
+        raise WrongType(
+            "mapping[…] would have to wait: write `await mapping.get(key)`; mappings of shale.sync have […]"
+        )
+
     async def get(self, key: K, default: V | None = None) -> V | None:
         """Return the value of a key, or ``default`` if it has none."""
         stored_key = self._space.key_of(key)
@@ -204,7 +230,35 @@ class WriteMapping(ReadMapping[K, V]):
 
     async def update(self, values: Mapping[K, V], *, ttl: Ttl = None) -> WriteHandle | None:
         """Write many values as one commit; return ``None`` if there are none."""
-        batch = self._db.new_batch()
-        for key, value in values.items():
-            batch.put(self._space.key_of(key), self._space.bytes_of(key, value), ttl=ttl)
+        batch = _batch_of(self._db.new_batch(), self._space, values, ttl)
         return await self._db.write(batch) if len(batch) else None
+
+
+class TransactionMapping(ReadMapping[K, V]):
+    """A mapping of a transaction; ``Transaction.mapping`` returns one.
+
+    It reads with the transaction's own writes.  Its writes are recorded at once, and may be awaited.
+    """
+
+    def __init__(self, transaction: TransactionRows, space: KeySpace[K, V]) -> None:
+        super().__init__(transaction, space)
+        self._transaction = transaction
+
+    def put(self, key: K, value: V, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> RecordedWrite:
+        """Record a value; see ``Transaction.put``."""
+        space = self._space
+        return self._transaction.put(space.key_of(key), space.bytes_of(key, value), ttl=ttl, expire_at=expire_at)
+
+    def delete(self, key: K) -> RecordedWrite:
+        """Record the deletion of a key, whether or not it exists."""
+        return self._transaction.delete(self._space.key_of(key))
+
+    def update(self, values: Mapping[K, V], *, ttl: Ttl = None) -> RecordedWrite:
+        """Record many values; none of them, if one cannot be stored."""
+        return self._transaction.write(_batch_of(self._transaction.new_batch(), self._space, values, ttl))
+
+
+def _batch_of(batch: WriteBatch, space: KeySpace[K, V], values: Mapping[K, V], ttl: Ttl) -> WriteBatch:
+    for key, value in values.items():
+        batch.put(space.key_of(key), space.bytes_of(key, value), ttl=ttl)
+    return batch

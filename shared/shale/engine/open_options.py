@@ -7,19 +7,20 @@ a duration loses its unit there: ``flush_interval="250ms"`` sets ``flush_interva
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from types import NoneType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, get_args
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, cast, get_args
 from uuid import UUID
 
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_duration_s, parse_size
-from shale.core.suggestions import unknown_option
+from shale.core.suggestions import invalid_choice, unknown_option
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
 from shale.engine.location import DatabaseLocation, resolve
 from shale.env import Env
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 from shale.format.blocks.transform import BlockTransformer
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
 from shale.sst.budget import MemoryBudget
+from shale.store.location import UrlOrPath
 from shale.store.options import StoreOptions
 from shale.store.port import ObjectStore
 from shale.store.wal_backend import WalBackend
@@ -44,7 +45,7 @@ class ConnectOptions(TypedDict, total=False):
         ``None``: no limit.
     """
 
-    wal_store: str | ObjectStore | None
+    wal_store: UrlOrPath | ObjectStore | None
     wal: WalBackend | None
     env: Env | None
     metrics: Metrics | None
@@ -139,7 +140,11 @@ class OpenArguments(NamedTuple):
 
     @classmethod
     def of(
-        cls, where: str | None, store: str | ObjectStore | None, path: str | None, options: ConnectOptions
+        cls,
+        where: UrlOrPath | None,
+        store: UrlOrPath | ObjectStore | None,
+        path: UrlOrPath | None,
+        options: ConnectOptions,
     ) -> "OpenArguments":
         """Parse the arguments of ``open``.
 
@@ -225,8 +230,23 @@ def option_values(kind: type[EngineOptions], known: Sequence[str], keywords: Map
         if field in values:
             raise InvalidRequestError(f"{name}: given twice")
         is_none = value is None and NoneType in get_args(types[field])
-        values[field] = None if is_none else _parse(name, field, value)
+        values[field] = None if is_none else _checked(name, types[field], _parse(name, field, value))
     return values
+
+
+_PLAIN_TYPES: Mapping[Any, type] = {
+    kind: plain for plain in (bool, int, str) for kind in (plain, cast("Any", plain) | None)
+}
+
+
+def _checked(name: str, kind: Any, value: Any) -> Any:
+    """Return a value if it has the plain type of its option; values of other types are checked where they are used."""
+    plain = _PLAIN_TYPES.get(kind)
+    is_bool = isinstance(value, bool)
+    has_type = is_bool if plain is bool else not is_bool and hasattr(value, "__index__" if plain is int else "encode")
+    if plain is None or has_type:
+        return value
+    raise WrongType(f"{name}={value!r} is of type {type(value).__name__}: give a value of type {plain.__name__}")
 
 
 def _parse(name: str, field: str, value: Any) -> Any:
@@ -253,6 +273,4 @@ def _compression(value: Compression | str | None) -> Compression:
     try:
         return Compression[str(value).upper()]
     except KeyError:
-        raise InvalidRequestError(
-            f"compression: {value!r} is unknown: choose none, snappy, zlib, lz4 or zstd"
-        ) from None
+        raise invalid_choice("compression", value, [each.name.lower() for each in Compression]) from None

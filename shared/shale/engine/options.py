@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.suggestions import invalid_choice
 from shale.engine.open_options import DB_NAMES, option_values
 from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
@@ -36,7 +37,7 @@ class FlushType(StrEnum):
         try:
             return cls(value)
         except ValueError:
-            raise InvalidRequestError(f"{value!r} is none of memtable, wal, none") from None
+            raise invalid_choice("flush", value, list(cls)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,18 +102,24 @@ class GcPlan:
             InvalidRequestError: the value is not a plan of a known version.
         """
         try:
-            if data["schema_version"] != SCHEMA_VERSION:
-                raise InvalidRequestError(f"a plan of version {data['schema_version']} cannot be read")
-            return cls(
-                database=str(data["database"]),
-                manifest_id=int(data["manifest_id"]),
-                compactions_id=None if data["compactions_id"] is None else int(data["compactions_id"]),
-                made_at_ms=int(data["made_at_ms"]),
-                min_ages_s={Task(each["resource"]): float(each["min_age_s"]) for each in data["tasks"]},
-                objects=tuple(_object(each) for each in data["objects"]),
+            version = data["schema_version"]
+            plan = (
+                None
+                if version != SCHEMA_VERSION
+                else cls(
+                    database=str(data["database"]),
+                    manifest_id=int(data["manifest_id"]),
+                    compactions_id=None if data["compactions_id"] is None else int(data["compactions_id"]),
+                    made_at_ms=int(data["made_at_ms"]),
+                    min_ages_s={Task(each["resource"]): float(each["min_age_s"]) for each in data["tasks"]},
+                    objects=tuple(_object(each) for each in data["objects"]),
+                )
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidRequestError(f"this is no plan of the collector: {error!r}") from error
+        if plan is None:
+            raise InvalidRequestError(f"a plan of version {version} cannot be read")
+        return plan
 
 
 def _object(data: Mapping[str, Any]) -> PlannedObject:

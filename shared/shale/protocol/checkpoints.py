@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
+from shale.core.suggestions import suggest
 from shale.env import Env
 from shale.errors import (
     AmbiguousCheckpoint,
@@ -78,7 +79,8 @@ def resolve_checkpoint(manifest: Manifest, wanted: UUID | str, now_ms: int, *, e
         missing = wanted if checkpoint_id is None else checkpoint_id
         if matches:
             raise CheckpointExpired(missing, max(entry.expire_s for entry in matches))
-        raise CheckpointMissing(missing)
+        names = [entry.name for entry in manifest.checkpoints if entry.name]
+        raise CheckpointMissing(missing, suggest(str(missing), names))
     return live[0]
 
 

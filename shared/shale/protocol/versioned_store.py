@@ -24,6 +24,7 @@ from shale.protocol.options import ProtocolOptions
 from shale.protocol.sequenced import SequencedFiles, StoredBytes
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Namespace, T, Versioned, VersionList
+from shale.store.location import similar_database
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -54,6 +55,7 @@ class VersionedStore(Generic[T]):
         metrics = metrics if metrics is not None else Metrics()
         self.updates = UpdateInstruments(metrics, namespace.resource, self.options.component)
         self._env = env
+        self._store_url = store.url
         self._place = f"{store.url}/{namespace.directory}"
         self._files = SequencedFiles(store, namespace, env, metrics, self.options)
         self._boundary = Boundary(store, namespace, env, metrics, self.options)
@@ -131,8 +133,18 @@ class VersionedStore(Generic[T]):
         """
         latest = await self.try_read_latest()
         if latest is None:
-            raise LatestRecordMissing(f"no {self.namespace.resource} below {self.namespace.directory}")
+            raise self._missing()
         return latest
+
+    def _missing(self) -> LatestRecordMissing:
+        what = f"no {self.namespace.resource} below {self.namespace.directory} in {self._store_url}"
+        if self.namespace.resource != "manifest":
+            return LatestRecordMissing(what)
+        root = self.namespace.directory.rstrip("/").rpartition("/")[0]
+        hint = similar_database(self._store_url, root)
+        return LatestRecordMissing(
+            f"{what}: there is no database; check the URL, or open it for writing to create it{hint}"
+        )
 
     async def load(self) -> Stored[T]:
         """Return the newest version as a holder that can commit changes.

@@ -74,11 +74,11 @@ class Command:
 class Writes(Protocol):
     """The target of writes: a batch or a transaction."""
 
-    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
+    def put(self, key: bytes, value: bytes, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> object:
         """Write a value; see ``WriteBatch.put``."""
         ...
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes) -> object:
         """Remove a key."""
         ...
 

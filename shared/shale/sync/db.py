@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar, overload
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
-from shale.concurrency.blocking import BlockingOpen, blocking, blocking_as, blocking_function
+from shale.concurrency.blocking import BlockingOpen, blocking, blocking_as, blocking_function, forwarded
 from shale.core.bytes_like import BytesLike
 from shale.engine import db
 from shale.engine.mapping import KeySpace
@@ -65,6 +65,8 @@ class Db(BlockingReads[db.Db]):
     merge = blocking_as(WriteHandle, db.Db.merge)
     write = blocking_as(WriteHandle, db.Db.write)
     write_arrow = blocking_as(WriteHandle, db.Db.write_arrow)
+
+    new_batch = forwarded(db.Db.new_batch)
 
     @contextmanager
     def batch(self) -> Iterator[WriteBatch]:

@@ -10,6 +10,7 @@ from shale.errors import ShaleError
 from shale.sync.db_cache import DbCache
 from shale.sync.loop_thread import LoopThread, loop_thread
 from shale.sync.reads import BlockingReads
+from shale.sync.snapshot import Snapshot
 from shale.sync.status import StatusSubscription
 from shale.types import Manifest
 
@@ -52,6 +53,11 @@ class DbReader(BlockingReads[db_reader.DbReader]):
         return self._inner.visible_seq
 
     @property
+    def memtable_count(self) -> int:
+        """The number of tables of rows replayed from the WAL."""
+        return self._inner.memtable_count
+
+    @property
     def problem(self) -> ShaleError | None:
         """The error that stopped this reader, if any."""
         return self._inner.problem
@@ -69,6 +75,10 @@ class DbReader(BlockingReads[db_reader.DbReader]):
     def subscribe(self) -> StatusSubscription:
         """Return an iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
         return StatusSubscription(self._inner.subscribe(), self._run)
+
+    def snapshot(self) -> Snapshot:
+        """Return the current state as a snapshot; see ``shale.DbReader.snapshot``."""
+        return Snapshot(self._run(self._inner.snapshot().opened()), self._loop)
 
     failed = blocking(db_reader.DbReader.failed)
     seq_at = in_loop(db_reader.DbReader.seq_at)

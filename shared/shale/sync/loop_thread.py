@@ -1,7 +1,8 @@
 """The event loop that serves all blocking calls of a process, in a thread of its own.
 
-It starts with the first call.  All engine code runs in its thread.  Python runs signal handlers in the main thread
-between any two steps, so they can only interrupt the waiting and never leave a write half done.
+It starts with the first call.  All engine code runs in its thread.  So a caller may have a running event loop of its
+own, as a notebook has; a call blocks that loop while it waits.  Python runs signal handlers in the main thread between
+any two steps, so they can only interrupt the waiting and never leave a write half done.
 
 A forked process gets a loop of its own; handles of its parent raise when they are used.  When the main thread and every
 other thread that made calls have ended, open handles are closed, within a few seconds, before the interpreter shuts
@@ -56,7 +57,7 @@ class LoopThread:
             undo: called with a result that arrived after the caller was interrupted, and that is therefore lost.
 
         Raises:
-            InvalidRequestError: the caller is inside an event loop, which it would block.
+            InvalidRequestError: the caller runs in this loop, which would wait for itself.
             ClosedError: the process was forked, or is ending.
         """
         outcome: _CallResult[T] = _CallResult()
@@ -111,8 +112,11 @@ class LoopThread:
         self._closed_reason = "the handle was opened before the process was forked: open another one in the child"
 
     def _refusal(self) -> Exception | None:
-        if asyncio._get_running_loop() is not None:
-            return InvalidRequestError("shale.sync would block the running event loop: use shale.Db and its like there")
+        if asyncio._get_running_loop() is self._loop:
+            return InvalidRequestError(
+                "shale.sync was called by code that its own event loop runs, such as a merge operator, and would wait "
+                "for itself: use the asynchronous API there, or call it in another thread"
+            )
         return ClosedError(self._closed_reason) if self._is_over else None
 
     def _remember_caller(self, caller: threading.Thread) -> None:
@@ -225,7 +229,7 @@ class _CallResult(Generic[T]):
 
     def wait(self, seconds: float = -1) -> None:
         """Wait for the end of the call."""
-        if self._locked.acquire(timeout=seconds):
+        if not self.has_ended and self._locked.acquire(timeout=seconds):
             self._locked.release()
 
     def result(self) -> T:

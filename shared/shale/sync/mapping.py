@@ -1,7 +1,6 @@
 """Typed views of a database as Python mappings."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
-from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
@@ -55,8 +54,12 @@ class BlockingSink(BlockingSource, Protocol):
         """Delete a key."""
         ...
 
-    def batch(self) -> AbstractContextManager[WriteBatch]:
-        """Collect a batch that is written on leaving the block."""
+    def new_batch(self) -> WriteBatch:
+        """Return an empty batch."""
+        ...
+
+    def write(self, batch: WriteBatch, /) -> object:
+        """Write a batch as one commit, or record it in a transaction."""
         ...
 
 
@@ -120,7 +123,7 @@ class ReadMapping(Mapping[K, V]):
 
 
 class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
-    """A part of a database as a mutable mapping; made by ``Db.mapping``.
+    """A part of a database as a mutable mapping; made by ``Db.mapping`` and ``Transaction.mapping``.
 
     Assignments are writes like ``Db.put``, not yet durable.  ``update`` is one commit.  ``del``, ``pop`` and
     ``setdefault`` read and then write, and other threads may write in between.
@@ -142,16 +145,19 @@ class WriteMapping(ReadMapping[K, V], MutableMapping[K, V]):
         """Write the items of a mapping or of pairs, and the keywords, as one commit."""
         pairs: Iterable[tuple[Any, Any]] = other.items() if isinstance(other, Mapping) else other
         both: Iterable[tuple[Any, Any]] = chain(pairs, values.items())
-        with self._db.batch() as batch:
-            for key, value in both:
-                batch.put(self._space.key_of(key), self._space.bytes_of(key, value))
+        batch = self._db.new_batch()
+        for key, value in both:
+            batch.put(self._space.key_of(key), self._space.bytes_of(key, value))
+        if len(batch):
+            self._db.write(batch)
 
     def clear(self) -> None:
         """Remove every key, many to a commit."""
         for rows in self._reads.scan(prefix=self._space.prefix or None).batches(_ROWS_PER_COMMIT):
-            with self._db.batch() as batch:
-                for row in rows:
-                    batch.delete(row.key)
+            batch = self._db.new_batch()
+            for row in rows:
+                batch.delete(row.key)
+            self._db.write(batch)
 
 
 class _Items(ItemsView[K, V]):

@@ -34,6 +34,16 @@ class BlockingReads(BlockingHandle[R]):
     def __reduce__(self) -> Any:
         return self._inner.__reduce__()
 
+    @property
+    def gets(self) -> int:
+        """Keys that this handle has looked up."""
+        return self._inner.gets
+
+    @property
+    def scans(self) -> int:
+        """Scans that this handle has begun."""
+        return self._inner.scans
+
     get = blocking(Reads.get)
     get_row = blocking(Reads.get_row)
     get_many = blocking(Reads.get_many)

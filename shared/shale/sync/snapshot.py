@@ -4,11 +4,12 @@ from typing import Self
 
 from shale.concurrency.blocking import blocking
 from shale.engine.read import snapshot
+from shale.engine.reader.snapshot import ReaderSnapshot
 from shale.sync.reads import BlockingReads
 
 
-class Snapshot(BlockingReads[snapshot.Snapshot]):
-    """Made by ``Db.snapshot``; see ``shale.Snapshot``.  Use it with ``with``, or close it."""
+class Snapshot(BlockingReads[snapshot.Snapshot | ReaderSnapshot]):
+    """Made by ``snapshot`` of ``Db`` and ``DbReader``; see ``shale.Snapshot``.  Use it with ``with``, or close it."""
 
     @property
     def seq(self) -> int:

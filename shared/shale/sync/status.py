@@ -1,6 +1,7 @@
 """The state of an open writer; calls that wait block."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from shale.concurrency.blocking import BlockingHandle, Run, blocking, in_loop
 from shale.engine import status, status_updates
@@ -8,6 +9,8 @@ from shale.engine.options import FlushType
 from shale.engine.status_updates import StatusUpdate
 from shale.errors import ShaleError
 from shale.types import Manifest
+
+T = TypeVar("T")
 
 
 class StatusSubscription:
@@ -62,6 +65,36 @@ class DbStatus(BlockingHandle[status.DbStatus]):
         return self._inner.durable_seq
 
     @property
+    def segments(self) -> list[bytes]:
+        """The prefixes of all segments, also of rows in memory; empty in a database without segments."""
+        return self._read(lambda inner: inner.segments)
+
+    @property
+    def rows_written(self) -> int:
+        """Rows that this handle has accepted, tombstones and merge operands included."""
+        return self._read(lambda inner: inner.rows_written)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether writes wait because ``unflushed_bytes`` is at its limit."""
+        return self._inner.is_full
+
+    @property
+    def open_snapshots(self) -> int:
+        """How many snapshots, transactions and scans under way hold a sequence number."""
+        return self._read(lambda inner: inner.open_snapshots)
+
+    @property
+    def oldest_snapshot_seq(self) -> int | None:
+        """The lowest sequence number that is held; ``None``: none is held."""
+        return self._read(lambda inner: inner.oldest_snapshot_seq)
+
+    @property
+    def transaction_history_bytes(self) -> int:
+        """Keys kept of flushed memtables, with which open transactions may conflict."""
+        return self._read(lambda inner: inner.transaction_history_bytes)
+
+    @property
     def quickest_flush(self) -> FlushType:
         """The flush that makes rows durable soonest."""
         return self._inner.quickest_flush
@@ -74,7 +107,7 @@ class DbStatus(BlockingHandle[status.DbStatus]):
     @property
     def unflushed_bytes(self) -> int:
         """Estimated bytes in memtables and WAL buffer."""
-        return self._run(_unflushed_bytes(self._inner))
+        return self._read(lambda inner: inner.unflushed_bytes)
 
     def subscribe(self) -> StatusSubscription:
         """Return an iterator of ``StatusUpdate``: the status now, then the newest one after every change."""
@@ -84,7 +117,10 @@ class DbStatus(BlockingHandle[status.DbStatus]):
     seq_at = in_loop(status.DbStatus.seq_at)
     time_of = in_loop(status.DbStatus.time_of)
 
+    def _read(self, value: Callable[[status.DbStatus], T]) -> T:
+        """Return a value, read in the thread of the event loop, which changes what it is made of."""
+        return self._run(_read_from(self._inner, value))
 
-async def _unflushed_bytes(inner: status.DbStatus) -> int:
-    # In the thread of the event loop, which changes the tables that are counted.
-    return inner.unflushed_bytes
+
+async def _read_from(inner: status.DbStatus, value: Callable[[status.DbStatus], T]) -> T:
+    return value(inner)

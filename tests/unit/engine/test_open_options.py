@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Unpack, get_type_hints
 
+import anyio
 import pytest
 
 import shale
 from shale import sync
+from shale.engine.open_context import OpenContext
 from shale.errors import InvalidRequestError, UnknownOption
 from shale.store.memory import MemoryStore
 
@@ -82,9 +84,14 @@ def test_an_option_without_a_none_refuses_it(name: str) -> None:
         shale.DbOptions.from_keywords({name: None})
 
 
+async def close_at_once(opened: OpenContext[shale.Db]) -> None:
+    await (await opened).close()
+
+
 def test_keywords_of_the_connection_go_with_options() -> None:
     opened = shale.Db.open("db", store=MemoryStore(), wal_store=MemoryStore(), options=shale.DbOptions())
     assert opened is not None
+    anyio.run(close_at_once, opened)
 
 
 def test_an_unknown_option_of_a_scan_is_not_ignored() -> None:

@@ -1,5 +1,7 @@
 """The location of a database, in every notation."""
 
+from pathlib import Path, PurePosixPath
+
 import pytest
 
 from shale.errors import InvalidRequestError
@@ -25,6 +27,14 @@ def test_a_url_splits_into_store_and_path(url: str, store_url: str, path: str) -
     assert location == Location(store_url, path)
     assert parse_location(location.url) == location
     assert parse_location(store=location.store_url, path="/" + path) == location
+
+
+def test_a_path_is_the_url_of_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    inner = tmp_path / "my shop" / "orders"
+    assert parse_location(inner) == parse_location(f"file://{tmp_path}/my%20shop/orders")
+    assert parse_location(Path("my shop/../orders")) == parse_location(f"file://{tmp_path}/orders")
+    assert parse_location(store=tmp_path, path=PurePosixPath("a/b")) == Location(f"file://{tmp_path}", "a/b")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -14,9 +14,9 @@ import anyio
 import pytest
 
 import shale
-from shale import sync
+from shale import codecs, sync
 from shale.core.bytes_like import BytesLike
-from shale.errors import ClosedError, InvalidRequestError, TransactionConflict
+from shale.errors import ClosedError, InvalidRequestError, MergeOperatorFailed, TransactionConflict
 from shale.store.memory import MemoryStore
 from shale.store.port import OVERWRITE, ETag, PutMode
 from shale.sync import loop_thread
@@ -92,15 +92,74 @@ def test_a_transaction_commits_or_conflicts_or_rolls_back(db: sync.Db) -> None:
     assert (db.get(b"k"), db.get(b"other")) == (b"2", None)
 
 
-def test_inside_a_running_loop_it_refuses_and_says_what_to_use(db: sync.Db) -> None:
-    async def inside() -> None:
-        with pytest.raises(InvalidRequestError, match=r"use shale\.Db"):
-            db.get(b"k")
-        with pytest.raises(InvalidRequestError, match=r"use shale\.Db"):
-            sync.Db.open("other", store=MemoryStore())
+@pytest.mark.filterwarnings("error")
+def test_it_works_beside_a_running_loop(db: sync.Db) -> None:
+    """As in a notebook: the caller has an event loop, and the calls run in another one."""
 
-    asyncio.run(inside())
-    assert db.get(b"k") is None
+    async def inside() -> list[bytes | None]:
+        db.put(b"k", b"v").durable()
+        with db.transaction() as tx:
+            tx.put(b"t", b"1")
+        with sync.Db.open("other", store=MemoryStore()) as other:
+            other.put(b"k", b"w")
+            return [db.get(b"k"), *[row.value for row in db.scan(prefix=b"t")], other.get(b"k")]
+
+    assert asyncio.run(inside(), debug=True) == [b"v", b"1", b"w"]
+
+
+def test_code_in_its_own_loop_is_refused_instead_of_waiting_for_itself() -> None:
+    store = MemoryStore()
+
+    def operator(key: bytes, existing: bytes | None, operands: Sequence[bytes]) -> bytes:
+        db.get(key)
+        return operands[-1]
+
+    db = sync.Db.open("db", store=store, merge_operator=operator)
+    with pytest.raises(MergeOperatorFailed, match="raised InvalidRequestError"):
+        db.merge(b"k", b"1")
+    db.close()
+
+
+def test_a_transaction_can_be_used_as_a_mapping(db: sync.Db) -> None:
+    with db.transaction() as tx:
+        names = tx.mapping(codec=codecs.TEXT, prefix=b"n/")
+        names[b"a"] = "Ada"
+        names.update({b"b": "Bob", b"c": "Cy"})
+        del names[b"b"]
+        assert dict(names) == {b"a": "Ada", b"c": "Cy"}
+        assert db.get(b"n/a") is None
+    assert db.mapping(codec=codecs.TEXT, prefix=b"n/")[b"a"] == "Ada"
+    with db.transaction() as tx:
+        tx.mapping(codec=codecs.TEXT, prefix=b"n/").clear()
+    assert not db.mapping(codec=codecs.TEXT, prefix=b"n/")
+
+
+def test_writes_of_transactions_and_batches_return_nothing(db: sync.Db) -> None:
+    with db.transaction() as tx:
+        assert [tx.put(b"a", b""), tx.delete(b"b"), tx.write(tx.new_batch())] == [None] * 3  # type: ignore[func-returns-value]
+
+
+def test_items_and_bounded_batches_go_on_after_rows_that_were_fetched_ahead(db: sync.Db) -> None:
+    with db.batch() as batch:
+        for number in range(300):
+            batch.put(b"%03d" % number, b"v")
+    scan = db.scan()
+    assert next(scan).key == b"000"
+    assert [row.key for row in scan.next_batch(9, bytes_max=8)] == [b"001", b"002"]
+    lists = list(scan.items(100))
+    assert [len(each) for each in lists] == [100, 100, 97]
+    assert [key for each in lists for key, _ in each] == [b"%03d" % number for number in range(3, 300)]
+    assert scan.read_range.contains(b"299")
+
+
+def test_a_reader_has_snapshots(db: sync.Db) -> None:
+    store = MemoryStore()
+    with sync.Db.open("db", store=store) as writer:
+        writer.put(b"k", b"1").durable()
+        with sync.DbReader.open("db", store=store) as reader, reader.snapshot() as kept:
+            writer.put(b"k", b"2").durable()
+            reader.refresh()
+            assert (kept.get(b"k"), reader.get(b"k")) == (b"1", b"2")
 
 
 def test_errors_arrive_as_themselves_without_the_machinery(db: sync.Db) -> None:

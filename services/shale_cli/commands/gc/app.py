@@ -193,11 +193,12 @@ def _read_plan(file: Path) -> "GcPlan":
     from shale.gc.plan import GcPlan
 
     try:
-        return GcPlan.from_json(json.loads(file.read_bytes()))
+        data = json.loads(file.read_bytes())
     except OSError as error:
         raise InvalidRequestError(f"{file}: {error.strerror}") from error
     except ValueError as error:
         raise InvalidRequestError(f"{file}: not JSON: {error}") from error
+    return GcPlan.from_json(data)
 
 
 def _show_plan(session: CliSession, shown: "GcPlan") -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 import anyio
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.suggestions import invalid_choice
 from shale.engine.flush.planner import with_wal_frontier
 from shale.engine.flush.writer_manifest import Edit, WriterManifest
 from shale.engine.options import DbOptions
@@ -46,7 +47,7 @@ class CheckpointScope(StrEnum):
         try:
             return cls(value)
         except ValueError:
-            raise InvalidRequestError(f"scope={value!r}: must be 'all' or 'durable'") from None
+            raise invalid_choice("scope", value, list(cls)) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

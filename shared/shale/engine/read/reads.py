@@ -8,7 +8,7 @@ from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
-from shale.core.suggestions import require_known
+from shale.core.suggestions import invalid_choice, require_known
 from shale.engine.read.lookup import PendingLookup, finish_value, lookup, lookup_value, resume
 from shale.engine.read.lookup import get as get_entry
 from shale.engine.read.read_point import NULL_SOURCE, Durability, PointSource, ReadPoint
@@ -387,7 +387,7 @@ def checked_durability(durability: str) -> bool:
         return False
     if durability == "durable":
         return True
-    raise InvalidRequestError(f"durability={durability!r}: must be 'memory' or 'durable'")
+    raise invalid_choice("durability", durability, ("memory", "durable"))
 
 
 async def _recover_missing_sst(point: ReadPoint, gone: SstMissing) -> None:

@@ -34,7 +34,7 @@ class Snapshot(Reads):
 
     def _read_point(self, durability: Durability) -> ReadPoint:
         if self._is_closed:
-            raise ClosedError("the snapshot is closed")
+            raise ClosedError("the snapshot is closed: take another one")
         writer, held = self._writer, self._held
         writer.check_readable()
         views = writer.views

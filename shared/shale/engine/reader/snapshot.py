@@ -31,7 +31,7 @@ class ReaderSnapshot(Reads):
 
     def _read_point(self, durability: Durability) -> ReadPoint:
         if self._point is None:
-            raise ClosedError("the snapshot is closed")
+            raise ClosedError("the snapshot is closed: take another one")
         if self._ref is not None:
             self._ref.pin.check()
         if durability != "memory":

@@ -20,6 +20,7 @@ from shale.protocol.versioned import Versioned
 from shale.protocol.wal_completeness import require_complete_wal, require_wal_store
 from shale.protocol.wal_store import WalStore
 from shale.sst.reader import SstReader
+from shale.store.location import require_in_store
 from shale.types import Manifest
 
 
@@ -167,16 +168,18 @@ class LatestViewProvider:
                 raise gone
 
 
-def require_readable(manifest: Manifest, location: DatabaseLocation, options: ReaderOptions) -> None:
+def require_readable(manifest: Manifest, location: DatabaseLocation, store_url: str, options: ReaderOptions) -> None:
     """Check that a database can be opened with these options.
 
     Raises:
         InvalidDbState: it is not initialised, or its WAL is in another store.
+        InvalidRequestError: it is a clone, and the database whose SSTs it uses is in the store of a directory above.
         SegmentExtractorMismatch: it is segmented by another extractor.
     """
     root = location.root
     if not manifest.initialized:
         raise InvalidDbState(f"the database at {root or '/'} is not initialised: a clone that was not completed")
+    require_in_store(store_url, root, (each.path for each in manifest.external_dbs))
     if not options.skip_wal_replay:
         require_wal_store(manifest, root, location.wal_store)
     extractor = options.segment_extractor

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from shale.core.bytes_like import BytesLike
-from shale.errors import InvalidRequestError
+from shale.core.bytes_like import BytesLike, not_bytes
 from shale.types import EVERYTHING, KeyRange, excluded, included
 
 
@@ -61,5 +60,5 @@ def _bound(key: object, name: str) -> bytes | None:
     if key is None:
         return None
     if not isinstance(key, BytesLike):
-        raise InvalidRequestError(f"{name} must be bytes-like, not {type(key).__name__}")
+        raise not_bytes(name, key)
     return bytes(key)

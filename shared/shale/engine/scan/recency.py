@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from shale.core.async_use import AsyncRows
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_order import merged_parts
 from shale.engine.read.read_options import ReadTable
@@ -29,7 +30,7 @@ _ROWS_FIRST = 16
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one"
 
 
-class RecencyScan:
+class RecencyScan(AsyncRows):
     """The stored rows of a prefix, iterated once: of the active memtable, frozen memtables, L0s, then sorted runs.
 
     Nothing is merged: tombstones and merge operands are rows, and a key occurs once per version and source.  Keys

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from anyio.lowlevel import checkpoint
 
+from shale.core.async_use import AsyncRows
 from shale.engine.memtable.row_order import reversed_rows
 from shale.engine.read.read_point import ReadPoint
 from shale.engine.scan.chunk_reader import ScanChunkReader
@@ -30,7 +31,7 @@ _ROWS_FIRST = 16
 """Rows that become objects at first: a caller who iterates may soon stop."""
 
 
-class Scan:
+class Scan(AsyncRows):
     """The rows of a range, iterated once: by row, or by ``batches``, ``columns`` or Arrow.
 
     It shows one state, whatever is flushed, compacted and collected meanwhile.  A scan that is dropped early leaks

@@ -5,29 +5,28 @@ later commits of keys that it writes; with serializable isolation also with late
 of any key in a range that it has scanned.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Unpack
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 from uuid import UUID
 
 from shale.core.bytes_like import BytesLike
-from shale.core.ttl import Timestamp, Ttl
 from shale.engine.read.read_point import Durability, ReadPoint, SeqHold
-from shale.engine.read.reads import KEY_BYTES_MAX, Reads, ScanOptions, checked_durability, range_of
+from shale.engine.read.reads import KEY_BYTES_MAX, ScanOptions, checked_durability, range_of
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.read.view_publisher import ViewPublisher
 from shale.engine.scan.plan import scan_range
 from shale.engine.scan.recency import RecencyScan
 from shale.engine.scan.scan import Scan
-from shale.engine.txn.own_writes import FrozenWrites, OwnWrites
-from shale.engine.write.batch import WriteBatch, checked_key
+from shale.engine.txn.own_writes import FrozenWrites
+from shale.engine.txn.writes import TransactionWrites
+from shale.engine.write.batch import checked_key
 from shale.engine.write.write_handle import WriteHandle
 from shale.engine.write.writer import Writer
-from shale.errors import InvalidRequestError, MergeOperatorMissing, SstMissing, TransactionConflict
+from shale.errors import SstMissing, TransactionConflict
 from shale.types import EVERYTHING, KeyRange, Row
 
 
-class Transaction(Reads):
+class Transaction(TransactionWrites):
     """Made by ``Db.transaction``; used by one task at a time.
 
     It reads the database as it was when it began, with its own writes on top.  The commit makes all writes visible at
@@ -35,38 +34,26 @@ class Transaction(Reads):
     """
 
     __slots__ = (
-        "_batch",
         "_held",
         "_id",
-        "_is_over",
         "_is_serializable",
         "_limited_scans",
-        "_own",
         "_ranges",
-        "_read_keys",
         "_scanned",
         "_since",
-        "_unmarked",
-        "_writer",
     )
 
     def __init__(self, writer: Writer, *, serializable: bool) -> None:
-        super().__init__(visible_range=writer.options.enforce_visible_range)
+        super().__init__(writer)
         pipeline = writer.pipeline
         self._id: UUID | None = None
-        self._writer = writer
         self._is_serializable = serializable
         self._held = writer.active.hold(pipeline.committed_seq)
         self._since = pipeline.history.begin(pipeline.committed_seq)
-        self._batch = WriteBatch(max_key_bytes=writer.options.max_key_bytes)
-        self._own = OwnWrites(self._batch, writer.options.default_ttl_ms, writer.clock_ms)
-        self._unmarked: set[bytes] = set()
-        self._read_keys: set[bytes] = set()
         self._ranges: list[KeyRange] = []
         self._scanned = EVERYTHING
         """The key range of the scan that is being created."""
         self._limited_scans: list[Scan] = []
-        self._is_over = False
 
     @property
     def id(self) -> UUID:
@@ -84,60 +71,6 @@ class Transaction(Reads):
     def is_over(self) -> bool:
         """Whether the transaction was committed or rolled back, or its commit failed."""
         return self._is_over
-
-    def put(self, key: BytesLike, value: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
-        """Add a put to the commit; the arguments are those of ``Db.put``.
-
-        Raises:
-            InvalidRequestError: an impossible key, value or lifetime, or the transaction is over.
-        """
-        self._require_open()
-        self._batch.put(key, value, ttl=ttl, expire_at=expire_at)
-        self._own.changed()
-
-    def delete(self, key: BytesLike) -> None:
-        """Add a deletion to the commit; raises like ``put``."""
-        self._require_open()
-        self._batch.delete(key)
-        self._own.changed()
-
-    def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
-        """Add a merge operand to the commit; raises like ``put``.
-
-        Raises:
-            MergeOperatorMissing: the database was opened without an operator.
-        """
-        self._require_open()
-        if self._writer.views.merge_operator is None:
-            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
-        self._batch.merge(key, operand, ttl=ttl, expire_at=expire_at)
-        self._own.changed()
-
-    def write(self, batch: WriteBatch) -> None:
-        """Add the writes of a batch to the commit; the batch is not changed.  Raises like ``put`` and ``merge``."""
-        self._require_open()
-        if batch.has_merges and self._writer.views.merge_operator is None:
-            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
-        self._batch.extend(batch)
-        self._own.changed()
-
-    def mark_read(self, keys: Iterable[BytesLike]) -> None:
-        """Let the commit conflict with later writes of these keys, at every isolation level.
-
-        Raises:
-            InvalidRequestError: an impossible key, or the transaction is over.
-        """
-        self._require_open()
-        self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
-
-    def unmark_write(self, keys: Iterable[BytesLike]) -> None:
-        """Let this transaction's writes of these keys never conflict: the last commit counts.
-
-        Raises:
-            InvalidRequestError: an impossible key, or the transaction is over.
-        """
-        self._require_open()
-        self._unmarked.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
 
     async def get(
         self,
@@ -287,15 +220,14 @@ class Transaction(Reads):
                 "of, so a conflict cannot be ruled out: try again with a shorter transaction, or raise the setting"
             )
         if since.wrote_any(written) or since.wrote_any(self._read_keys) or since.wrote_in(scanned):
-            raise TransactionConflict(f"a commit since seq {self.seq} wrote what the transaction relies on")
+            raise TransactionConflict(
+                f"a commit since seq {self.seq} wrote what the transaction relies on: "
+                "begin another one, and repeat its reads and writes"
+            )
 
     def _note_reads(self, keys: Iterable[BytesLike]) -> None:
         if self._is_serializable and not self._is_over:
             self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
-
-    def _require_open(self) -> None:
-        if self._is_over:
-            raise InvalidRequestError("the transaction has already been completed")
 
     def _let_go(self) -> None:
         self._writer.views.points.pop(self._held.number, None)
@@ -349,38 +281,3 @@ class _BelowWrites:
     async def on_sst_missing(self, gone: SstMissing) -> None:
         """See to it that the newest view does without an SST that is gone."""
         await self._views.on_sst_missing(gone)
-
-
-class TransactionContext:
-    """What ``Db.transaction`` returns: await it for the transaction, or enter it with ``async with``.
-
-    The end of the block commits the transaction, or rolls it back after an error; a transaction that is over stays so.
-    """
-
-    def __init__(self, writer: Writer, *, serializable: bool) -> None:
-        self._writer = writer
-        self._is_serializable = serializable
-        self._transaction: Transaction | None = None
-
-    async def begun(self) -> Transaction:
-        """Return the transaction, as awaiting this object does; for callers that need a coroutine."""
-        self._writer.check_readable()
-        return Transaction(self._writer, serializable=self._is_serializable)
-
-    def __await__(self) -> Generator[Any, None, Transaction]:
-        return self.begun().__await__()
-
-    async def __aenter__(self) -> Transaction:
-        self._transaction = await self
-        return self._transaction
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        transaction, self._transaction = self._transaction, None
-        if transaction is None or transaction.is_over:
-            return
-        if error is None:
-            await transaction.commit()
-        else:
-            await transaction.rollback()

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
-from shale.core.bytes_like import BytesLike
+from shale.core.async_use import BATCHED
+from shale.core.bytes_like import BytesLike, not_bytes
 from shale.core.ttl import ExpireAt, Lifetime, Timestamp, Ttl, expire_ts, resolve_lifetime
 from shale.engine.options import MAX_VALUE_BYTES
 from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing
@@ -13,6 +14,7 @@ from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTO
 
 _LONG_BYTES = 1 << 29
 """Values below are compared at once; numbers above 30 bits take Python twice as long."""
+NO_OPERATOR = "merge needs a merge operator: open the database with one, such as merge_operator='concatenate'"
 _DELETED = FLAG_CREATE_TS | FLAG_TOMBSTONE
 
 
@@ -47,7 +49,7 @@ def _plain_bytes(data: object, what: str) -> bytes:
         try:
             return bytes(memoryview(data))  # type: ignore[arg-type]
         except TypeError:
-            raise InvalidRequestError(f"{what} must be bytes-like, not {type(data).__name__}") from None
+            raise not_bytes(what, data) from None
     return bytes(data)
 
 
@@ -91,7 +93,7 @@ class WriteBatch:
             and self._is_plain
         ):
             self._values[key] = value
-            return
+            return BATCHED  # type: ignore[no-any-return]
         key, value = checked_key(key, self._max_key_bytes), checked_value(value)
         lifetime = resolve_lifetime(ttl, expire_at, None)
         self._operands.pop(key, None)
@@ -100,6 +102,7 @@ class WriteBatch:
             self._lifetimes[key] = lifetime
             self._is_plain = False
         self._values[key] = value
+        return BATCHED  # type: ignore[no-any-return]
 
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add a value for each key, with the database's default lifetime; the last value of a key counts.
@@ -126,6 +129,7 @@ class WriteBatch:
         self._lifetimes.pop(key, None)
         self._operands.pop(key, None)
         self.has_deletes = True
+        return BATCHED  # type: ignore[no-any-return]
 
     def merge(self, key: BytesLike, operand: BytesLike, *, ttl: Ttl = None, expire_at: Timestamp | None = None) -> None:
         """Add an operand for the merge operator, after what the batch has for the key.
@@ -141,6 +145,7 @@ class WriteBatch:
         self._operands.setdefault(key, []).append(added)
         self._is_plain = False
         self.has_merges = True
+        return BATCHED  # type: ignore[no-any-return]
 
     def extend(self, other: "WriteBatch") -> None:
         """Add all writes of another batch, after those of this one.

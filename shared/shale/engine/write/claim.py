@@ -22,6 +22,7 @@ from shale.protocol.visible_range import require_usable
 from shale.protocol.wal_completeness import backend_name, require_complete_wal, require_wal_store
 from shale.protocol.wal_fence import fence_wal
 from shale.protocol.wal_store import WalStore
+from shale.store.location import require_in_store, similar_database
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Epoch, ExclusiveModes, KeyRange, Manifest, WalId
@@ -88,6 +89,7 @@ async def claim_database(
     keys = await require_usable(store, root, options.keys)
     stored = await _load(store, root, manifests, env, _new_manifest(options) if options.create_if_missing else None)
     _check(stored.value, root, options)
+    require_in_store(store.url, root, (each.path for each in stored.value.external_dbs))
     last_id, wal_rows = await _checked_wal_end(stored, manifests, wal, env)
     only_after = None
     if options.admit is not None:
@@ -113,7 +115,10 @@ async def _load(
     if latest is not None:
         return Stored(manifests, latest, env)
     if new is None:
-        raise InvalidDbState(f"there is no database at {root or '/'} in {store.url}")
+        raise InvalidDbState(
+            f"there is no database at {root or '/'} in {store.url}, and create_if_missing is off"
+            f"{similar_database(store.url, root)}"
+        )
     try:
         return await manifests.create_new(new)
     except ObjectVersionExists:

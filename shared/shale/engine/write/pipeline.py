@@ -19,7 +19,7 @@ from shale.engine.memtable.frozen_table import ROOT_TREE
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.options import DbOptions
 from shale.engine.write.backpressure import Backpressure
-from shale.engine.write.batch import WriteBatch, checked_key, checked_value
+from shale.engine.write.batch import NO_OPERATOR, WriteBatch, checked_key, checked_value
 from shale.engine.write.buffers import WriteBuffers, older_segments
 from shale.engine.write.clock import DbClock
 from shale.engine.write.commit_history import CommitHistory
@@ -156,7 +156,7 @@ class WritePipeline:
     ) -> WriteHandle:
         """Write one merge operand."""
         if self._operator is None:
-            raise MergeOperatorMissing("merge needs a merge operator: open the database with one")
+            raise MergeOperatorMissing(NO_OPERATOR)
         key = checked_key(key, self._max_key_bytes)
         # As in SlateDB the operator checks every operand before it is stored: an operand that it cannot fold would
         # otherwise fail in the flush of the memtable.

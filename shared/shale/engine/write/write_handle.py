@@ -1,7 +1,9 @@
 """Write handles, and what the write pipeline tells its owner."""
 
 from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
+
+from shale.errors import WrongType
 
 
 class DurabilityWaiter(Protocol):
@@ -48,6 +50,12 @@ class WriteHandle:
 
     def __reduce__(self) -> Any:
         raise TypeError("a write handle belongs to its process and cannot be pickled: its seq can")
+
+    def __await__(self) -> NoReturn:
+        raise WrongType(
+            "a write handle was awaited: the write is in memory already; "
+            "`await handle.durable()` returns when it is durable"
+        )
 
     async def durable(self) -> None:
         """Return once the write is in the WAL (with the WAL disabled: in the manifest).

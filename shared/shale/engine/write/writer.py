@@ -327,7 +327,7 @@ class Writer:
     def _stop_accepting(self) -> ClosedError:
         self.is_closed = True
         self.views.disable_fast_point()
-        closed = ClosedError("the database is closed")
+        closed = ClosedError("the database is closed: open it again")
         self.durability.stop_accepting(closed)
         self.pipeline.invalidate_fast_path()
         return closed

@@ -1,0 +1,1 @@
+"""Mistakes of callers, and the errors that they get."""
