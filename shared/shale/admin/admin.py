@@ -1,6 +1,6 @@
 """``Admin``: administration of a database from outside of its processes, a facade of this package's modules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Self, Unpack
@@ -18,6 +18,7 @@ from shale.admin.verify.report import VerifyReport
 from shale.compaction.requests import CompactionRequest
 from shale.compaction.status import CompactionInfo
 from shale.core.async_use import AsyncContext
+from shale.core.state_repr import ShowsState
 from shale.core.suggestions import require_known
 from shale.core.ttl import Timestamp
 from shale.engine.open_options import CONNECT_NAMES, OPEN_PARAMETERS, ConnectOptions, OpenArguments
@@ -30,7 +31,7 @@ from shale.gc.hard_destroy import OnDeleted
 from shale.protocol.checkpoints import require_checkpoint_reference
 from shale.protocol.wal_store import WalStore
 from shale.sst.verify.sst import VerifyDepth
-from shale.store.location import UrlOrPath
+from shale.store.location import Location, UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
@@ -38,7 +39,7 @@ from shale.types import Ulid
 _NOT_ENTERED = "shale.Admin(…) is not open: write `async with shale.Admin(…) as admin:`, and use it inside the block"
 
 
-class Admin(AsyncContext):
+class Admin(ShowsState, AsyncContext):
     """Use with ``async with``.  It can run beside any other processes of the database; only ``destroy`` fences them.
 
     Args:
@@ -80,6 +81,13 @@ class Admin(AsyncContext):
         place, self._place, self._compactions = self._place, None, None
         if place is not None:
             await place.stores.aclose()
+
+    def _shown_state(self) -> Mapping[str, object]:
+        store = self._where.store if isinstance(self._where.store, str) else self._where.store.url
+        return {
+            "database": Location(store, self._where.root).url,
+            "state": "not entered" if self._place is None else "open",
+        }
 
     @property
     def checkpoints(self) -> CheckpointAdmin:

@@ -12,10 +12,11 @@ Type checkers, ``inspect.signature`` and ``help`` see the parameters and the doc
 """
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, get_args, get_origin
 
 from shale.core.async_use import BlockingContext
+from shale.core.state_repr import ShowsState, state_of
 
 P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
@@ -41,7 +42,7 @@ class Openable(Protocol[T_co]):
         ...
 
 
-class BlockingHandle(BlockingContext, Generic[T]):
+class BlockingHandle(ShowsState, BlockingContext, Generic[T]):
     """The asynchronous object ``_inner`` and the way to run its coroutines."""
 
     __slots__ = ("_inner", "_run")
@@ -49,6 +50,12 @@ class BlockingHandle(BlockingContext, Generic[T]):
     def __init__(self, inner: T, run: Run) -> None:
         self._inner = inner
         self._run = run
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return state_of(self._inner) if isinstance(self._inner, ShowsState) else {}
+
+    def _shown_class(self) -> str:
+        return f"shale.sync.{type(self).__name__}"
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:

@@ -1,6 +1,6 @@
 """``Db``: a database open for reading and writing, a thin front (docs/concepts/architecture.md)."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from shale.engine.open_options import DbOpenOptions, OpenArguments, choose_optio
 from shale.engine.options import DbOptions, FlushType
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
-from shale.engine.status import DbStatus
+from shale.engine.status import DbStatus, writer_state
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.batch_context import BatchContext
 from shale.engine.write.write_handle import WriteHandle
@@ -229,13 +229,12 @@ class Db(Reads, DatabaseLifecycle):
         from shale.engine.arrow.rows import ArrowSource
         from shale.engine.arrow.write import write_arrow
 
-        writer = self._writer
         return await write_arrow(
-            writer.pipeline,
+            self._pipeline,
             ArrowSource(data=rows, key=key, value=value, rows_per_commit=rows_per_commit),
             lifetime=lifetime,
-            options=writer.options,
-            env=writer.env,
+            options=self._writer.options,
+            env=self._writer.env,
         )
 
     def new_batch(self) -> WriteBatch:
@@ -372,6 +371,9 @@ class Db(Reads, DatabaseLifecycle):
                 raise
             finally:
                 await self._stores.aclose()
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return writer_state(self._writer, self._stores.main.url)
 
     def _read_point(self, durability: Durability) -> ReadPoint:
         writer = self._writer

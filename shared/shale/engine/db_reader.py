@@ -1,5 +1,6 @@
 """The read-only handle of a database; ``shale.engine.reader`` has its parts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -22,9 +23,17 @@ from shale.engine.read.read_options import ReadOptions
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.reader.follower import Follower
+from shale.engine.reader.instruments import export_reader
 from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.snapshot import ReaderSnapshot
-from shale.engine.reader.state import LatestViewProvider, ReaderState, ReaderStateBuilder, require_readable
+from shale.engine.reader.state import (
+    LatestViewProvider,
+    ReaderState,
+    ReaderStateBuilder,
+    reader_state,
+    require_readable,
+)
+from shale.engine.reader.tables import PICKLED_READER_WAL_GONE
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.status_updates import StatusSubscription
 from shale.engine.write.durability import reraise
@@ -38,7 +47,7 @@ from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.reader import SstReader
-from shale.store.location import UrlOrPath
+from shale.store.location import Location, UrlOrPath
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -57,10 +66,6 @@ else:
         resolve_operator="shale.merge_operators",
     )
 
-_PICKLED_WAL_COLLECTED = (
-    "the pickled reader showed rows of WAL files that have been flushed and collected since: "
-    "pickle it again after its next poll (refresh), or open the URL with a checkpoint where it is needed"
-)
 log = get_logger("reader")
 
 
@@ -85,7 +90,7 @@ class DbReader(Reads):
         self._last_poll_ms = 0
         self._ended = anyio.Event()
         self._changed = Signal()
-        self._export(metrics)
+        export_reader(metrics, lambda: (self.gets, self.scans, self._last_poll_ms, self._open_state))
 
     @classmethod
     def open(
@@ -283,6 +288,14 @@ class DbReader(Reads):
         """Return a point that resolves to the newest state at the first row."""
         return self._read_point(durability)._replace(resolve=self._resolve_point)
 
+    @property
+    def _open_state(self) -> ReaderState | None:
+        return self._state if self._following is not None and self._following.is_open else None
+
+    def _shown_state(self) -> Mapping[str, object]:
+        place = Location(self._stores.main.url, self._where.root).url
+        return reader_state(place, self._options.mode, self._open_state, self._error)
+
     def _clock_ms(self) -> int:
         return self._env.clock.now_ms()
 
@@ -371,22 +384,6 @@ class DbReader(Reads):
         if self._following is not None:
             self._following.fail(self._error)
 
-    def _export(self, metrics: Metrics) -> None:
-        requests = {op: metrics.counter("slatedb_db_requests_total", op=op) for op in ("get", "scan")}
-        visible = metrics.gauge("slatedb_reader_visible_timestamp_seconds")
-        memtable = metrics.gauge("slatedb_reader_memtable_bytes")
-        exported = {"get": 0, "scan": 0}
-
-        def refresh() -> None:
-            for op, count in (("get", self.gets), ("scan", self.scans)):
-                requests[op].inc(count - exported[op])
-                exported[op] = count
-            visible.set(self._last_poll_ms / 1000)
-            if self._following is not None and self._following.is_open:
-                memtable.set(self._state.tables.size_bytes)
-
-        metrics.before_scrape(refresh)
-
 
 async def _reopen(where: DatabaseLocation, options: ReaderOptions, through_wal_id: int | None) -> DbReader:
     """Open the copy of a pickled reader.
@@ -397,4 +394,4 @@ async def _reopen(where: DatabaseLocation, options: ReaderOptions, through_wal_i
     try:
         return await DbReader._open(where, options, through_wal_id=through_wal_id)
     except WalTruncated as gone:
-        raise WalTruncated(gone.id, _PICKLED_WAL_COLLECTED) from gone
+        raise WalTruncated(gone.id, PICKLED_READER_WAL_GONE) from gone

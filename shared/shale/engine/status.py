@@ -1,13 +1,16 @@
 """``Db.status``: what an open writer tells about its state.  Nothing here waits for the store."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from shale.core.ttl import Timestamp
+from shale.core.units import format_size
 from shale.engine.options import FlushType
 from shale.engine.seq_times import seq_at, time_of
 from shale.engine.status_updates import StatusSubscription, StatusUpdate
 from shale.engine.write.writer import Writer
 from shale.errors import ShaleError
+from shale.store.location import Location
 from shale.types import Manifest
 
 
@@ -123,3 +126,20 @@ class DbStatus:
             segments=tuple(self.segments),
             problem=durability.problem or durability.ended,
         )
+
+
+def writer_state(writer: Writer, store_url: str) -> Mapping[str, object]:
+    """Return what ``repr`` of a ``Db`` shows, from memory."""
+    status = DbStatus(writer)
+    problem, manifest = status.problem, status.manifest
+    return {
+        "database": Location(store_url, writer.root).url,
+        "state": "closed" if writer.is_closed else "open" if problem is None else f"failed: {problem}",
+        "epoch": status.writer_epoch,
+        "last_seq": status.last_seq,
+        "durable_seq": status.durable_seq,
+        "unflushed": format_size(status.unflushed_bytes),
+        "l0_ssts": sum(len(tree.l0) for _, tree in manifest.trees()),
+        "sorted_runs": sum(len(tree.compacted) for _, tree in manifest.trees()),
+        "checkpoints": len(manifest.checkpoints),
+    }

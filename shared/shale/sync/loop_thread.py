@@ -229,7 +229,7 @@ class _CallResult(Generic[T]):
 
     def wait(self, seconds: float = -1) -> None:
         """Wait for the end of the call."""
-        if not self.has_ended and self._locked.acquire(timeout=seconds):
+        if self._locked.acquire(timeout=seconds):
             self._locked.release()
 
     def result(self) -> T:

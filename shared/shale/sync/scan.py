@@ -1,10 +1,11 @@
 """Blocking scans: rows are fetched in batches, because a trip to the loop's thread costs as much as many rows."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from shale.core.async_use import BlockingIterator
 from shale.core.bytes_like import BytesLike
+from shale.core.state_repr import ShowsState
 from shale.engine.scan import scan
 from shale.engine.scan.recency import RecencyScan
 from shale.errors import InvalidRequestError
@@ -17,7 +18,7 @@ _FIRST_FETCH = 64
 _FETCH_MAX = 2048
 
 
-class Scan(BlockingIterator):
+class Scan(ShowsState, BlockingIterator):
     """The rows of a range, iterated once; see ``shale.engine.scan.Scan``.  Rows are fetched ahead of the caller."""
 
     def __init__(self, inner: scan.Scan, loop_thread: LoopThread, *, backward: bool) -> None:
@@ -34,6 +35,18 @@ class Scan(BlockingIterator):
 
     def __reduce__(self) -> Any:
         raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
+
+    def _shown_state(self) -> Mapping[str, object]:
+        fetched = len(self._fetched) - self._given
+        return {
+            "range": self._inner.read_range,
+            "reverse": self._backward,
+            "last_key": self._last_given(),
+            "fetched": fetched,
+        }
+
+    def _shown_class(self) -> str:
+        return "shale.sync.Scan"
 
     def __iter__(self) -> Iterator[Row]:
         return self

@@ -34,6 +34,7 @@ FOREIGN = {
     "_fields": "namedtuple: public in spite of its name",
     "_jvm": "PySpark has no other way to its Java process",
     "_jdf": "PySpark has no other way to a query plan",
+    "_repr_html_": "notebooks ask for it",
     "_exit": "os: ends a process at once",
     "_run": "asyncio.Handle: every step of a loop passes here",
     "_asyncio_future_blocking": "the protocol between asyncio's tasks and what they wait for",

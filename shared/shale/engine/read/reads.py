@@ -8,6 +8,7 @@ from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
+from shale.core.state_repr import ShowsState
 from shale.core.suggestions import invalid_choice, require_known
 from shale.engine.read.lookup import PendingLookup, finish_value, lookup, lookup_value, resume
 from shale.engine.read.lookup import get as get_entry
@@ -70,7 +71,7 @@ _SCAN_OPTIONS = frozenset(ScanOptions.__annotations__)
 _SCAN_PARAMETERS = ("prefix", "start", "stop", "reverse", "limit")
 
 
-class Reads(ABC):
+class Reads(ShowsState, ABC):
     """The read methods.
 
     ``durability="durable"`` shows only writes that survive a crash.  Expired rows are visible until a flush or a

@@ -1,5 +1,7 @@
 """A snapshot: the state of a database at one sequence number, for reading (docs/reference/protocol.md 4.8)."""
 
+from collections.abc import Mapping
+
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.write.writer import Writer
@@ -44,6 +46,9 @@ class Snapshot(Reads):
         if checked_durability(durability) and writer.durability.durable_seq < self._held.seq:
             return point._replace(max_seq=writer.durability.durable_seq)
         return point
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"state": "closed" if self._is_closed else "open", "seq": self.seq, "database": self._writer.root}
 
     def _clock_ms(self) -> int:
         return self._writer.clock_ms()

@@ -1,6 +1,6 @@
 """A snapshot of a reader: one state that stays readable while the reader moves to newer ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from shale.engine.read.pins import PinRef
 from shale.engine.read.read_point import Durability, ReadPoint
@@ -37,6 +37,9 @@ class ReaderSnapshot(Reads):
         if durability != "memory":
             checked_durability(durability)  # every row that a reader sees is durable
         return self._point._replace(view_provider=None)  # the snapshot must not move to a newer state
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"state": "closed" if self._point is None else "open", "seq": self.seq}
 
     def _clock_ms(self) -> int:
         return self._clock()

@@ -11,6 +11,11 @@ from shale.engine.memtable.row_order import take_rows
 from shale.kernels.rows import Rows, concat_rows
 from shale.types import Manifest
 
+PICKLED_READER_WAL_GONE = (
+    "the pickled reader showed rows of WAL files that have been flushed and collected since: "
+    "pickle it again after its next poll (refresh), or open the URL with a checkpoint where it is needed"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayedTable:

@@ -3,12 +3,13 @@
 Source: SlateDB ``Db::scan_prefix_by_recency``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from shale.core.async_use import AsyncRows
+from shale.core.state_repr import ShowsState
 from shale.engine.memtable.memtable import Memtable
 from shale.engine.memtable.row_order import merged_parts
 from shale.engine.read.read_options import ReadTable
@@ -30,7 +31,7 @@ _ROWS_FIRST = 16
 _INTERRUPTED = "the scan was interrupted and cannot go on: begin another one"
 
 
-class RecencyScan(AsyncRows):
+class RecencyScan(ShowsState, AsyncRows):
     """The stored rows of a prefix, iterated once: of the active memtable, frozen memtables, L0s, then sorted runs.
 
     Nothing is merged: tombstones and merge operands are rows, and a key occurs once per version and source.  Keys
@@ -65,6 +66,9 @@ class RecencyScan(AsyncRows):
         self._carried: tuple[RowSource, list[Entry]] | None = None
         """The source that is being read, and rows of it that wait for newer versions of their key."""
         self._error: ShaleError | None = None
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"prefix": self._plan.prefix, "reverse": self._plan.reverse}
 
     def __aiter__(self) -> "RecencyScan":
         return self

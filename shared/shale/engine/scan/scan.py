@@ -1,6 +1,6 @@
 """A scan: an async iterator of rows over columns that become objects chunk by chunk."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import islice
 from operator import length_hint
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ import numpy as np
 from anyio.lowlevel import checkpoint
 
 from shale.core.async_use import AsyncRows
+from shale.core.state_repr import ShowsState
 from shale.engine.memtable.row_order import reversed_rows
 from shale.engine.read.read_point import ReadPoint
 from shale.engine.scan.chunk_reader import ScanChunkReader
@@ -31,7 +32,7 @@ _ROWS_FIRST = 16
 """Rows that become objects at first: a caller who iterates may soon stop."""
 
 
-class Scan(AsyncRows):
+class Scan(ShowsState, AsyncRows):
     """The rows of a range, iterated once: by row, or by ``batches``, ``columns`` or Arrow.
 
     It shows one state, whatever is flushed, compacted and collected meanwhile.  A scan that is dropped early leaks
@@ -85,6 +86,9 @@ class Scan(AsyncRows):
 
     def __reduce__(self) -> Any:
         raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"range": self._chunks.read_range, "reverse": self._reverse, "last_key": self._last_given()}
 
     def __aiter__(self) -> "Scan":
         return self

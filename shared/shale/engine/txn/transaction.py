@@ -5,7 +5,7 @@ later commits of keys that it writes; with serializable isolation also with late
 of any key in a range that it has scanned.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 from uuid import UUID
 
@@ -224,6 +224,15 @@ class Transaction(TransactionWrites):
                 f"a commit since seq {self.seq} wrote what the transaction relies on: "
                 "begin another one, and repeat its reads and writes"
             )
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {
+            "state": "over" if self._is_over else "open",
+            "isolation": "serializable" if self._is_serializable else "snapshot",
+            "seq": self.seq,
+            "keys_written": len(self._batch),
+            "database": self._writer.root,
+        }
 
     def _note_reads(self, keys: Iterable[BytesLike]) -> None:
         if self._is_serializable and not self._is_over:
