@@ -32,6 +32,15 @@ class HttpWriter:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @property
+    def epoch(self) -> int | None:
+        """See ``RowWriter``."""
+        return None
+
+    async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """See ``RowWriter``."""
+        return await self._client.get_many(keys)
+
     async def write(self, changes: Sequence[RowChange]) -> DurableCommit:
         """See ``RowWriter``."""
         ops = Ops()

@@ -1,20 +1,27 @@
-"""Exports rows to a file of JSON lines or Parquet."""
+"""Exports rows to a file of JSON lines, CSV, Parquet or Arrow."""
 
+import io
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from shale.admin.json_values import b64
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
+from shale_cli.commands.kv.row_layout import RowLayout, as_plain, decoder_of, to_text
 from shale_cli.framework.output.progress import OnProgress
+from shale_cli.framework.output.writer import Output
 
 if TYPE_CHECKING:
     from shale.engine.db_reader import DbReader
+    from shale.engine.scan.scan import Scan
     from shale.types import Row
 
 _ROWS_AT_ONCE = 1000
 TAIL_BYTES = 1 << 20
+_SEEKING = ("parquet",)
+"""Formats that need a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Target:
     file: Path
     format: str
     after: bytes | None = None
+    layout: RowLayout = RowLayout()
 
     @property
     def is_stdout(self) -> bool:
@@ -36,16 +44,17 @@ class Target:
         return self.file.with_name(f"{self.file.name}.partial")
 
 
-def target(file: Path, format_: str, *, resume: bool) -> Target:
+def target(file: Path, format_: str, *, resume: bool, layout: RowLayout | None = None) -> Target:
     """Return the target of an export, with the position at which to resume.
 
     Raises:
         InvalidRequestError: the file exists, or the export cannot be resumed.
     """
-    found = Target(file, format_)
+    chosen = layout if layout is not None else RowLayout()
+    found = Target(file, format_, layout=chosen)
     if found.is_stdout:
-        if resume or format_ != "ndjson":
-            raise InvalidRequestError("stdout supports NDJSON only, and no --resume")
+        if resume or format_ in _SEEKING:
+            raise InvalidRequestError("stdout supports NDJSON, CSV and Arrow, and no --resume")
         return found
     if file.exists():
         raise InvalidRequestError(f"{file}: the file already exists")
@@ -55,58 +64,158 @@ def target(file: Path, format_: str, *, resume: bool) -> Target:
                 f"{found.partial}: the file of an interrupted export exists: give --resume, or remove it"
             )
         return found
-    if format_ != "ndjson":
-        raise InvalidRequestError("--resume supports NDJSON only: Parquet has its index at the end")
+    if format_ != "ndjson" or not chosen.is_default:
+        raise InvalidRequestError("--resume supports NDJSON with key_b64 and value_b64 only")
     try:
         return Target(file, format_, _last_key(found.partial))
     except OSError as error:
         raise InvalidRequestError(f"{found.partial}: {error.strerror}") from error
 
 
-async def export(reader: "DbReader", wanted: dict[str, Any], to: Target, on_progress: OnProgress) -> int:
+async def export(
+    reader: "DbReader", wanted: dict[str, Any], to: Target, output: Output, on_progress: OnProgress
+) -> int:
     """Write all rows of a scan and return their number.
 
     Raises:
-        InvalidRequestError: pyarrow is not installed, or the file cannot be written.
+        InvalidRequestError: pyarrow is not installed, a value has another format, or the file cannot be written.
     """
     if to.after is not None:
         # The successor of a key is the key with a zero byte appended.
         wanted = {**wanted, "start": max(wanted["start"] or b"", to.after + b"\0")}
     if to.is_stdout:
-        return await _lines(reader, wanted, sys.stdout.buffer, on_progress)
+        return await _write(reader.scan(**wanted), to, sys.stdout.buffer, output, on_progress)
     try:
-        if to.format == "parquet":
-            from shale_cli.commands.kv import row_parquet
-
-            rows = await row_parquet.write(reader.scan(**wanted), to.partial, on_progress)
-        else:
-            with to.partial.open("ab") as stream:
-                rows = await _lines(reader, wanted, stream, on_progress)
+        with to.partial.open("ab") as stream:
+            rows = await _write(reader.scan(**wanted), to, stream, output, on_progress)
         to.partial.rename(to.file)
     except OSError as error:
         raise InvalidRequestError(f"{to.file}: {error.strerror}") from error
     return rows
 
 
-async def _lines(reader: "DbReader", wanted: dict[str, Any], stream: BinaryIO, on_progress: OnProgress) -> int:
-    rows = 0
-    async for batch in reader.scan(**wanted).batches(_ROWS_AT_ONCE):
-        stream.write(b"".join(map(_line, batch)))
+class RecordSink(Protocol):
+    """What takes the records of rows."""
+
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write records."""
+        ...
+
+    def close(self) -> None:
+        """Complete the file."""
+        ...
+
+
+async def _write(scan: "Scan", to: Target, stream: BinaryIO, output: Output, on_progress: OnProgress) -> int:
+    is_arrow = to.format in ("parquet", "arrow")
+    if is_arrow and to.layout.value_format is None:
+        from shale_cli.commands.kv import row_arrow
+
+        return await row_arrow.write(scan, stream, to.format, to.layout, on_progress)
+    sink: RecordSink
+    if is_arrow:
+        from shale_cli.commands.kv.row_arrow import RecordTable
+
+        sink = RecordTable(stream, to.format)
+    else:
+        sink = _CsvRecords(stream) if to.format == "csv" else _JsonRecords(stream)
+    record, rows = _recorder(to, output), 0
+    async for batch in scan.batches(_ROWS_AT_ONCE):
+        sink.write(list(map(record, batch)))
         rows += len(batch)
         on_progress(rows)
+    sink.close()
     stream.flush()
     return rows
 
 
-def _line(row: "Row") -> bytes:
-    import orjson
+class _JsonRecords:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
 
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        import orjson
+
+        options = orjson.OPT_APPEND_NEWLINE
+        self._stream.write(b"".join(orjson.dumps(record, as_plain, options) for record in records))
+
+    def close(self) -> None:
+        """Do nothing: every line is complete."""
+
+
+class _CsvRecords:
+    """The first records decide the columns."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._names: list[str] = []
+
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        import csv
+
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._names:
+            self._names = list(dict.fromkeys(name for record in records for name in record))
+            writer.writerow(self._names)
+        known = set(self._names)
+        for record in records:
+            if not record.keys() <= known:
+                unknown = min(record.keys() - known)
+                raise InvalidRequestError(
+                    f"a row has the column {unknown!r}, which the first rows have not: use ndjson"
+                )
+            writer.writerow([_csv_cell(record.get(name)) for name in self._names])
+        self._stream.write(text.getvalue().encode())
+
+    def close(self) -> None:
+        """Do nothing: every line is complete."""
+
+
+def _recorder(to: Target, output: Output) -> Callable[["Row"], Mapping[str, Any]]:
+    """Return the function that makes a record of a row."""
+    layout = to.layout
+    if layout.value_format is not None:
+        decode, value_format = decoder_of(layout.value_format), layout.value_format.value
+
+        def decoded(row: "Row") -> Mapping[str, Any]:
+            key = to_text(output, "the key", row.key)
+            try:
+                fields = decode(row.value)
+            except (ValueError, InvalidRequestError) as error:
+                raise InvalidRequestError(f"the value of key {key} is not {value_format}: {error}") from error
+            return {layout.key_name: key, **fields}
+
+        return decoded
+    if to.format == "ndjson" and layout.is_default:
+        return _record
+    has_expiry = layout.is_default
+
+    def as_text(row: "Row") -> Mapping[str, Any]:
+        record = {
+            layout.key_name: to_text(output, "the key", row.key),
+            layout.value_name: to_text(output, "the value of a key,", row.value),
+        }
+        return {**record, "expire_ms": row.expire_ts} if has_expiry else record
+
+    return as_text
+
+
+def _record(row: "Row") -> Mapping[str, Any]:
     data: dict[str, Any] = {"key_b64": b64(row.key), "value_b64": b64(row.value), "seq": row.seq}
     if row.create_ts is not None:
         data["create_ms"] = row.create_ts
     if row.expire_ts is not None:
         data["expire_ms"] = row.expire_ts
-    return orjson.dumps(data, option=orjson.OPT_APPEND_NEWLINE)
+    return data
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, dict | list | bool):
+        import orjson
+
+        return orjson.dumps(value, as_plain).decode()
+    return b64(value) if isinstance(value, bytes) else value
 
 
 def _last_key(file: Path) -> bytes | None:

@@ -1,22 +1,25 @@
-"""Imports rows from a file of JSON lines or Parquet."""
+"""Imports rows from a file of JSON lines, CSV, Parquet or Arrow."""
 
-import base64
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
-from itertools import chain, islice, starmap
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
-from shale_cli.commands.kv.row_writer import RowChange, RowCommit
+from shale_cli.commands.kv import row_files
+from shale_cli.commands.kv.import_journal import ImportJournal
+from shale_cli.commands.kv.row_layout import RowLayout
+from shale_cli.commands.kv.row_writer import RowChange, RowCommit, RowWriter
 from shale_cli.commands.kv.writing import WriterChoice, open_row_writer
 from shale_cli.framework.output.progress import OnProgress
 from shale_cli.framework.output.writer import Output
 from shale_cli.framework.session import CliSession
 
-_PARQUET_ROWS = 1000
+_ARROW_ROWS = 1000
 _ROWS_READ_FIRST = 1000
 """Rows that are read before the database is opened: a malformed file must not create one."""
 _BATCH_BYTES = 4 << 20
@@ -29,14 +32,34 @@ _UNFLUSHED_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import.  ``seq``: of the last batch; ``None`` if nothing was written."""
+    """The result of an import.  ``seq``: of the last batch; ``None`` if nothing was written.  ``found``: rows that an
+    interrupted import had written.
+    """
 
     rows: int
     expired: int
     seq: int | None
+    found: int = 0
 
 
-def source(output: Output, file: Path, format_: str, *, skip: int) -> Iterator[RowChange]:
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """The rows of a file, and the row at which an import begins.
+
+    ``total``: returns the number of rows, given how many were read; ``None`` if it is unknown.  ``is_resumed``: the
+    rows after ``skip`` may be durable already.
+    """
+
+    rows: Iterator[RowChange]
+    skip: int = 0
+    is_resumed: bool = False
+    journal: ImportJournal | None = None
+    total: Callable[[int], int | None] = field(default=lambda _: None)
+
+
+def source(
+    output: Output, file: Path, format_: str, *, layout: RowLayout, skip: int, journal: ImportJournal | None = None
+) -> ImportSource:
     """Return the rows after the first ``skip``; the file is opened now and read lazily.
 
     Raises:
@@ -44,47 +67,88 @@ def source(output: Output, file: Path, format_: str, *, skip: int) -> Iterator[R
     """
     try:
         stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
+        size = None if str(file) == "-" or not file.is_file() else file.stat().st_size
     except OSError as error:
         raise InvalidRequestError(f"{file}: {error.strerror}") from error
-    if format_ == "parquet":
-        from shale_cli.commands.kv import row_parquet
+    if format_ in ("parquet", "arrow"):
+        from shale_cli.commands.kv import row_arrow
 
-        return islice(starmap(RowChange, row_parquet.read(stream, file, _PARQUET_ROWS)), skip, None)
-    return islice(_of_lines(output, stream, file), skip, None)
+        rows, total = row_arrow.read(stream, file, format_, layout, _ARROW_ROWS)
+        return ImportSource(islice(rows, skip, None), skip, journal=journal, total=lambda _: total)
+    read = row_files.rows_of_csv if format_ == "csv" else row_files.rows_of_lines
+    rows = read(output, stream, file, layout)
+    return ImportSource(islice(rows, skip, None), skip, journal=journal, total=_estimate(stream, size))
+
+
+def resumed(output: Output, file: Path, format_: str, layout: RowLayout, journal: ImportJournal) -> ImportSource:
+    """Return the rows that an interrupted import of this file has not noted; all rows if none was interrupted."""
+    notes = journal.load()
+    skip = 0 if notes is None else int(notes["rows"])
+    found = source(output, file, format_, layout=layout, skip=skip, journal=journal)
+    return ImportSource(found.rows, skip, notes is not None, journal, found.total)
 
 
 async def import_rows(
-    session: CliSession, rows: Iterator[RowChange], choice: WriterChoice, on_progress: OnProgress, *, skip: int
+    session: CliSession, found: ImportSource, choice: WriterChoice, on_progress: OnProgress
 ) -> Imported:
-    """Write all rows.  ``on_progress`` gets the number of durable rows, including the ``skip`` skipped ones.
+    """Write all rows.  ``on_progress`` gets the number of durable rows, including the skipped ones.
 
     Raises:
         InvalidRequestError: a row is malformed; the rows before it are written.
     """
-    now_ms = session.env.clock.now_ms()
-    pending: deque[tuple[RowCommit, int]] = deque()
-    read = expired = 0
-    seq: int | None = None
-    rows = chain(_take(rows, _ROWS_READ_FIRST), rows)
+    rows = chain(_take(found.rows, _ROWS_READ_FIRST), found.rows)
     async with open_row_writer(session, choice, max_unflushed_bytes=_UNFLUSHED_BYTES) as writer:
+        run = _Import(writer, found, session.env.clock.now_ms(), on_progress)
         while chunk := _take(rows, writer.rows_at_once):
-            alive = [row for row in chunk if row.expire_ms is None or row.expire_ms > now_ms]
-            read, expired = read + len(chunk), expired + len(chunk) - len(alive)
-            if alive:
-                commit = await writer.write(alive)
-                seq = commit.seq
-                pending.append((commit, read))
-            while len(pending) > _UNDER_WAY:
-                await _await_durable(pending, on_progress, skip)
-        while pending:
-            await _await_durable(pending, on_progress, skip)
-    return Imported(read - expired, expired, seq)
+            await run.write(chunk)
+        await run.finish()
+    if found.journal is not None:
+        found.journal.remove()
+    return Imported(run.read - run.expired - run.found, run.expired, run.seq, run.found)
 
 
-async def _await_durable(pending: "deque[tuple[RowCommit, int]]", on_progress: OnProgress, skip: int) -> None:
-    commit, read = pending.popleft()
-    await commit.durable()
-    on_progress(skip + read)
+class _Import:
+    """Writes batches of rows, of which some wait for the WAL."""
+
+    def __init__(self, writer: RowWriter, source: ImportSource, now_ms: int, on_progress: OnProgress) -> None:
+        self._writer = writer
+        self._source = source
+        self._now_ms = now_ms
+        self._on_progress = on_progress
+        self._pending: deque[tuple[RowCommit, int]] = deque()
+        # What was durable and not noted yet when the import was killed.
+        self._unsure = (_UNDER_WAY + 1) * writer.rows_at_once if source.is_resumed else 0
+        self.read = self.expired = self.found = 0
+        self.seq: int | None = None
+
+    async def write(self, chunk: list[RowChange]) -> None:
+        """Write the rows that have not expired and are not there yet."""
+        alive = [row for row in chunk if row.expire_ms is None or row.expire_ms > self._now_ms]
+        self.read, self.expired = self.read + len(chunk), self.expired + len(chunk) - len(alive)
+        if self._unsure > 0:
+            self._unsure -= len(chunk)
+            stored = await self._writer.get_many([row.key for row in alive])
+            missing = [row for row, value in zip(alive, stored, strict=True) if row.value != value]
+            self.found, alive = self.found + len(alive) - len(missing), missing
+        if alive:
+            commit = await self._writer.write(alive)
+            self.seq = commit.seq
+            self._pending.append((commit, self.read))
+        while len(self._pending) > _UNDER_WAY:
+            await self._await_durable()
+
+    async def finish(self) -> None:
+        """Wait until all rows are durable."""
+        while self._pending:
+            await self._await_durable()
+
+    async def _await_durable(self) -> None:
+        commit, read = self._pending.popleft()
+        await commit.durable()
+        done = self._source.skip + read
+        if self._source.journal is not None:
+            self._source.journal.store(done, self._writer.epoch)
+        self._on_progress(done, self._source.total(self._source.skip + self.read))
 
 
 def _take(rows: Iterator[RowChange], rows_max: int) -> list[RowChange]:
@@ -97,33 +161,13 @@ def _take(rows: Iterator[RowChange], rows_max: int) -> list[RowChange]:
     return taken
 
 
-def _of_lines(output: Output, stream: BinaryIO, file: Path) -> Iterator[RowChange]:
-    import orjson
+def _estimate(stream: BinaryIO, size: int | None) -> Callable[[int], int | None]:
+    """Return the function that estimates the rows of a file from the part that was read."""
 
-    with stream:
-        for number, line in enumerate(stream, 1):
-            if not line.strip():
-                continue
-            try:
-                data = orjson.loads(line)
-                yield RowChange(_bytes(output, data, "key"), _bytes(output, data, "value"), _expire_ms(data))
-            except (ValueError, InvalidRequestError) as error:
-                raise InvalidRequestError(f"{file}, line {number}: {error}") from error
+    def estimate(rows: int) -> int | None:
+        if size is None or stream.closed:
+            return rows if size is not None else None
+        place = stream.tell()
+        return round(rows * size / place) if place else None
 
-
-def _bytes(output: Output, data: Any, name: str) -> bytes:
-    if not isinstance(data, Mapping):
-        raise InvalidRequestError("not an object")
-    encoded, text = data.get(f"{name}_b64"), data.get(name)
-    if isinstance(encoded, str):
-        return base64.b64decode(encoded, validate=True)
-    if isinstance(text, str):
-        return output.parse(text)
-    raise InvalidRequestError(f"{name}_b64 or {name} is missing")
-
-
-def _expire_ms(data: Mapping[str, Any]) -> int | None:
-    expire_ms = data.get("expire_ms")
-    if expire_ms is not None and type(expire_ms) is not int:
-        raise InvalidRequestError("expire_ms is not a number of milliseconds since 1970")
-    return expire_ms
+    return estimate

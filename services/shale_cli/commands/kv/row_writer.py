@@ -31,8 +31,17 @@ class RowWriter(Protocol):
 
     rows_at_once: int
 
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the writer, if this process is the writer."""
+        ...
+
     async def write(self, changes: Sequence[RowChange]) -> RowCommit:
         """Apply changes in one commit."""
+        ...
+
+    async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return the values of keys."""
         ...
 
     def scan_keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:

@@ -45,6 +45,8 @@ class WriterChoice:
     endpoint: str | None = None
     token_file: Path | None = None
     take_over: bool = False
+    dead_epoch: int | None = None
+    """The epoch of a writer that is known to be dead, although its sign of life has not expired."""
 
     def token(self) -> str | None:
         """Return the bearer token of the writer, if a file holds one."""
@@ -58,6 +60,15 @@ class DirectWriter:
 
     def __init__(self, db: "Db") -> None:
         self._db = db
+
+    @property
+    def epoch(self) -> int | None:
+        """See ``RowWriter``."""
+        return self._db.status.writer_epoch
+
+    async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """See ``RowWriter``."""
+        return await self._db.get_many(keys)
 
     async def write(self, changes: Sequence[RowChange]) -> RowCommit:
         """See ``RowWriter``."""
@@ -92,18 +103,20 @@ async def open_row_writer(
     if choice.endpoint is not None and choice.take_over:
         raise InvalidRequestError("give either --endpoint (SHALE_ENDPOINT) or --take-over")
     settings.setdefault("writer_checkpoint_lifetime", SIGN_LIFETIME)
-    opening = Db.open(
-        **session.writer_args, create_if_missing=create_if_missing, take_over=choice.take_over, **settings
-    )
+    settings |= {**session.writer_args, "create_if_missing": create_if_missing}
     async with AsyncExitStack() as stack:
         writer: RowWriter
         if choice.endpoint is not None:
             writer = await stack.enter_async_context(_connection(session, choice, choice.endpoint))
         else:
             try:
-                writer = DirectWriter(await stack.enter_async_context(opening))
+                db = await stack.enter_async_context(Db.open(**settings, take_over=choice.take_over))
+                writer = DirectWriter(db)
             except LiveWriter as error:
-                writer = await stack.enter_async_context(_connection_to(session, choice, error))
+                if error.status.epoch == choice.dead_epoch:
+                    writer = DirectWriter(await stack.enter_async_context(Db.open(**settings)))
+                else:
+                    writer = await stack.enter_async_context(_connection_to(session, choice, error))
         yield writer
 
 

@@ -1,10 +1,15 @@
-"""A command that writes never fences a live writer by accident; each case runs real processes."""
+"""Commands that write, each in a process of its own, beside other processes and after a SIGKILL.
+
+None fences a live writer by accident.  An import that was killed goes on: no row is lost, and what was durable is not
+written again.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +18,10 @@ import pytest
 
 from tests.integration.cli.test_commands import ENVIRONMENT, shale
 from tests.integration.cli.test_up import running
+
+ROWS = 150_000
+KILL_AFTER_ROWS = 9_000
+WAIT_S = 60
 
 PROGRAM = """
 import asyncio, sys, shale
@@ -121,3 +130,89 @@ def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
         assert (both.returncode, both.stderr.count(b"\n")) == (2, 1)
         stack.send_signal(signal.SIGTERM)
         assert stack.wait(60) == 0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "rows.csv"
+    file.write_text("k,v\n" + "".join(f"{number:08},value {number}\n" for number in range(ROWS)))
+    return file
+
+
+def journal_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.import")
+
+
+def import_command(file: Path, url: str) -> list[str]:
+    return ["kv", "import", str(file), "--key", "k", "--value", "v", "-u", url, "-o", "json"]
+
+
+def kill_midway(file: Path, url: str) -> int:
+    """Kill an import after some rows; return how many it has noted."""
+    command = [sys.executable, "-m", "shale_cli", *import_command(file, url)]
+    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline and child.poll() is None:
+            if journal_of(file).exists() and json.loads(journal_of(file).read_bytes())["rows"] >= KILL_AFTER_ROWS:
+                break
+            time.sleep(0.005)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait(WAIT_S) == -signal.SIGKILL, child.stderr and child.stderr.read()
+    noted: int = json.loads(journal_of(file).read_bytes())["rows"]
+    return noted
+
+
+def count_of(url: str) -> int:
+    found: int = json.loads(shale("kv", "scan", "--count", "-u", url, "-o", "json").stdout)["rows"]
+    return found
+
+
+def test_a_killed_import_goes_on(file: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    noted = kill_midway(file, url)
+    durable = count_of(url)
+    assert KILL_AFTER_ROWS <= noted <= durable < ROWS
+    resumed = shale(*import_command(file, url), "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    report = json.loads(resumed.stdout)
+    assert report["skipped"] == noted
+    assert report["skipped"] + report["found"] == durable
+    assert report["rows"] == ROWS - durable, "nothing that was durable is written again"
+    assert count_of(url) == ROWS
+    assert shale("kv", "get", f"{ROWS - 1:08}", "--raw", "-u", url).stdout == f"value {ROWS - 1}".encode()
+    assert not journal_of(file).exists()
+
+
+def test_it_goes_on_through_a_running_writer(file: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    with running(url) as (stack, processes):
+        noted = kill_midway(file, url)
+        endpoint = str(processes["writer"]["data"])
+        report = json.loads(shale(*import_command(file, url), "--resume", "--endpoint", endpoint).stdout)
+        assert report["skipped"] == noted
+        assert report["rows"] + report["skipped"] + report["found"] == ROWS
+        stack.send_signal(signal.SIGTERM)
+        assert stack.wait(WAIT_S) == 0
+    assert count_of(url) == ROWS
+
+
+def test_notes_that_do_not_fit_are_refused(file: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/db"
+    kill_midway(file, url)
+    with file.open("a") as stream:
+        stream.write("new,row\n")
+    refused = shale(*import_command(file, url), "--resume")
+    assert refused.returncode == 2
+    assert b"rows.csv has changed since: give --skip instead of --resume" in refused.stderr
+    os.truncate(file, 100)
+    journal_of(file).write_text("nonsense")
+    assert b"remove it to begin again" in shale(*import_command(file, url), "--resume").stderr
+    assert shale(*import_command(file, url), "--resume", "--skip", "1").returncode == 2
+    assert shale("kv", "import", "-", "--resume", "-u", url).returncode == 2
+
+
+def test_without_an_interrupted_import_it_begins(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("k,v\na,1\n")
+    report = json.loads(shale(*import_command(file, f"file://{tmp_path}/db"), "--resume").stdout)
+    assert (report["rows"], report["skipped"], report["found"]) == (1, 0, 0)

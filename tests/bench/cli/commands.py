@@ -23,7 +23,7 @@ def cli_lines() -> Iterator[BenchLine]:
     yield _line(reference, _shale(**completing), "shale kv sc<TAB>", "150 ms at most")
     with tempfile.TemporaryDirectory() as folder:
         where = ("-u", f"file://{folder}/db")
-        _run("-m", "shale_cli", "kv", "put", "a", "1", *where)
+        cpu_seconds_of("-m", "shale_cli", "kv", "put", "a", "1", *where)
         for words in ("db info", "manifest list", "checkpoint list", "kv get a"):
             yield _line(reference, _shale(*words.split(), *where), f"shale {words}", "told")
 
@@ -38,10 +38,11 @@ def _shale(*words: str, **environment: str) -> float:
 
 def _cpu_ms(*arguments: str, **environment: str) -> float:
     """Return user and system time of a process; the least of several runs."""
-    return min(_run(*arguments, **environment) for _ in range(TIMES)) * 1000
+    return min(cpu_seconds_of(*arguments, **environment) for _ in range(TIMES)) * 1000
 
 
-def _run(*arguments: str, **environment: str) -> float:
+def cpu_seconds_of(*arguments: str, **environment: str) -> float:
+    """Return user and system time of one Python process."""
     command = [sys.executable, *arguments]
     with subprocess.Popen(
         command,

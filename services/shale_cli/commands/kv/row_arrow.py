@@ -1,0 +1,176 @@
+"""Reads and writes Parquet files and Arrow IPC streams, one batch at a time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from shale.errors import InvalidRequestError
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError:
+    raise InvalidRequestError("Parquet and Arrow need the package pyarrow: pip install 'shale[arrow]'") from None
+
+from shale.engine.arrow.batches import SCHEMA, TIMESTAMP
+from shale_cli.commands.kv.arrow_row import as_stream
+from shale_cli.commands.kv.row_layout import RowLayout, ValueFormat, encoder_of
+from shale_cli.commands.kv.row_writer import RowChange
+
+if TYPE_CHECKING:
+    from shale.engine.scan.scan import Scan
+    from shale_cli.framework.output.progress import OnProgress
+
+_GROUP_BYTES = 32 << 20
+"""Size of a row group, and so roughly the memory of an export."""
+
+
+def open_writer(target: BinaryIO, schema: Any, format_: str) -> AbstractContextManager[Any]:
+    """Open a Parquet file or an Arrow stream for writing; it has ``write_table``."""
+    if format_ == "parquet":
+        return pq.ParquetWriter(target, schema, compression="zstd")  # type: ignore[no-any-return]
+    return pa.ipc.new_stream(target, schema)  # type: ignore[no-any-return]
+
+
+async def write(scan: "Scan", target: BinaryIO, format_: str, layout: RowLayout, on_progress: "OnProgress") -> int:
+    """Write the rows of a scan, with keys and values as they are, and return their number."""
+    schema = pa.schema([field.with_name(_renamed(field.name, layout)) for field in SCHEMA])
+    rows, held, held_bytes = 0, [], 0
+    with open_writer(target, schema, format_) as writer:
+        async for batch in scan.arrow_batches():
+            held.append(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+            held_bytes += batch.nbytes
+            rows += batch.num_rows
+            if held_bytes >= _GROUP_BYTES:
+                writer.write_table(pa.Table.from_batches(held, schema=schema))
+                held, held_bytes = [], 0
+            on_progress(rows)
+        if held:
+            writer.write_table(pa.Table.from_batches(held, schema=schema))
+    return rows
+
+
+class RecordTable:
+    """Writes records as rows of a Parquet file or an Arrow stream; the first records decide the columns."""
+
+    def __init__(self, target: BinaryIO, format_: str) -> None:
+        self._target = target
+        self._format = format_
+        self._writer: Any = None
+        self._schema: Any = None
+
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write records.
+
+        Raises:
+            InvalidRequestError: a later record has a column or a type that the first ones have not.
+        """
+        try:
+            if self._schema is None:
+                names = list(dict.fromkeys(name for record in records for name in record))
+                columns = {name: pa.array([record.get(name) for record in records]) for name in names}
+                table = pa.table(columns)
+                self._schema = table.schema
+                self._writer = open_writer(self._target, self._schema, self._format).__enter__()
+            else:
+                known = set(self._schema.names)
+                for record in records:
+                    unknown = record.keys() - known
+                    if unknown:
+                        raise InvalidRequestError(
+                            f"a row has the column {min(unknown)!r}, which the first rows have not: use ndjson"
+                        )
+                table = pa.Table.from_pylist(list(records), schema=self._schema)
+        except pa.ArrowException as error:
+            raise InvalidRequestError(f"the rows have columns of several types: {error}; use ndjson") from error
+        self._writer.write_table(table)
+
+    def close(self) -> None:
+        """Complete the file, also one without rows."""
+        if self._writer is None:
+            self._writer = open_writer(self._target, pa.schema([]), self._format).__enter__()
+        self._writer.close()
+
+
+def read(
+    stream: BinaryIO, file: Path, format_: str, layout: RowLayout, rows_at_once: int
+) -> tuple[Iterator[RowChange], int | None]:
+    """Return the rows of a file, and their number if the file tells it.
+
+    Without options the columns are ``key`` and ``value``, and ``expire_ts`` if there is one.
+
+    Raises:
+        InvalidRequestError: the file has another format, a column is missing or unreadable, or a key or value is null.
+    """
+    try:
+        if format_ == "parquet":
+            parquet = pq.ParquetFile(stream)
+            schema, total = parquet.schema_arrow, parquet.metadata.num_rows
+            wanted = _wanted(schema.names, layout)
+            batches = parquet.iter_batches(rows_at_once, columns=wanted)
+        else:
+            reader = pa.ipc.open_stream(stream)
+            schema, total, batches = reader.schema, None, iter(reader)
+        layout.require(schema.names, str(file))
+    except InvalidRequestError:
+        stream.close()
+        raise
+    except (pa.ArrowException, OSError) as error:
+        stream.close()
+        raise InvalidRequestError(f"{file}: {error}") from error
+    return _rows_of(batches, stream, file, layout, rows_at_once), total
+
+
+def _renamed(name: str, layout: RowLayout) -> str:
+    return {"key": layout.key_name, "value": layout.value_name}.get(name, name)
+
+
+def _wanted(names: Sequence[str], layout: RowLayout) -> list[str] | None:
+    if layout.value_format is not None:
+        return None
+    wanted = [layout.key_name, layout.value_name, *(["expire_ts"] if layout.is_default else [])]
+    return [name for name in wanted if name in names]
+
+
+def _rows_of(
+    batches: Iterator[Any], stream: BinaryIO, file: Path, layout: RowLayout, rows_at_once: int
+) -> Iterator[RowChange]:
+    try:
+        with stream:
+            for batch in batches:
+                for start in range(0, batch.num_rows, rows_at_once):
+                    yield from _rows(batch.slice(start, rows_at_once), file, layout)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidRequestError(f"{file}: {error}") from error
+
+
+def _rows(batch: Any, file: Path, layout: RowLayout) -> Iterator[RowChange]:
+    names = batch.schema.names
+    keys = _as_bytes(batch.column(names.index(layout.key_name)))
+    if layout.value_format is None:
+        values = _as_bytes(batch.column(names.index(layout.value_name)))
+    else:
+        values = _encoded(batch.drop_columns([layout.key_name]), layout.value_format)
+    if None in keys or None in values:
+        raise InvalidRequestError(f"{file}: a key or value is null")
+    expire_times: list[int | None] = [None] * len(keys)
+    if layout.is_default and "expire_ts" in names:
+        expire_times = batch.column(names.index("expire_ts")).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+    return map(RowChange, keys, values, expire_times)
+
+
+def _as_bytes(column: Any) -> list[Any]:
+    """Return a column as bytes: text in UTF-8, numbers and times as text."""
+    kind = column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+        column = column.cast(pa.string())
+    found: list[Any] = column.cast(pa.binary()).to_pylist()
+    return found
+
+
+def _encoded(columns: Any, value_format: ValueFormat) -> list[bytes]:
+    if value_format is ValueFormat.ARROW_ROW:
+        return [as_stream(columns.slice(number, 1)) for number in range(columns.num_rows)]
+    encode: Callable[[Mapping[str, Any]], bytes] = encoder_of(value_format)
+    return [encode(fields) for fields in columns.to_pylist()]

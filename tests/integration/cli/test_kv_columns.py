@@ -1,0 +1,187 @@
+"""Import and export of any columns: CSV, JSON lines, Parquet and Arrow, as values in several formats."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from tests.integration.cli.goldens import Golden, parsed
+from tests.integration.cli.test_commands import shale
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+USERS: list[dict[str, Any]] = [
+    {"id": "u1", "name": 'Ada, "the first"', "age": 36, "tags": ["a", "b"]},
+    {"id": "u2", "name": "Bob\nSmith", "age": None, "tags": []},
+    {"id": "ü3", "name": "", "age": 0, "tags": ["c"]},
+]
+MAPPED = ("--key", "id", "--value-format")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/db"
+
+
+def write_users(file: Path) -> None:
+    match file.suffix:
+        case ".ndjson":
+            file.write_text("".join(json.dumps(user) + "\n" for user in USERS))
+        case ".csv":
+            with file.open("w", newline="") as stream:
+                writer = csv.writer(stream)
+                writer.writerow(USERS[0])
+                writer.writerows([json.dumps(v) if isinstance(v, list) else v for v in user.values()] for user in USERS)
+        case ".parquet":
+            pq.write_table(pa.Table.from_pylist(USERS), file, row_group_size=2)
+        case ".arrow":
+            table = pa.Table.from_pylist(USERS)
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+
+
+def value_of(golden: Golden, url: str, key: str) -> bytes:
+    return golden.run("kv", "get", key, "--raw", "-u", url).encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize("value_format", ["json", "msgpack", "arrow-row"])
+@pytest.mark.parametrize("suffix", ["ndjson", "csv", "parquet", "arrow"])
+def test_all_columns_there_and_back(golden: Golden, url: str, tmp_path: Path, suffix: str, value_format: str) -> None:
+    """The columns of CSV are text; all other formats keep their types."""
+    file, back = tmp_path / f"users.{suffix}", tmp_path / f"back.{suffix}"
+    write_users(file)
+    assert parsed(golden.run("kv", "import", str(file), *MAPPED, value_format, "-u", url, "-o", "json"))["rows"] == 3
+    golden.run("kv", "export", str(back), *MAPPED, value_format, "-u", url)
+    match suffix:
+        case "ndjson":
+            assert [json.loads(line) for line in back.read_text().splitlines()] == USERS
+        case "csv":
+            with file.open(newline="") as ours, back.open(newline="") as theirs:
+                assert list(csv.reader(ours)) == list(csv.reader(theirs))
+        case "parquet":
+            assert pq.read_table(back).to_pylist() == USERS
+        case "arrow":
+            assert pa.ipc.open_stream(back.read_bytes()).read_all().to_pylist() == USERS
+
+
+def test_values_are_what_their_format_says(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "users.ndjson"
+    write_users(file)
+    fields = {name: value for name, value in USERS[0].items() if name != "id"}
+    reads: dict[str, Any] = {
+        "json": json.loads,
+        "msgpack": msgpack.unpackb,
+        "arrow-row": lambda data: pa.ipc.open_stream(data).read_all().to_pylist()[0],
+    }
+    for value_format, read in reads.items():
+        assert shale("kv", "import", str(file), *MAPPED, value_format, "-u", url).returncode == 0
+        assert read(shale("kv", "get", "u1", "--raw", "-u", url).stdout) == fields
+
+
+def test_two_columns(golden: Golden, url: str, tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array([7, 10]), "when": pa.array([datetime(2026, 1, 2, tzinfo=UTC)] * 2), "x": [None, 1]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    golden.run("kv", "import", str(tmp_path / "rows.parquet"), "--key", "n", "--value", "when", "-u", url)
+    assert value_of(golden, url, "7") == b"2026-01-02 00:00:00.000000Z"
+    golden.run("kv", "export", str(tmp_path / "rows.csv"), "--key", "n", "--value", "when", "-u", url)
+    with (tmp_path / "rows.csv").open() as stream:
+        assert list(csv.reader(stream)) == [["n", "when"], *([n, "2026-01-02 00:00:00.000000Z"] for n in ("10", "7"))]
+    golden.run("kv", "export", str(tmp_path / "out.parquet"), "--key", "n", "--value", "when", "-u", url)
+    assert pq.read_table(tmp_path / "out.parquet").column_names[:2] == ["n", "when"]
+    (tmp_path / "rows.ndjson").write_text('{"k": 1, "v": {"a": [1]}}\n{"k": "2", "v": "text"}\n')
+    golden.run("kv", "import", str(tmp_path / "rows.ndjson"), "--key", "k", "--value", "v", "-u", url)
+    assert (value_of(golden, url, "1"), value_of(golden, url, "2")) == (b'{"a":[1]}', b"text")
+
+
+def test_csv_with_any_bytes_and_lifetimes(golden: Golden, url: str, tmp_path: Path) -> None:
+    file, other = str(tmp_path / "rows.csv"), f"file://{tmp_path}/other"
+    golden.run("kv", "put", "00ff", "0a22", "--key-format", "hex", "--ttl", "1h", "-u", url)
+    golden.run("kv", "put", "01", "", "--key-format", "hex", "-u", url)
+    assert "is not UTF-8" in shale("kv", "export", str(tmp_path / "x.csv"), "-u", url).stderr.decode()
+    golden.run("kv", "export", file, "--key-format", "hex", "-u", url)
+    golden.run("kv", "import", file, "--key-format", "hex", "-u", other)
+    scans = [json.loads(golden.run("kv", "get", "00ff", "--key-format", "hex", "-u", at)) for at in (url, other)]
+    assert scans[0]["value_b64"] == scans[1]["value_b64"]
+    assert scans[0]["expire_ms"] == scans[1]["expire_ms"]
+    assert json.loads(golden.run("kv", "scan", "--count", "-u", other))["rows"] == 2
+
+
+def test_pipes(url: str, tmp_path: Path) -> None:
+    """Every format but Parquet can be written to stdout and read from stdin."""
+    file = tmp_path / "users.ndjson"
+    write_users(file)
+    assert shale("kv", "import", str(file), *MAPPED, "json", "-u", url).returncode == 0
+    for name in ("ndjson", "csv", "arrow"):
+        options = (*MAPPED, "json", "--format", name)
+        written = shale("kv", "export", "-", *options, "-u", url)
+        assert written.returncode == 0, written.stderr
+        read = shale("kv", "import", "-", *options, "-u", f"{url}-{name}", stdin=written.stdout)
+        assert json.loads(read.stdout)["rows"] == 3
+        again = shale("kv", "export", "-", *options, "-u", f"{url}-{name}")
+        assert again.stdout == written.stdout
+
+
+def test_what_json_lacks_is_text(golden: Golden, url: str, tmp_path: Path) -> None:
+    table = pa.table({"id": ["a"], "price": [Decimal("1.50")], "blob": [b"\xff"], "at": [datetime(2026, 1, 2)]})  # noqa: DTZ001
+    pq.write_table(table, tmp_path / "rows.parquet")
+    golden.run("kv", "import", str(tmp_path / "rows.parquet"), *MAPPED, "json", "-u", url)
+    assert json.loads(value_of(golden, url, "a")) == {"price": "1.50", "blob": "/w==", "at": "2026-01-02T00:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "reason"),
+    [
+        ("a.csv", "x,y\n1,2\n", (), "there is no column 'key', only x, y: give --key, and --value or --value-format"),
+        ("a.csv", "x,y\n1,2\n", ("--key", "x"), "no column 'value'"),
+        ("a.csv", "x,y\n1,2\n3\n", ("--key", "x", "--value", "y"), "line 3: 1 fields, the first line names 2"),
+        ("a.csv", 'x,y\n1,"2\n', ("--key", "x", "--value", "y"), "line 2: unexpected end of data"),
+        ("a.csv", "", (), "there is no column 'key', only none"),
+        ("a.csv", "key,value,expire_ms\na,b,soon\n", (), "line 2: expire_ms is not a number"),
+        ("a.ndjson", '{"x": null}\n', ("--key", "x", "--value-format", "json"), "line 1: x is null or missing"),
+        ("a.ndjson", "{}\n", ("--key", "x", "--value", "y"), "line 1: x is null or missing"),
+        ("a.ndjson", "{}\n", ("--value", "y", "--value-format", "json"), "give either --value or --value-format"),
+        ("a.arrow", "nonsense", (), "a.arrow: "),
+    ],
+)
+def test_files_that_are_refused(
+    url: str, tmp_path: Path, name: str, content: str, options: tuple[str, ...], reason: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    refused = shale("kv", "import", str(tmp_path / name), *options, "-u", url)
+    assert refused.returncode == 2
+    assert reason in refused.stderr.decode()
+    assert refused.stderr.count(b"\n") == 1
+    assert not (tmp_path / "db").exists()
+
+
+def test_values_of_another_format_are_told(golden: Golden, url: str, tmp_path: Path) -> None:
+    golden.run("kv", "put", "a", "no object", "-u", url)
+    for value_format in ("json", "msgpack", "arrow-row"):
+        refused = shale("kv", "export", "-", "--value-format", value_format, "-u", url)
+        assert refused.returncode == 2
+        assert f"the value of key a is not {value_format}: ".encode() in refused.stderr
+    golden.run("kv", "put", "a", '{"x": 1}', "-u", url)
+    lines = [json.dumps({"key": f"b{number:04}", "value": '{"x": 1}'}) for number in range(1000)]
+    (tmp_path / "rows.ndjson").write_text("\n".join(lines))
+    golden.run("kv", "import", str(tmp_path / "rows.ndjson"), "-u", url)
+    golden.run("kv", "put", "c", '{"x": 1, "y": 2}', "-u", url)
+    for suffix in ("csv", "parquet"):
+        refused = shale("kv", "export", str(tmp_path / f"x.{suffix}"), "--value-format", "json", "-u", url)
+        assert b"a row has the column 'y'" in refused.stderr
+    assert shale("kv", "export", "-", "--value-format", "json", "-u", url).returncode == 0
+
+
+def test_a_table_without_rows(golden: Golden, url: str, tmp_path: Path) -> None:
+    golden.run("kv", "put", "a", "1", "-u", url)
+    golden.run("kv", "delete", "a", "-u", url)
+    for suffix in ("csv", "parquet", "arrow"):
+        golden.run("kv", "export", str(tmp_path / f"x.{suffix}"), "--value-format", "json", "-u", url)
+    assert pq.read_table(tmp_path / "x.parquet").num_rows == 0
+    assert io.StringIO((tmp_path / "x.csv").read_text()).read() == ""
