@@ -11,7 +11,14 @@ from shale.testing.simulation import Simulation
 from tests.simulation.row_model import RowModel, Told
 
 PAIR = (b"pair-a", b"pair-b")
-SMALL = {"l0_sst_size_bytes": 1500, "max_unflushed_bytes": 40_000, "l0_max_ssts": 1000, "l0_max_ssts_per_key": 1000}
+SMALL: dict[str, Any] = {
+    "l0_sst_size_bytes": 1500,
+    "max_unflushed_bytes": 40_000,
+    "l0_max_ssts": 1000,
+    "l0_max_ssts_per_key": 1000,
+    # Simulated faults last longer than the time that a user waits.
+    "open_timeout": None,
+}
 
 
 def open_db(process: SimProcess, **settings: Any) -> Any:
