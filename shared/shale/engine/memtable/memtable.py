@@ -165,8 +165,11 @@ class Memtable:
             return self._logged(key, max_seq)
         found = [*self._logged(key, max_seq)]
         for part in self.columns:
-            found += part.versions(key, max_seq)
+            found += part.visible_versions(key, max_seq)
         found.sort(key=_seq_of, reverse=True)
+        for place, entry in enumerate(found):
+            if not entry.is_merge:
+                return found[: place + 1]
         return found
 
     def newest_value(self, key: bytes) -> bytes | None:
@@ -202,7 +205,9 @@ class Memtable:
             return ()
         found: list[Entry] = []
         for part in reversed(self._logged_parts() if place is not None else self._base):
-            found += part.versions(key, max_seq)
+            found += part.visible_versions(key, max_seq)
+            if found and not found[-1].is_merge:
+                break
         return found
 
     def _chain(self, place: int, max_seq: int | None) -> list[Entry] | None:
@@ -226,7 +231,7 @@ class Memtable:
             place = below
         key = log.keys[place]
         for part in self._base:
-            found += part.versions(key, max_seq)
+            found += part.visible_versions(key, max_seq)
         return found
 
     def last_seq_of(self, key: bytes) -> int:
@@ -235,7 +240,7 @@ class Memtable:
         logged = 0 if place is None else self.log.seqs[place]
         if place is not None and not self.columns:
             return logged
-        return max([logged, *(entry.seq for part in self._sealed for entry in part.versions(key, None)[:1])])
+        return max([logged, *(entry.seq for part in self._sealed for entry in part.visible_versions(key, None)[:1])])
 
     def seqs_of(self, key: bytes) -> list[int]:
         """Return the sequence numbers of all rows of a key."""

@@ -46,6 +46,23 @@ class SortedPart:
             index += 1
         return found
 
+    def visible_versions(self, key: bytes, max_seq: int | None) -> list[Entry]:
+        """Return the versions of a key up to ``max_seq``, newest first, down to the newest that is no operand.
+
+        A key that is written again and again has thousands of rows, of which a reader needs one.
+        """
+        found: list[Entry] = []
+        index = self.lower_bound(key)
+        if max_seq is not None and index < self._count and self.key_at(index) == key:
+            seqs, end = self.rows.seq, self.lower_bound(key + b"\0")
+            index = bisect_left(range(end), True, index, key=lambda place: int(seqs[place]) <= max_seq)
+        while index < self._count and self.key_at(index) == key:
+            found.append(entry_at(self.rows, index))
+            if not found[-1].is_merge:
+                break
+            index += 1
+        return found
+
     def slice(self, key_range: KeyRange | None) -> Rows:
         """Return the rows in a key range; they share the buffers."""
         if key_range is None:

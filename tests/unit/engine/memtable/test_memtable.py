@@ -128,6 +128,14 @@ def test_what_a_scan_holds_does_not_change_under_it() -> None:
     assert [entry.key for part in held for entry in entries_from_rows(part.rows)] == [b"b"]
 
 
+@pytest.mark.parametrize("max_seq", [None, 7_001])
+def test_a_key_that_is_written_again_and_again_is_read_at_one_row(max_seq: int | None) -> None:
+    entries = [Entry(b"n", b"%d" % seq, seq, FLAG_CREATE_TS) for seq in range(1, 8_001)]
+    table = Memtable.from_sorted([rows_from_entries(in_order(entries))])
+    assert [entry.seq for entry in table.get(b"n", max_seq)] == [max_seq or 8_000]
+    assert table.last_seq_of(b"n") == 8_000
+
+
 def test_a_frozen_table_takes_no_writes() -> None:
     table, _ = build([(b"b", 0, b"1", False)])
     table.adopt(table.freeze())
@@ -200,7 +208,8 @@ def test_many_small_commits_of_columns_are_merged_few_times() -> None:
             table.append_columns(rows_from_entries([Entry(b"%04d" % (seq * 7919 % 1000), b"%d" % seq, seq, 1, 0, 0)]))
         assert len(table) == 8000
         newest_first = [seq for seq in range(8000, 0, -1) if seq * 7919 % 1000 == 7]
-        assert [entry.seq for entry in table.get(b"0007")] == newest_first
+        assert sorted(table.seqs_of(b"0007"), reverse=True) == newest_first
+        assert [entry.seq for entry in table.get(b"0007")] == newest_first[:1]
 
     anyio.run(scenario)
     assert merged < 60_000
