@@ -1,7 +1,7 @@
 """Blocking scans: rows are fetched in batches, because a trip to the loop's thread costs as much as many rows."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from shale.core.async_use import BlockingIterator
 from shale.core.bytes_like import BytesLike
@@ -12,6 +12,9 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import Rows, rows_from_entries
 from shale.sync.loop_thread import LoopThread
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, Entry, KeyRange, Row
+
+if TYPE_CHECKING:
+    from shale.engine.arrow.batches import RecordBatch, Table
 
 _FIRST_FETCH = 64
 """Rows of the first trip: small, so that a caller who wants few rows does not wait for thousands."""
@@ -122,7 +125,7 @@ class Scan(ShowsState, BlockingIterator):
             self._before = rows.key(len(rows) - 1)
         return rows
 
-    def arrow_batches(self) -> Iterator[Any]:
+    def arrow_batches(self) -> "Iterator[RecordBatch]":
         """Yield the rest as ``pyarrow.RecordBatch``es; see ``shale.engine.scan.Scan.arrow_batches``.
 
         Raises:
@@ -133,7 +136,7 @@ class Scan(ShowsState, BlockingIterator):
         while (rows := self.columns()) is not None:
             yield from rows_to_batches(rows)
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> "Table":
         """Return the rest as one ``pyarrow.Table``; see ``arrow_batches``."""
         from shale.engine.arrow.batches import batches_to_table
 

@@ -6,7 +6,7 @@ Arrow counts them with 32 bits from the beginning of a batch.
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ try:
     import pyarrow as pa
 except ImportError:
     raise InvalidRequestError("Arrow needs the package pyarrow: pip install 'shale[arrow]'") from None
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch as RecordBatch  # noqa: PLC0414 - scans name it: only this package imports pyarrow
+    from pyarrow import Table as Table  # noqa: PLC0414
 
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
 SCHEMA = pa.schema(
@@ -36,7 +40,7 @@ BYTES_MAX = 2**31 - 1
 """Limit of the key bytes, and of the value bytes, of one batch."""
 
 
-def rows_to_batches(rows: Rows) -> Iterator[Any]:
+def rows_to_batches(rows: Rows) -> "Iterator[RecordBatch]":
     """Yield ``pyarrow.RecordBatch``es of values, in order: one, unless they have more than 2 GiB."""
     for part in in_batches(rows, rows_max=len(rows), bytes_max=BYTES_MAX):
         yield pa.RecordBatch.from_arrays(
@@ -51,7 +55,7 @@ def rows_to_batches(rows: Rows) -> Iterator[Any]:
         )
 
 
-def batches_to_table(batches: Sequence[Any]) -> Any:
+def batches_to_table(batches: "Sequence[RecordBatch]") -> "Table":
     """Return one ``pyarrow.Table`` of any number of batches."""
     return pa.Table.from_batches(batches, schema=SCHEMA)
 

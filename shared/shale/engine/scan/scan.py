@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import islice
 from operator import length_hint
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from anyio.lowlevel import checkpoint
@@ -19,6 +19,9 @@ from shale.errors import InvalidRequestError
 from shale.kernels.rows import EMPTY_ROWS, I64, Rows
 from shale.sst.row_search import lower_bound
 from shale.types import KeyRange, Row
+
+if TYPE_CHECKING:
+    from shale.engine.arrow.batches import RecordBatch, Table
 
 T = TypeVar("T")
 _ROWS_AT_ONCE = 1024
@@ -168,7 +171,7 @@ class Scan(ShowsState, AsyncRows):
         self._finish_chunk()
         return reversed_rows(rows) if self._reverse else rows
 
-    async def arrow_batches(self) -> AsyncIterator[Any]:
+    async def arrow_batches(self) -> "AsyncIterator[RecordBatch]":
         """Yield the remaining rows as ``pyarrow.RecordBatch``es that share the memory of the rows.
 
         ``key`` and ``value`` are binary, ``seq`` is uint64, ``create_ts`` and ``expire_ts`` are timestamp[ms, UTC],
@@ -184,7 +187,7 @@ class Scan(ShowsState, AsyncRows):
             for batch in rows_to_batches(rows):
                 yield batch
 
-    async def to_arrow(self) -> Any:
+    async def to_arrow(self) -> "Table":
         """Return the remaining rows as one ``pyarrow.Table``; see ``arrow_batches``."""
         from shale.engine.arrow.batches import batches_to_table
 
