@@ -10,12 +10,12 @@ from shale.clones.projection import SegmentFilter, SegmentRanges
 from shale.clones.request import CloneRequest, CloneResult, CloneSource
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.checkpoints import require_checkpoint_reference
-from shale.store.location import normalize_path
+from shale.store.location import UrlOrPath, normalize_path
 from shale.types import KeyRange
 
 
 def source(
-    path: str,
+    path: UrlOrPath,
     *,
     checkpoint: UUID | str | None = None,
     start: bytes | None = None,
@@ -24,6 +24,7 @@ def source(
     """Return a source of a clone, in the same store as the clone.
 
     Args:
+        path: the path of that database in the store.
         checkpoint: id or name of a checkpoint of that database; by default a new one of its newest state.
         start, end: the keys to take, ``end`` excluded; ``None``: unbounded.
 
@@ -47,7 +48,7 @@ class CloneAdmin:
 
     async def create(
         self,
-        *sources: str | CloneSource,
+        *sources: UrlOrPath | CloneSource,
         keys: KeyRange | None = None,
         segments: SegmentFilter | None = None,
         segment_ranges: SegmentRanges | None = None,
@@ -90,5 +91,5 @@ class CloneAdmin:
         return await create_clone(self._catalog, request)
 
 
-def _named(sources: Sequence[str | CloneSource]) -> tuple[CloneSource, ...]:
-    return tuple(source(each) if isinstance(each, str) else each for each in sources)
+def _named(sources: Sequence[UrlOrPath | CloneSource]) -> tuple[CloneSource, ...]:
+    return tuple(each if isinstance(each, CloneSource) else source(each) for each in sources)

@@ -2,7 +2,7 @@
 
 from shale.core.lazy_dataclass import dataclass
 from shale.env import Env
-from shale.errors import InvalidDbState, LatestRecordMissing
+from shale.errors import InvalidDbState
 from shale.format.blocks.transform import BlockTransformer
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.markers import require_not_destroyed
@@ -47,10 +47,7 @@ class DatabaseCatalog:
             InvalidDbState: it is not initialized, or is being destroyed.
         """
         await require_not_destroyed(self.store, path)
-        try:
-            stored = await self.manifests(path).load()
-        except LatestRecordMissing as error:
-            raise LatestRecordMissing(f"there is no database at {path or '/'}: {error}") from error
+        stored = await self.manifests(path).load()
         if not stored.value.initialized:
             raise InvalidDbState(f"the database at {path or '/'} is not initialised: a clone that was not completed")
         return stored

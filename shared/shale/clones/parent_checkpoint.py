@@ -8,9 +8,8 @@ from shale.clones.request import CloneRequest, CloneSource
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.location import ConnectedDatabase
 from shale.env import Env
-from shale.errors import InvalidRequestError
 from shale.protocol.checkpoints import require_checkpoint_reference
-from shale.store.location import normalize_path
+from shale.store.location import UrlOrPath, normalize_path
 from shale.telemetry.metrics import Metrics
 
 
@@ -26,12 +25,10 @@ class ParentCheckpoint:
         InvalidRequestError: the path or the checkpoint is malformed.
     """
 
-    path: str
+    path: UrlOrPath
     checkpoint: UUID | str | None = None
 
     def __post_init__(self) -> None:
-        if "://" in self.path:
-            raise InvalidRequestError(f"{self.path} is a URL: name the path of the parent in the store of the clone")
         normalize_path(self.path)
         if self.checkpoint is not None:
             require_checkpoint_reference(self.checkpoint)

@@ -143,7 +143,7 @@ class VersionedStore(Generic[T]):
         root = self.namespace.directory.rstrip("/").rpartition("/")[0]
         hint = similar_database(self._store_url, root)
         return LatestRecordMissing(
-            f"{what}: there is no database; check the URL, or open it for writing to create it{hint}"
+            f"{what}: there is no database at {root or '/'}; check the URL, or open it for writing to create it{hint}"
         )
 
     async def load(self) -> Stored[T]:

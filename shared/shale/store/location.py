@@ -100,6 +100,8 @@ def normalize_path(path: UrlOrPath) -> str:
     """Return the canonical form of a database path: segments joined by ``/``, none of them empty, ``.`` or ``..``."""
     if not isinstance(path, str):
         path = _path_in_store(path)
+    if "://" in path:
+        raise InvalidRequestError(f"{path} is a URL: give the path of the database in its store, such as teams/orders")
     if found := _FORBIDDEN_IN_PATH.search(path):
         raise InvalidRequestError(f"the database path {path!r} contains {found.group()!r}: not every store can name it")
     segments = [segment for segment in path.split("/") if segment]
