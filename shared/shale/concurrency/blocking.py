@@ -37,7 +37,7 @@ class Run(Protocol):
 class Openable(Protocol[T_co]):
     """What an asynchronous ``open`` returns: it opens when it is awaited."""
 
-    async def opened(self) -> T_co:
+    def opened(self) -> Coroutine[Any, Any, T_co]:
         """Open and return the handle."""
         ...
 

@@ -1,6 +1,7 @@
 """Errors for unknown names and values, which suggest what was meant."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 from shale.errors import InvalidRequestError, UnknownOption
 
@@ -48,3 +49,18 @@ def require_known(options: Mapping[str, object], known: Collection[str], paramet
     for name in options:
         if name not in known:
             raise unknown_option(name, (*known, *parameters))
+
+
+class KnownFields:
+    """A dataclass of options: an unknown keyword raises ``UnknownOption``, with the name that was meant."""
+
+    __slots__ = ()
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __new__(cls, *_: object, **keywords: object) -> Self:
+        for name in keywords:
+            if name not in cls.__dataclass_fields__:
+                hint = suggest(name, cls.__dataclass_fields__)
+                raise UnknownOption(f"{cls.__name__} has no option {name}{hint}")
+        return super().__new__(cls)

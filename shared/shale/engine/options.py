@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.suggestions import invalid_choice
+from shale.core.suggestions import KnownFields, invalid_choice
 from shale.engine.open_options import DB_NAMES, option_values
 from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
@@ -41,7 +41,7 @@ class FlushType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DbOptions:
+class DbOptions(KnownFields):
     """All options of a writer.  Durations are seconds; sizes are bytes of estimated encoding.
 
     ``flush_interval_s``: how long rows may wait for the WAL, and the least time between two of its PUTs; a waiter after

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from shale.core.lazy_dataclass import dataclass
+from shale.core.suggestions import KnownFields
 from shale.types import AckAfter, CasMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(KnownFields):
     """How often and how fast to retry (docs/reference/protocol.md 0.3).
 
     ``retries_max``: of one request; ``None``: no limit.
@@ -30,7 +31,7 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreOptions:
+class StoreOptions(KnownFields):
     """How the object stores of a database are reached.
 
     ``retry``: when requests are repeated.

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES
 from shale.core.lazy_dataclass import dataclass
+from shale.core.suggestions import KnownFields
 from shale.engine.open_options import READER_NAMES, option_values
 from shale.errors import (
     CheckpointLifetimeTooShort,
@@ -34,7 +35,7 @@ class ReaderMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderOptions:
+class ReaderOptions(KnownFields):
     """The options of a reader; durations are seconds.
 
     Args:
