@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 
 from shale.admin.compactions import CompactionAdmin
+from shale.console.install import add_console
 from shale.service.process import Process
 from shale_compactor.admin_api import CompactionsApi
 from shale_compactor.compactor import Compactor
@@ -50,6 +51,7 @@ async def _compact(process: Process[CompactorSettings], executor: JobExecutor | 
     admin = CompactionAdmin(process.store, process.root, process.env, process.metrics)
     for route in CompactionsApi(admin, changed=coordinator.wake).routes():
         process.admin.add_route(route)
+    add_console(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run, name="compactor")
         process.ready(epoch=compactor.coordinator.manifest.epoch)

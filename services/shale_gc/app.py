@@ -9,6 +9,7 @@ from shale.admin.checkpoints import CheckpointAdmin
 from shale.admin.context import AdminContext
 from shale.api.admin_openapi import GC, checkpoint_paths, openapi_route
 from shale.api.routes.checkpoints import CheckpointRoutes
+from shale.console.install import add_console
 from shale.service.health import OK, HealthCheckResult
 from shale.service.process import Process
 from shale_gc.admin_api import GcApi, tasks_json
@@ -29,6 +30,7 @@ async def collect(process: Process[GcSettings]) -> None:
     process.health.add_ready_check("passes", lambda: _passes(pool))
     process.add_reload_callback(pool.reload)
     _add_admin_calls(process, pool)
+    add_console(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_run, pool, tasks.cancel_scope, name="collectors")
         await process.draining.wait()

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from shale.api.build import build_reader_api
+from shale.console.install import add_console
 from shale.engine.db_reader import DbReader
 from shale.engine.reader.options import ReaderMode
 from shale.env import Clock
@@ -45,6 +46,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
                 sample_rate=settings.metrics.sample_rate,
                 tokens=data_tokens(process),
             )
+            add_console(process, opened)
             await serve_database(process, ports, opened, api)
         finally:
             with anyio.CancelScope(shield=True):

@@ -18,6 +18,7 @@ from shale.admin.context import AdminContext
 from shale.api.admin_openapi import FLUSH, checkpoint_paths, openapi_route
 from shale.api.build import build_writer_api
 from shale.api.routes.checkpoints import CheckpointRoutes
+from shale.console.install import add_console
 from shale.engine.db import Db
 from shale.engine.options import DbOptions, FlushType
 from shale.errors import ShaleError
@@ -63,6 +64,7 @@ async def run_writer(process: Process[WriterSettings]) -> None:
                 tokens=data_tokens(process),
             )
             _add_admin_routes(process, db)
+            add_console(process, db)
             await serve_database(process, ports, db, api, max_key_bytes=settings.max_key_bytes)
         except BaseException:
             with anyio.CancelScope(shield=True):

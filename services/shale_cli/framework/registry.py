@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": "shale_cli.commands.doctor:doctor",
     "healthcheck": "shale_cli.commands.healthcheck:healthcheck",
     "up": "shale_cli.commands.up.app:up",
+    "ui": "shale_cli.commands.ui:ui",
     "plan": "shale_cli.commands.plan.app:plan",
     "completion": "shale_cli.commands.completion:completion",
     "verify": "shale_cli.commands.verify:verify",
@@ -44,6 +45,7 @@ EXAMPLES = {
     "doctor": "Examples:  shale doctor -u s3://bucket/db  |  shale doctor --store file:///data --fast",
     "healthcheck": "Example:  shale healthcheck --admin 127.0.0.1:9465 --endpoint livez",
     "up": "Examples:  shale up -u file:///tmp/db  |  shale up --set resp.enabled=true -u file:///tmp/db",
+    "ui": "Examples:  shale ui -u s3://bucket/db  |  shale ui --port 9470 -u file:///data/orders",
     "plan": "Examples:  shale plan --rate 5MiB --live 1TiB --compression 3 --gets 2000  |  "
     "shale plan --rate 20KiB --live 10GiB --flush-interval 1s -o json",
     "completion": "Examples:  shale completion bash > ~/.local/share/bash-completion/completions/shale  |  "

@@ -15,6 +15,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from shale.core.bytes_like import BytesLike
 from shale.telemetry.key_format import format_key
+from shale.telemetry.recent_events import RECENT_EVENTS
 
 _SECRET_NAME = re.compile(r"secret|token|password|authorization|credential|signature", re.IGNORECASE)
 _SIGNED_URL = re.compile(r"(?i)([?&](?:x-amz-signature|x-amz-credential|x-amz-security-token|sig|signature)=)[^&\s]+")
@@ -79,20 +80,30 @@ def configure_logging(
     """
     out = stream if stream is not None else sys.stderr
     as_json = format_ == "json" or (format_ == "auto" and not out.isatty())
+    as_lines: list[Processor] = [
+        structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+        _in_order,
+        _render_json,
+    ]
+    colored = structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts")
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(_formatter(as_lines if as_json else [colored], full_keys=full_keys))
+    RECENT_EVENTS.setFormatter(_formatter(as_lines, full_keys=False))
+    root = logging.getLogger()
+    root.handlers[:] = [handler, RECENT_EVENTS]
+    root.setLevel(logging.WARNING)
+    set_level(level)
+    return handler
+
+
+def _formatter(last: list[Processor], *, full_keys: bool) -> logging.Formatter:
+    """Return a formatter of all records; ``last`` renders the line."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
     ]
-    last: list[Processor]
-    if as_json:
-        last = [
-            structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
-        ]
-        last += [_in_order, _render_json]
-    else:
-        last = [structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="ts")]
-    formatter = structlog.stdlib.ProcessorFormatter(
+    return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.PositionalArgumentsFormatter()],
         processors=[
             *shared,
@@ -103,13 +114,6 @@ def configure_logging(
             *last,
         ],
     )
-    handler = logging.StreamHandler(out)
-    handler.setFormatter(formatter)
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    set_level(level)
-    return handler
 
 
 def set_level(level: str) -> None:

@@ -29,7 +29,9 @@ def test_diagrams_are_fresh() -> None:
 
 
 def test_every_diagram_is_shown() -> None:
-    shown = {name for page in DOCS.rglob("*.md") for name in re.findall(r"images/([\w-]+\.svg)", page.read_text())}
+    shown = {
+        name for page in DOCS.rglob("*.md") for name in re.findall(r"images/([\w-]+\.(?:svg|png))", page.read_text())
+    }
     assert shown == {path.name for path in (DOCS / "images").iterdir()}
 
 

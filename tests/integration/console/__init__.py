@@ -1,0 +1,1 @@
+"""The console of daemons in a real browser."""

@@ -1,0 +1,108 @@
+"""The console of a writer in Chromium: it stays live while rows are written, and asks no other host."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.console.chromium import Page, chromium, open_page
+from tests.integration.writer.writer_process import Client, writer
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
+TOKEN = "r3ad"
+STATES = "Number(document.documentElement.dataset.states || 0)"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    folder = tmp_path_factory.mktemp("console")
+    tokens = ("--set", f"tokens.read={TOKEN}", "--set", "tokens.write=wr1te", "--set", "l0_sst_size_bytes=64KiB")
+    with writer(folder, *tokens) as one:
+        yield one
+
+
+@pytest.fixture
+def page(client: Client, tmp_path: Path) -> Iterator[Page]:
+    with open_page(tmp_path / "profile") as opened:
+        yield opened
+        origin = f"http://127.0.0.1:{client.admin_port}/"
+        assert [url for url in opened.requests if not url.startswith((origin, "data:", "about:"))] == []
+        assert opened.messages == []
+
+
+def put(client: Client, key: bytes, value: bytes) -> None:
+    assert client.put(key, value, Authorization="Bearer wr1te", X_Shale_Durability="memory")[0] == 204
+
+
+def show(client: Client, page: Page, *, token: str = TOKEN) -> None:
+    page.call("Page.navigate", url=f"http://127.0.0.1:{client.admin_port}/#token={token}")
+    page.wait_for(f"{STATES} > 0")
+
+
+def test_it_is_live_while_rows_are_written(client: Client, page: Page) -> None:
+    stopped = threading.Event()
+
+    def work() -> None:
+        number = 0
+        while not stopped.is_set():
+            put(client, b"key %d" % number, b"v" * 1000)
+            number += 1
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        show(client, page)
+        first = page.evaluate("document.querySelector('#flow').innerText")
+        page.wait_for(f"{STATES} > 2")
+        assert page.evaluate("document.querySelector('#flow').innerText") != first
+        page.wait_for("document.querySelectorAll('#lsm rect.l0').length > 0")
+        page.wait_for("document.querySelector('#events').innerText.includes('daemon.ready')")
+    finally:
+        stopped.set()
+        worker.join()
+
+
+def test_a_key_is_looked_up_by_keyboard_and_shown_as_text(client: Client, page: Page) -> None:
+    put(client, b"<b>", b"<img src=x onerror=alert(1)>")
+    show(client, page)
+    page.evaluate("document.querySelector('#lookup-title').scrollIntoView(); document.querySelector('#key').focus()")
+    page.call("Input.insertText", text="<b>")
+    page.press("Enter")
+    assert page.wait_for("document.querySelector('#lookup-result pre')?.textContent") == "<img src=x onerror=alert(1)>"
+    assert page.evaluate("document.querySelectorAll('main img').length") == 0
+
+
+def test_every_control_is_reached_by_tab(client: Client, page: Page) -> None:
+    show(client, page)
+    wanted = json.dumps(["token", "plan", "key", "key-format"])
+    page.evaluate("document.activeElement.blur(); window.seen = []")
+    for _ in range(12):
+        page.press("Tab")
+        page.evaluate("window.seen.push(document.activeElement.id)")
+    assert page.evaluate(f"{wanted}.every((id) => window.seen.includes(id))"), page.evaluate("window.seen")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_window(client: Client, page: Page, width: int) -> None:
+    page.resize(width, 800)
+    show(client, page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_dark_theme_has_other_colours(client: Client, page: Page) -> None:
+    show(client, page)
+    colours = []
+    for scheme in ("light", "dark"):
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(set(colours)) == 2
+
+
+def test_what_the_collector_would_delete_is_listed_on_request(client: Client, page: Page) -> None:
+    show(client, page)
+    page.evaluate("document.querySelector('#plan').click()")
+    assert "objects" in page.wait_for(
+        "document.querySelector('#plan-result p:not(:empty)')?.textContent.match(/.*objects.*/)?.[0]"
+    )

@@ -1,0 +1,168 @@
+"""The routes of the console: who may see what, limits, and escaped text."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import orjson
+import pytest
+from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.types import Message
+
+import shale
+from shale.admin.context import AdminContext
+from shale.console.page import render_page
+from shale.console.routes import CLIENTS_MAX, ConsoleRoutes
+from shale.console.source import ConsoleSource
+from shale.engine.location import DatabaseStores
+from shale.env import Env
+from shale.service.access import AccessTokens, Role
+from shale.store.memory import MemoryStore
+from shale.telemetry.metrics import Metrics
+from shale.telemetry.recent_events import RecentEvents
+from tests.unit.service.admin_client import problem
+
+pytestmark = pytest.mark.anyio
+READ = {"Authorization": "Bearer r"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Served:
+    """A console of a database in memory."""
+
+    def __init__(self, db: shale.Db, source: ConsoleSource, app: Starlette, client: httpx.AsyncClient) -> None:
+        self.db, self.source, self.app, self.client = db, source, app, client
+
+
+@asynccontextmanager
+async def served(*, token: str | None = "r", reads: bool = True) -> AsyncIterator[Served]:
+    store, env = MemoryStore(), Env.system()
+    async with shale.Db.open("db", store=store, env=env, flush_interval=0) as db:
+        tokens = AccessTokens([] if token is None else [(SecretStr(token), Role.READ)])
+        place = AdminContext.of(DatabaseStores(store, None, (), 2), "db", env, Metrics())
+        source = ConsoleSource(place, lambda: {"role": "writer"}, dict, RecentEvents())
+        routes = ConsoleRoutes(source, lambda: {"db": "<db>"}, tokens, db if reads else None)
+        app = Starlette(routes=routes.routes())
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://admin") as client:
+            yield Served(db, source, app, client)
+
+
+async def test_the_page_is_escaped_and_allows_only_its_own_files() -> None:
+    async with served() as console:
+        page = await console.client.get("/")
+        assert "&lt;db&gt;" in page.text
+        assert "<db>" not in page.text
+        assert "style=" not in page.text
+        for path in ("/", "/console.js", "/console.css"):
+            answer = await console.client.get(path)
+            assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "events"), ("GET", "candidates"), ("POST", "lookup")])
+async def test_data_needs_a_token_if_there_are_any(method: str, path: str) -> None:
+    async with served() as console:
+        problem(await console.client.request(method, f"/console/{path}"), 401)
+        wrong = {"Authorization": "Bearer no"}
+        problem(await console.client.request(method, f"/console/{path}", headers=wrong), 401)
+
+
+async def test_rows_are_never_shown_without_a_token() -> None:
+    async with served(token=None) as console:
+        await console.db.put(b"a", b"1")
+        refused = problem(await console.client.post("/console/lookup", json={"key": "a"}), 403)
+        assert "set tokens.read" in refused["detail"]
+        assert (await console.client.get("/console/candidates")).status_code == 200
+
+
+async def test_a_process_without_rows_has_no_lookup() -> None:
+    async with served(reads=False) as console:
+        assert (await console.client.post("/console/lookup", json={"key": "a"}, headers=READ)).status_code == 404
+        assert 'id="lookup"' not in (await console.client.get("/")).text
+    assert 'id="lookup"' in render_page({}, is_open=True, can_look_up=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"key": "a"}, 200),
+        ({"key": "61", "format": "hex"}, 200),
+        ({"key": "b"}, 404),
+        ({"key": "6", "format": "hex"}, 400),
+        ({"key": ""}, 400),
+        ({"key": 5}, 400),
+        ({"keys": "a"}, 400),
+    ],
+    ids=str,
+)
+async def test_a_lookup(fields: dict[str, Any], status: int) -> None:
+    async with served() as console:
+        await console.db.put(b"a", b"1" * 5000)
+        answer = await console.client.post("/console/lookup", json=fields, headers=READ)
+        assert answer.status_code == status
+        if status == 200:
+            assert answer.json()["value_bytes"] == 5000
+            assert len(answer.json()["value_b64"]) < 6000
+
+
+async def test_a_state_shows_trees_checkpoints_and_what_they_pin() -> None:
+    async with served() as console:
+        await console.db.put(b"a", b"1")
+        await console.db.flush("memtable")
+        await console.db.checkpoint(name="nightly")
+        state = orjson.loads(await console.source.state())
+        database = state["database"]
+        assert state["problem"] is None
+        assert database["trees"][0]["l0_count"] == 1
+        assert database["writer_epoch"] == 1
+        assert "nightly" in [each["name"] for each in database["checkpoints"]]
+        assert database["boundaries"] == {"manifest": 0, "compactions": 0}
+
+
+async def test_the_state_is_read_once_for_all_clients() -> None:
+    async with served() as console:
+        first = await console.source.state()
+        await console.db.put(b"a", b"1")
+        assert await console.source.state() is first
+
+
+async def test_there_is_a_limit_of_clients_and_clients_that_leave_make_room() -> None:
+    async with served() as console:
+        gone = anyio.Event()
+        begun = [anyio.Event() for _ in range(CLIENTS_MAX)]
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                for first in begun:
+                    tasks.start_soon(_watch, console, gone, first)
+                for first in begun:
+                    await first.wait()
+                problem(await console.client.get("/console/events", headers=READ), 503)
+                gone.set()
+            again = anyio.Event()
+            await _watch(console, gone, again)
+            assert again.is_set()
+
+
+async def _watch(console: Served, gone: anyio.Event, begun: anyio.Event) -> None:
+    """Follow the events until ``gone``, and at least until the first state, which sets ``begun``."""
+    headers = [(name.lower().encode(), value.encode()) for name, value in READ.items()]
+    path = "/console/events"
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
+
+    async def receive() -> Message:
+        await begun.wait()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body" and message["body"].startswith(b"data: "):
+            begun.set()
+
+    await console.app(scope, receive, send)
