@@ -68,6 +68,8 @@ CASES = (
     ("SET, 32 at once", 32, 400_000, ("SET", "key:__rand_int__", "0123456789abcdef"), ">= 60,000/s"),
     ("GET, 16 at once", 16, 400_000, ("GET", "key:__rand_int__"), ">= 60,000/s"),
     ("SET NX, 16 at once", 16, 100_000, ("SET", "key:__rand_int__", "0123456789abcdef", "NX"), "for comparison"),
+    ("INCR, 16 at once", 16, 100_000, ("INCR", "counter:__rand_int__"), "for comparison"),
+    ("INCR, one at a time", 1, 50_000, ("INCR", "counter:__rand_int__"), "for comparison"),
     ("SET, one at a time", 1, 50_000, ("SET", "key:__rand_int__", "0123456789abcdef"), "for comparison"),
     ("GET, one at a time", 1, 50_000, ("GET", "key:__rand_int__"), "for comparison"),
 )
