@@ -284,7 +284,8 @@ class LocalStore:
         if os.path.lexists(path):
             with self._lock(path):
                 files.remove(path)
-        files.prune(Path(path).parent, Path(self._root))
+        # Not of ``path``, which begins with two slashes in the store of the root directory: another root to pathlib.
+        files.prune(Path(self._root, key).parent, Path(self._root))
 
     def _delete_batch(self, keys: Sequence[str]) -> dict[str, ShaleError]:
         problems: dict[str, ShaleError] = {}
