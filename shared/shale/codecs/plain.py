@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_dataclass import dataclass
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 
 _INT_BYTES: Final = 8
 _INT_OFFSET: Final = 1 << 63
@@ -23,7 +23,7 @@ class BytesCodec:
     def encode(self, value: bytes) -> bytes:
         """See ``Codec``."""
         if not isinstance(value, BytesLike):
-            raise InvalidRequestError(f"bytes are wanted, not {type(value).__name__}")
+            raise WrongType(f"bytes are wanted, not {type(value).__name__}")
         return bytes(value)
 
     def decode(self, data: bytes) -> bytes:
@@ -40,7 +40,7 @@ class TextCodec:
     def encode(self, value: str) -> bytes:
         """See ``Codec``."""
         if not isinstance(value, str):
-            raise InvalidRequestError(f"text is wanted, not {type(value).__name__}")
+            raise WrongType(f"text is wanted, not {type(value).__name__}")
         try:
             return value.encode()
         except UnicodeEncodeError as error:
@@ -63,7 +63,7 @@ class IntCodec:
     def encode(self, value: int) -> bytes:
         """See ``Codec``."""
         if type(value) is not int:
-            raise InvalidRequestError(f"an integer is wanted, not {type(value).__name__}")
+            raise WrongType(f"an integer is wanted, not {type(value).__name__}")
         if not -_INT_OFFSET <= value < _INT_OFFSET:
             raise InvalidRequestError(f"{value} does not fit into 64 bits")
         return (value + _INT_OFFSET).to_bytes(_INT_BYTES, "big")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
 
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 
 Duration: TypeAlias = timedelta | float | int | str
 Size: TypeAlias = int | str
@@ -52,7 +52,7 @@ def parse_duration_s(value: object, *, name: str = "duration") -> float:
         InvalidRequestError: not a duration, negative, or not finite; names the setting.
     """
     if isinstance(value, bool):
-        raise InvalidRequestError(f"{name}: {value!r} is not a duration")
+        raise WrongType(f"{name}: {value!r} is not a duration")
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float):
@@ -60,7 +60,7 @@ def parse_duration_s(value: object, *, name: str = "duration") -> float:
     elif isinstance(value, str):
         seconds = _duration_from_text(value, name)
     else:
-        raise InvalidRequestError(f"{name}: {value!r} is not a duration")
+        raise WrongType(f"{name}: {value!r} is not a duration; give a timedelta, seconds, or text such as 250ms")
     if not math.isfinite(seconds) or seconds < 0:
         raise InvalidRequestError(f"{name}: {format_value(value)} is negative or not finite")
     return seconds
@@ -94,7 +94,7 @@ def parse_size(value: object, *, name: str = "size") -> int:
         InvalidRequestError: not a size, or not a whole number of bytes; names the setting.
     """
     if isinstance(value, bool):
-        raise InvalidRequestError(f"{name}: {value!r} is not a size")
+        raise WrongType(f"{name}: {value!r} is not a size")
     if isinstance(value, int):
         return _bounded(value, value, name)
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -130,6 +130,8 @@ def parse_checkpoint_id(text: UUID | str) -> UUID:
     """
     if isinstance(text, UUID):
         return text
+    if not isinstance(text, str):
+        raise WrongType(f"{format_value(text)} is not the id of a checkpoint (a UUID, or its text)")
     try:
         return UUID(text.strip())
     except ValueError:

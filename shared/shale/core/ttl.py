@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from shale.core.settings_values import Duration, parse_duration_ms
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 
 _AFTER_MAX_MS = 1 << 62
 """A longer lifetime counts as none: commit time plus lifetime could not be stored."""
@@ -79,6 +79,8 @@ def timestamp_ms(timestamp: Timestamp, *, name: str) -> int:
         if timestamp.utcoffset() is None:
             raise InvalidRequestError(f"{name}: {timestamp} has no time zone: add one, such as tzinfo=datetime.UTC")
         return (timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // _MS
-    if type(timestamp) is not int or not -(1 << 63) <= timestamp < 1 << 63:
+    if type(timestamp) is not int:
+        raise WrongType(f"{name}: {timestamp!r} is neither a datetime nor milliseconds since 1970")
+    if not -(1 << 63) <= timestamp < 1 << 63:
         raise InvalidRequestError(f"{name}: {timestamp!r} is neither a datetime nor milliseconds since 1970")
     return timestamp

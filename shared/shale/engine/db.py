@@ -23,7 +23,7 @@ from shale.engine.options import DbOptions, FlushType
 from shale.engine.read.read_point import Durability, ReadPoint
 from shale.engine.read.reads import Reads, checked_durability
 from shale.engine.status import DbStatus, writer_state
-from shale.engine.write.batch import WriteBatch
+from shale.engine.write.batch import WriteBatch, require_batch
 from shale.engine.write.batch_context import BatchContext
 from shale.engine.write.write_handle import WriteHandle
 from shale.engine.write.writer import Writer
@@ -192,7 +192,7 @@ class Db(Reads, DatabaseLifecycle):
             IncompatibleMergeTtls: the batch merges a key with several lifetimes.
             MergeOperatorFailed: the operator raised an error.
         """
-        return self._pipeline.write(batch, seq)
+        return self._pipeline.write(require_batch(batch), seq)
 
     async def write_arrow(
         self,
@@ -259,7 +259,7 @@ class Db(Reads, DatabaseLifecycle):
             key_codec: encodes the keys after the prefix; by default keys are bytes.
             prefix: the prefix of all keys; not part of the key objects.
         """
-        return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return WriteMapping(self, KeySpace(prefix, key_codec, codec))
 
     def snapshot(self, *, durable: bool = False) -> "OpenContext[Snapshot]":
         """Take a snapshot: await the result, or enter it with ``async with``.

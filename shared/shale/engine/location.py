@@ -128,6 +128,8 @@ def resolve(
         InvalidRequestError: an argument is missing, superfluous or malformed.
     """
     options = store_options if store_options is not None else options_from(os.environ)
+    if not isinstance(options, StoreOptions):
+        raise WrongType(f"store_options is of type {type(options).__name__}: give shale.StoreOptions(…)")
     wal_place = _wal_place(wal_store, wal, options)
     if store is None:
         if path is not None:

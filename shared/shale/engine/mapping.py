@@ -5,6 +5,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from shale.codecs.codec import Codec
 from shale.core.async_use import RecordedWrite
+from shale.core.bytes_like import BytesLike, not_bytes
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
@@ -93,7 +94,8 @@ def _converted(convert: Callable[[A], B], given: A, what: Callable[[], str]) -> 
     try:
         return convert(given)
     except InvalidRequestError as error:
-        raise InvalidRequestError(f"{what()}: {error}") from error
+        kind = WrongType if isinstance(error, WrongType) else InvalidRequestError
+        raise kind(f"{what()}: {error}") from error
 
 
 class KeySpace(Generic[K, V]):
@@ -105,8 +107,13 @@ class KeySpace(Generic[K, V]):
         codec: encodes values.
     """
 
-    def __init__(self, prefix: bytes, key_codec: Codec[K], codec: Codec[V]) -> None:
-        self.prefix = prefix
+    def __init__(self, prefix: BytesLike, key_codec: Codec[K], codec: Codec[V]) -> None:
+        if not isinstance(prefix, BytesLike):
+            raise not_bytes("prefix", prefix)
+        for each in (codec, key_codec):
+            if not hasattr(each, "decode"):
+                raise WrongType(f"{each!r} is of type {type(each).__name__}: give a codec, such as shale.codecs.TEXT")
+        self.prefix = bytes(prefix)
         self._key_codec = key_codec
         self._codec = codec
 

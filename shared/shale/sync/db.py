@@ -84,7 +84,7 @@ class Db(BlockingReads[db.Db]):
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows below a prefix as a ``MutableMapping`` from objects to objects; see ``shale.Db.mapping``."""
-        return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return WriteMapping(self, KeySpace(prefix, key_codec, codec))
 
     def snapshot(self, *, durable: bool = False) -> Snapshot:
         """Return a snapshot of the database; see ``shale.Db.snapshot``."""

@@ -71,4 +71,4 @@ class BlockingReads(BlockingHandle[R]):
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows below a prefix as a ``Mapping`` from objects to objects; see ``shale.Db.mapping``."""
-        return ReadMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return ReadMapping(self, KeySpace(prefix, key_codec, codec))

@@ -57,7 +57,7 @@ class Transaction(BlockingReads[transaction.Transaction]):
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows below a prefix as a ``MutableMapping``, with the transaction's writes; see ``Db.mapping``."""
-        return WriteMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return WriteMapping(self, KeySpace(prefix, key_codec, codec))
 
     commit = blocking_as(handle_or_none, transaction.Transaction.commit)
     rollback = blocking(transaction.Transaction.rollback)

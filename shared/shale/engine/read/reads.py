@@ -16,7 +16,7 @@ from shale.engine.read.read_point import NULL_SOURCE, Durability, PointSource, R
 from shale.engine.read.super_version import SuperVersion
 from shale.engine.write.batch import checked_key
 from shale.engine.write.key_limits import require_overlap, require_some_inside
-from shale.errors import InvalidRequestError, SstMissing
+from shale.errors import InvalidRequestError, SstMissing, WrongType
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry, KeyRange, Row
 
 if TYPE_CHECKING:
@@ -251,8 +251,9 @@ class Reads(ShowsState, ABC):
         """
         if options:
             require_known(options, _SCAN_OPTIONS, _SCAN_PARAMETERS)
-        if limit is not None and limit < 0:
-            raise InvalidRequestError("limit must not be negative")
+        if limit is not None and not (hasattr(limit, "__index__") and limit >= 0):
+            kind = InvalidRequestError if hasattr(limit, "__index__") else WrongType
+            raise kind(f"limit={limit!r}: must be a number of rows, and not negative")
         now_ms, read_ahead_bytes = options.get("now_ms"), options.get("read_ahead_bytes")
         fetch_tasks = options.get("max_fetch_tasks", 1)
         if fetch_tasks < 1 or (read_ahead_bytes is not None and read_ahead_bytes < 1):
@@ -315,7 +316,7 @@ class Reads(ShowsState, ABC):
             key_codec: encodes the rest of a key after the prefix; the default takes bytes.
             prefix: begins every key and is not part of the objects.
         """
-        return ReadMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return ReadMapping(self, KeySpace(prefix, key_codec, codec))
 
     def _require_in_visible_range(self, keys: Sequence[bytes]) -> None:
         if self._visible_range is not None:

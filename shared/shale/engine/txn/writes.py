@@ -11,7 +11,7 @@ from shale.core.lazy_names import import_at_call
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.read.reads import KEY_BYTES_MAX, Reads
 from shale.engine.txn.own_writes import OwnWrites
-from shale.engine.write.batch import NO_OPERATOR, WriteBatch, checked_key
+from shale.engine.write.batch import NO_OPERATOR, WriteBatch, checked_key, require_batch
 from shale.engine.write.writer import Writer
 from shale.errors import InvalidRequestError, MergeOperatorMissing
 
@@ -82,7 +82,7 @@ class TransactionWrites(Reads):
     def write(self, batch: WriteBatch) -> RecordedWrite:
         """Add the writes of a batch to the commit; the batch is not changed.  Raises like ``put`` and ``merge``."""
         self._require_open()
-        if batch.has_merges and self._writer.views.merge_operator is None:
+        if require_batch(batch).has_merges and self._writer.views.merge_operator is None:
             raise MergeOperatorMissing(NO_OPERATOR)
         self._batch.extend(batch)
         self._own.changed()
@@ -116,7 +116,7 @@ class TransactionWrites(Reads):
 
     def mapping(self, *, codec: Codec[Any], key_codec: Codec[Any] = BYTES, prefix: BytesLike = b"") -> Any:
         """Return the rows with a key prefix as a mapping to read and write; see ``Db.mapping``."""
-        return TransactionMapping(self, KeySpace(bytes(prefix), key_codec, codec))
+        return TransactionMapping(self, KeySpace(prefix, key_codec, codec))
 
     def _require_open(self) -> None:
         if self._is_over:

@@ -7,7 +7,7 @@ from shale.core.async_use import BATCHED
 from shale.core.bytes_like import BytesLike, not_bytes
 from shale.core.ttl import ExpireAt, Lifetime, Timestamp, Ttl, expire_ts, resolve_lifetime
 from shale.engine.options import MAX_VALUE_BYTES
-from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing
+from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing, WrongType
 from shale.iter.merge_operator import MergeOperator, fold_versions
 from shale.telemetry.key_format import format_key
 from shale.types import FLAG_CREATE_TS, FLAG_EXPIRE_TS, FLAG_MERGE, FLAG_TOMBSTONE, Entry
@@ -51,6 +51,17 @@ def _plain_bytes(data: object, what: str) -> bytes:
         except TypeError:
             raise not_bytes(what, data) from None
     return bytes(data)
+
+
+def require_batch(batch: "WriteBatch") -> "WriteBatch":
+    """Return a batch.
+
+    Raises:
+        WrongType: it is something else.
+    """
+    if not isinstance(batch, WriteBatch):
+        raise WrongType(f"a batch was wanted, not {type(batch).__name__}: fill one, `batch = db.new_batch()`")
+    return batch
 
 
 class WriteBatch:
