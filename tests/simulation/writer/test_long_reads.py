@@ -112,7 +112,7 @@ async def long_reader(
 
 
 @pytest.mark.fault("F3.2", "F3.5")
-@row(COLLECTED, ELSEWHERE, AGAIN, within=3, default=FEW_SEEDS)
+@row(COLLECTED, ELSEWHERE, AGAIN, within=3, default=3)
 def test_long_scans_and_lookups_of_a_writer_show_one_state(seed: int, reached: CoverageMarks) -> None:
     expected_state = run_without_faults(seed, partial(long_reader, reached=reached))
     assert expected_state.scans >= 3

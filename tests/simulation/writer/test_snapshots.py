@@ -14,7 +14,6 @@ import shale
 from shale.errors import TransactionConflict
 from shale.merge_operators import concatenate
 from shale.testing.simulation import SimProcess
-from tests.simulation.conftest import FEW_SEEDS
 from tests.simulation.coverage_marks import CoverageMarks, row
 from tests.simulation.expected_state import (
     KEYS,
@@ -129,7 +128,7 @@ async def busy_writer(
         assert rows == expected_state.state_at(db.status.last_seq)
 
 
-@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED, within=3, default=FEW_SEEDS)
+@row(COLLECTED, FLUSHED, CONFLICT, COMMITTED, within=3, default=3)
 def test_what_a_snapshot_shows_never_changes(seed: int, reached: CoverageMarks) -> None:
     expected_state = run_without_faults(seed, partial(busy_writer, reached=reached))
     assert expected_state.scans >= 2
