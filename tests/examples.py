@@ -8,7 +8,7 @@ import os
 from hypothesis import settings
 
 VARIABLE = "SHALE_TEST_EXAMPLES"
-DEFAULT_EXAMPLES = 50
+DEFAULT_EXAMPLES = 40
 """Of a test that says nothing."""
 
 
