@@ -30,7 +30,7 @@ from tests.paths import REPOSITORY
 
 PLAIN = {"text", "promql"}
 LANGUAGES = {"python", "sh", "toml", "yaml", "json"} | PLAIN
-OTHER_PROGRAMS = {"curl", "for", "export", "redis-cli", "SHALE_KERNELS=off", ".venv/bin/pytest"}
+OTHER_PROGRAMS = {"cat", "curl", "for", "export", "redis-cli", "sha256sum", "SHALE_KERNELS=off", ".venv/bin/pytest"}
 DAEMON_OPTIONS = {
     *("--url", "-u", "--store", "--path", "--wal-store", "--config", "--set"),
     *("--once", "--take-over", "--no-embedded-worker"),

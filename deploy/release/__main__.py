@@ -1,0 +1,92 @@
+"""Build what a release consists of: ``python -m deploy.release --key KEY``.
+
+A source distribution, a wheel per machine, the list of components (CycloneDX), the notes of the version, checksums of
+all of them and a signature.  Nothing is uploaded.  The steps are in docs/how-to/release.md.
+"""
+
+import argparse
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from deploy.release.changelog import ReleaseError, notes
+from deploy.release.checksums import sign, write_checksums
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OUTPUT = REPOSITORY / ".shale" / "release"
+WHEELS = REPOSITORY / ".shale" / "wheels"
+TOOLS = REPOSITORY / ".shale" / "release-tools"
+
+
+def run(*command: str | Path) -> str:
+    """Run a command in the repository and return what it prints."""
+    done = subprocess.run([str(each) for each in command], cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def require_clean_tree() -> None:
+    """Require that what is built is what is committed.
+
+    Raises:
+        ReleaseError: files are changed or new.
+    """
+    changed = run("git", "status", "--porcelain")
+    if changed:
+        raise ReleaseError(f"commit or remove these files first:\n{changed.rstrip()}")
+
+
+def install_tools() -> Path:
+    """Install the tools of the release from their lock; return the folder of their commands."""
+    uv = Path(sys.executable).with_name("uv")
+    run(uv, "venv", "--quiet", "--clear", TOOLS)
+    run(uv, "pip", "install", "--quiet", "--python", TOOLS, "--require-hashes", "-r", "requirements-release.lock")
+    return TOOLS / "bin"
+
+
+def build_source() -> Path:
+    """Build the source distribution."""
+    run(Path(sys.executable).with_name("uv"), "build", "--quiet", "--sdist", "-o", OUTPUT)
+    return next(OUTPUT.glob("*.tar.gz"))
+
+
+def build_wheels() -> list[Path]:
+    """Build and check the wheels of all machines."""
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    print(run(sys.executable, "-m", "tests.checks.wheels"), end="", flush=True)
+    return [Path(shutil.copy2(each, OUTPUT)) for each in sorted(WHEELS.glob("*/*.whl"))]
+
+
+def main() -> None:
+    """Build the release in ``.shale/release``."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.release")
+    parser.add_argument("--key", type=Path, help="sign with this OpenSSH key; without it nothing is signed")
+    arguments = parser.parse_args()
+    version = str(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"])
+    try:
+        require_clean_tree()
+        text = notes((REPOSITORY / "CHANGELOG.md").read_text(), version)
+        shutil.rmtree(OUTPUT, ignore_errors=True)
+        OUTPUT.mkdir(parents=True)
+        tools = install_tools()
+        packages = [build_source(), *build_wheels()]
+        print(run(tools / "twine", "check", "--strict", *packages), end="", flush=True)
+        components = OUTPUT / f"shale-{version}.cdx.json"
+        run(tools / "cyclonedx-py", "requirements", "requirements.lock", "--pyproject", "pyproject.toml",
+            "--output-reproducible", "-o", components)  # fmt: skip
+        described = OUTPUT / f"shale-{version}.md"
+        described.write_text(f"{text}\n")
+        checksums = write_checksums(OUTPUT, [*packages, components, described])
+        if arguments.key is not None:
+            sign(checksums, arguments.key)
+    except ReleaseError as error:
+        raise SystemExit(f"release: {error}") from error
+    except subprocess.CalledProcessError as error:
+        raise SystemExit(f"release: {shlex.join(error.cmd)} failed:\n{error.stdout}{error.stderr}") from error
+    print(f"{OUTPUT.relative_to(REPOSITORY)} has {len(packages)} packages of version {version}")
+
+
+if __name__ == "__main__":
+    main()
