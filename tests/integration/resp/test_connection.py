@@ -8,12 +8,14 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import SecretStr
 
 import shale
 from shale.env import Env
 from shale.resp.backend import Backend
 from shale.resp.options import RespOptions
 from shale.resp.server import serve_resp
+from shale.service.access import AccessTokens, Role
 from shale.service.http.server import open_socket
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
@@ -119,7 +121,7 @@ async def port(
             Env.system(),
             metrics,
             RespOptions(**options),
-            token=token,
+            tokens=None if token is None else AccessTokens([(SecretStr(token), Role.WRITE)]),
             drain_timeout_s=drain_timeout_s,
         ) as backend,
     ):

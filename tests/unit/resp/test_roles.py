@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from shale.resp.options import RespOptions
 from shale.service.access import Role
 from tests.unit.resp.harness import RespFailure, harness
+from tests.unit.resp.test_reader import WRITES
 
 TOKENS = {"r": Role.READ, "w": Role.WRITE, "a": Role.ADMIN}
 
@@ -26,6 +28,20 @@ def test_a_reading_client_cannot_write(words: tuple[str, ...], user: str) -> Non
                 with pytest.raises(RespFailure, match=message):
                     await say(*command)
             assert await home.db.get(b"k") == b"1"
+
+    asyncio.run(scenario())
+
+
+def test_no_command_that_writes_is_open_to_a_reading_client() -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS, options=RespOptions(allow_flush=True)) as home:
+            say = home.talker()
+            await say("AUTH", "r")
+            for command in WRITES:
+                if command[0] != "WAITAOF":  # it waits only
+                    with pytest.raises(RespFailure, match=r"^NOPERM"):
+                        await say(*command)
+            assert home.db.status.last_seq == 0
 
     asyncio.run(scenario())
 

@@ -60,7 +60,7 @@ async def _refuse(session: RespSession, args: list[bytes]) -> bytes:  # noqa: AR
 
 def _for_readers(command: Command) -> Command:
     """Replace commands that a reader rejects: writes, and WAITAOF, which would wrongly confirm durability."""
-    if "write" in command.flags or command.name in ("waitaof", "eval", "evalsha"):
+    if "write" in command.flags or command.name == "waitaof":
         return replace(command, handler=_refuse, is_immediate=True)
     return command
 

@@ -89,11 +89,13 @@ async def _function(session: RespSession, args: list[bytes]) -> bytes:  # noqa: 
             raise RespError(_NO_FUNCTIONS)
 
 
+_FLAGS = ("write", "noscript", "stale", "movablekeys")
+
 COMMANDS = (
     Command(name="eval", arity=-3, handler=_eval, group="scripting", summary="Run the script of a lock library.",
-            flags=("noscript", "stale", "movablekeys")),
+            flags=_FLAGS),
     Command(name="evalsha", arity=-3, handler=_evalsha, group="scripting",
-            summary="Run the script of a lock library by its hash.", flags=("noscript", "stale", "movablekeys")),
+            summary="Run the script of a lock library by its hash.", flags=_FLAGS),
     Command(name="script", arity=-2, handler=_script, group="scripting",
             summary="Load scripts of lock libraries, and ask for them.", flags=("noscript",)),
     Command(name="function", arity=-2, handler=_function, group="scripting",
