@@ -1,43 +1,70 @@
-"""Adds the console to the admin port of a daemon, or serves it alone."""
+"""Adds the console to the admin port of a daemon, or serves it alone.
+
+The console itself is imported at its first request: most daemons start more often than a page is opened.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import SecretStr
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, Router
+from starlette.types import Receive, Scope, Send
 
-from shale.admin.context import AdminContext
-from shale.console.counters import Counters
-from shale.console.routes import ConsoleRoutes
-from shale.console.source import ConsoleSource
-from shale.engine.location import DatabaseStores
-from shale.engine.read.reads import Reads
-from shale.env import Env
-from shale.service.access import AccessTokens, Role
-from shale.service.build import version
 from shale.service.process import Process
-from shale.telemetry.metrics import Metrics
-from shale.telemetry.recent_events import RECENT_EVENTS
+
+if TYPE_CHECKING:
+    from shale.engine.location import DatabaseStores
+    from shale.engine.read.reads import Reads
+    from shale.env import Env
+
+PATHS = ("/", "/console.js", "/console.css", "/console/{rest:path}")
 
 
-def add_console(process: Process[Any], reads: Reads | None = None) -> None:
-    """Serve the console of the process's database; ``reads``: the open database, for looking up keys.
+def add_console(process: Process[Any], reads: "Reads | None" = None) -> None:
+    """Serve the console of the process's database; ``reads``: the open database, for looking up keys."""
+    console = _Console(process, reads)
+    for path in PATHS:
+        process.admin.add_route(Route(path, console))
+
+
+class _Console:
+    """The console of a daemon, an ASGI application that is made by its first request."""
+
+    def __init__(self, process: Process[Any], reads: "Reads | None") -> None:
+        self._process = process
+        self._reads = reads
+        self._router: Router | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if self._router is None:
+            self._router = Router(_daemon_routes(self._process, self._reads))
+        await self._router(scope, receive, send)
+
+
+def _daemon_routes(process: Process[Any], reads: "Reads | None") -> list[BaseRoute]:
+    """Return the routes of a daemon's console.
 
     What it reads of manifests counts in metrics of its own, which are not exported: it is no work of the daemon.
     """
+    from shale.admin.context import AdminContext
+    from shale.console.counters import Counters
+    from shale.console.routes import ConsoleRoutes
+    from shale.console.source import ConsoleSource
+    from shale.telemetry.metrics import Metrics
+    from shale.telemetry.recent_events import RECENT_EVENTS
+
     place = AdminContext.of(process.stores, process.root, process.env, Metrics(), component="admin")
 
     def status() -> dict[str, Any]:
         return {**process.health.status(), "ready": process.health.ready().word}
 
     source = ConsoleSource(place, status, Counters(process.metrics).read, RECENT_EVENTS)
-    for route in ConsoleRoutes(source, process.health.status, process.admin.tokens, reads).routes():
-        process.admin.add_route(route)
+    return ConsoleRoutes(source, process.health.status, process.admin.tokens, reads).routes()
 
 
 def console_routes(
-    stores: DatabaseStores, root: str, env: Env, reads: Reads, *, status: Mapping[str, Any], token: str
-) -> list[Route]:
+    stores: "DatabaseStores", root: str, env: "Env", reads: "Reads", *, status: Mapping[str, Any], token: str
+) -> list[BaseRoute]:
     """Return the routes of a console without a daemon.
 
     Args:
@@ -48,6 +75,16 @@ def console_routes(
         status: what the page shows about the process.
         token: the only token, with the role read.
     """
+    from pydantic import SecretStr
+
+    from shale.admin.context import AdminContext
+    from shale.console.routes import ConsoleRoutes
+    from shale.console.source import ConsoleSource
+    from shale.service.access import AccessTokens, Role
+    from shale.service.build import version
+    from shale.telemetry.metrics import Metrics
+    from shale.telemetry.recent_events import RECENT_EVENTS
+
     about = {**status, "version": version()}
     source = ConsoleSource(AdminContext.of(stores, root, env, Metrics()), lambda: about, dict, RECENT_EVENTS)
     tokens = AccessTokens([(SecretStr(token), Role.READ)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from shale.admin.json_values import b64
 from shale.console.event_stream import EventStream
@@ -47,7 +47,7 @@ class ConsoleRoutes:
         self._budget = body_budget()
         self._clients = 0
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """Return the routes for the admin port."""
         data = {
             "/console/events": (self._events, "GET"),

@@ -106,3 +106,9 @@ def test_what_the_collector_would_delete_is_listed_on_request(client: Client, pa
     assert "objects" in page.wait_for(
         "document.querySelector('#plan-result p:not(:empty)')?.textContent.match(/.*objects.*/)?.[0]"
     )
+
+
+def test_what_the_console_does_not_serve_is_a_problem_document(client: Client) -> None:
+    for method, path, status in (("GET", "/console/other", 404), ("POST", "/console/events", 405)):
+        code, _, headers = client.daemon.request(method, path, port=client.admin_port)
+        assert (code, headers["content-type"]) == (status, "application/problem+json")
