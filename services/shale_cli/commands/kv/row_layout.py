@@ -92,11 +92,7 @@ def encoder_of(value_format: ValueFormat) -> Callable[[Mapping[str, Any]], bytes
 
         return encode_row
     if value_format is ValueFormat.MSGPACK:
-        from functools import partial
-
-        import msgpack
-
-        return partial(msgpack.packb, default=as_plain, datetime=False)
+        return _msgpack
     return _json
 
 
@@ -156,6 +152,13 @@ def _json(value: object) -> bytes:
 
     # The copy has its size; the original keeps the kilobyte in which it was made as long as it lives.
     return memoryview(orjson.dumps(value, as_plain)).tobytes()
+
+
+def _msgpack(fields: Mapping[str, Any]) -> bytes:
+    import msgpack
+
+    data: bytes = msgpack.packb(fields, default=as_plain)
+    return data
 
 
 def _mapping(found: object) -> Mapping[str, Any]:
