@@ -93,6 +93,7 @@ _WRITER: Json = {
     "holder": {"type": ["string", "null"]},
     "host": {"type": ["string", "null"]},
     "since_s": {"type": ["integer", "null"]},
+    "database": {"type": "string"},
 }
 
 

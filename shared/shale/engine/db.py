@@ -373,7 +373,7 @@ class Db(Reads, DatabaseLifecycle):
                 await self._stores.aclose()
 
     def _shown_state(self) -> Mapping[str, object]:
-        return writer_state(self._writer, self._stores.main.url)
+        return writer_state(self._writer)
 
     def _read_point(self, durability: Durability) -> ReadPoint:
         writer = self._writer

@@ -10,7 +10,6 @@ from shale.engine.seq_times import seq_at, time_of
 from shale.engine.status_updates import StatusSubscription, StatusUpdate
 from shale.engine.write.writer import Writer
 from shale.errors import ShaleError
-from shale.store.location import Location
 from shale.types import Manifest
 
 
@@ -128,12 +127,17 @@ class DbStatus:
         )
 
 
-def writer_state(writer: Writer, store_url: str) -> Mapping[str, object]:
+def database_url(status: DbStatus) -> str:
+    """Return where the database of a writer is, as one URL without credentials."""
+    return status._writer.location.url
+
+
+def writer_state(writer: Writer) -> Mapping[str, object]:
     """Return what ``repr`` of a ``Db`` shows, from memory."""
     status = DbStatus(writer)
     problem, manifest = status.problem, status.manifest
     return {
-        "database": Location(store_url, writer.root).url,
+        "database": writer.location.url,
         "state": "closed" if writer.is_closed else "open" if problem is None else f"failed: {problem}",
         "epoch": status.writer_epoch,
         "last_seq": status.last_seq,

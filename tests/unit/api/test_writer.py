@@ -18,6 +18,7 @@ async def test_a_writer_tells_what_its_manifest_tells() -> None:
         identity = writer_status(port.db.status.manifest, now_ms=0).identity
         assert identity is not None
         assert (await port.client.get("/v1/writer")).json() == {
+            "database": "memory:///db",
             "epoch": 1,
             "holder": identity.holder,
             "host": identity.host,

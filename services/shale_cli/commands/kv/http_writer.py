@@ -64,7 +64,9 @@ class HttpWriter:
 
 
 async def require_same_writer(session: CliSession, found: LiveWriter, url: str | None, token: str | None) -> None:
-    """Require that the writer that a manifest names answers at its address: another process may have it by now.
+    """Require that the writer that a manifest names answers at its address.
+
+    Another process may have the address by now, and a copy of a database has the manifest of the original.
 
     Raises:
         LiveWriter: it has no address, does not answer, or another process does.
@@ -82,8 +84,9 @@ async def require_same_writer(session: CliSession, found: LiveWriter, url: str |
     except (ShaleError, ValueError) as error:
         raise _refused(session, found, f"{url} is another process; ") from error
     identity = found.status.identity
-    if identity is None or (fields.get("epoch"), fields.get("holder")) != (found.status.epoch, identity.holder):
-        raise _refused(session, found, f"{url} is the writer of another database; ")
+    seen = fields.get("database"), fields.get("epoch"), fields.get("holder")
+    if identity is None or seen != (session.location.url, found.status.epoch, identity.holder):
+        raise _refused(session, found, f"{url} is the writer of another database, {seen[0]}; ")
 
 
 def _refused(session: CliSession, found: LiveWriter, reason: str) -> LiveWriter:

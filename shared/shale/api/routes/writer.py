@@ -4,6 +4,7 @@ from shale.api.app import Route
 from shale.api.messages import Request, Response
 from shale.api.responses import fields_response, is_msgpack_request
 from shale.engine.db import Db
+from shale.engine.status import database_url
 from shale.types.writer_sign import writer_status
 
 
@@ -11,7 +12,7 @@ class WriterRoute:
     """The route of the writer's identity.
 
     A client that found the address of a writer in a manifest compares both: the address may belong to another database
-    by now.
+    by now, and the manifest may be that of a copy.
     """
 
     def __init__(self, db: Db) -> None:
@@ -22,11 +23,12 @@ class WriterRoute:
         return [Route("writer", {"GET": self.describe})]
 
     async def describe(self, call: Request) -> Response:
-        """Return the epoch of the writer and what its sign of life tells; a writer without a sign has no holder."""
+        """Return where the database is, the epoch, and what the sign of life tells; ``None`` without a sign."""
         call.query()
         status = writer_status(self._db.status.manifest, now_ms=0)
         identity = status.identity
         fields = {
+            "database": database_url(self._db.status),
             "epoch": self._db.status.writer_epoch,
             "holder": None if identity is None else identity.holder,
             "host": None if identity is None else identity.host,

@@ -48,7 +48,11 @@ class Snapshot(Reads):
         return point
 
     def _shown_state(self) -> Mapping[str, object]:
-        return {"state": "closed" if self._is_closed else "open", "seq": self.seq, "database": self._writer.root}
+        return {
+            "state": "closed" if self._is_closed else "open",
+            "seq": self.seq,
+            "database": self._writer.location.path,
+        }
 
     def _clock_ms(self) -> int:
         return self._writer.clock_ms()

@@ -231,7 +231,7 @@ class Transaction(TransactionWrites):
             "isolation": "serializable" if self._is_serializable else "snapshot",
             "seq": self.seq,
             "keys_written": len(self._batch),
-            "database": self._writer.root,
+            "database": self._writer.location.path,
         }
 
     def _note_reads(self, keys: Iterable[BytesLike]) -> None:

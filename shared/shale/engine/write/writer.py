@@ -35,6 +35,7 @@ from shale.protocol.wal_store import WalStore
 from shale.sst.paths import SstPaths
 from shale.sst.process_cache import PROCESS_CACHE
 from shale.sst.reader import SstReader
+from shale.store.location import Location
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -72,7 +73,7 @@ class Writer:
         metrics: Metrics,
     ) -> None:
         operator = options.resolve_merge_operator()
-        self.root = root
+        self.location = Location(store.url, root)
         self.options = options
         self.env = env
         self.is_closed = False
@@ -148,7 +149,7 @@ class Writer:
         uploader = TableUploader(
             sst_uploader,
             self.options,
-            sst_key=partial(sst_key, self.root),
+            sst_key=partial(sst_key, self.location.path),
             min_seq=self._committer.oldest_needed_seq,
             on_failing=self.durability.changed.notify,
         )
@@ -165,7 +166,7 @@ class Writer:
     def _new_reader(self, store: ObjectStore, metrics: Metrics) -> SstReader:
         return SstReader(
             store,
-            SstPaths.of(self.root, self.manifest.current),
+            SstPaths.of(self.location.path, self.manifest.current),
             PROCESS_CACHE.memory(self.options.block_cache_bytes, self.options.cache),
             self.env,
             metrics,

@@ -6,6 +6,7 @@ written again.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +113,18 @@ def test_an_address_that_belongs_to_another_database_gets_no_rows(url: str, tmp_
         assert json.loads(shale("kv", "scan", "--count", "-u", f"file://{tmp_path}/other").stdout)["rows"] == 0
         stack.send_signal(signal.SIGTERM)
         stack.wait(60)
+
+
+def test_a_copy_of_a_database_in_use_is_not_written_to_the_original(url: str, tmp_path: Path) -> None:
+    with running(url) as (stack, _):
+        assert shale("kv", "put", "a", "1", "-u", url).returncode == 0
+        shutil.copytree(tmp_path / "db", tmp_path / "copy")
+        line = refused("put", "a", "2", "-u", f"file://{tmp_path}/copy")
+        assert f"is the writer of another database, {url}; " in line
+        assert shale("kv", "put", "a", "2", "--take-over", "-u", f"file://{tmp_path}/copy").returncode == 0
+        stack.send_signal(signal.SIGTERM)
+        assert stack.wait(WAIT_S) == 0
+    assert shale("kv", "get", "a", "--raw", "-u", url).stdout == b"1"
 
 
 def test_an_endpoint_can_be_named(url: str, tmp_path: Path) -> None:
