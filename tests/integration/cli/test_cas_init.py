@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_commands import answer, refusal, shale
+from tests.integration.cli.commands import answer, refusal, shale
 
 UNSAFE = 81
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from shale import Db
+from tests.integration.cli.commands import answer, refusal, shale
 from tests.integration.cli.goldens import Golden
-from tests.integration.cli.test_commands import answer, refusal, shale
 from tests.integration.writer.writer_process import writer
 from tests.paths import REPOSITORY
 

@@ -2,48 +2,13 @@
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.paths import REPOSITORY
-from tests.processes.forks import run
-
-ENVIRONMENT = {
-    "PYTHONPATH": f"{REPOSITORY}/shared:{REPOSITORY}/services",
-    "PATH": os.environ["PATH"],
-    "HOME": os.environ["HOME"],
-}
-
-
-def shale(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
-    return run("shale_cli", *arguments, stdin=stdin, env={**ENVIRONMENT, **environment}, folder=Path.cwd())
-
-
-def program(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a command with its own interpreter, as a user starts it."""
-    command = [sys.executable, "-m", "shale_cli", *arguments]
-    return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, timeout=120)
-
-
-def answer(*arguments: str, **environment: str) -> Any:
-    result = shale(*arguments, **environment)
-    assert (result.returncode, result.stderr) == (0, b""), result.stderr.decode()
-    data = json.loads(result.stdout)
-    assert data["schema_version"] == 1
-    return data
-
-
-def refusal(*arguments: str, **environment: str) -> tuple[int, str]:
-    result = shale(*arguments, **environment)
-    assert result.stdout == b""
-    lines = result.stderr.decode().splitlines()
-    assert len(lines) == 1, lines
-    return result.returncode, lines[0]
+from tests.integration.cli.commands import ENVIRONMENT, answer, program, refusal, shale
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from shale.compaction.requests import Sources
 from shale.engine.options import FlushType
 from shale.errors import InvalidCompaction
 from shale.types import Ulid
-from tests.integration.cli.test_commands import ENVIRONMENT, answer, refusal, shale
+from tests.integration.cli.commands import ENVIRONMENT, answer, refusal, shale
 from tests.integration.daemons.daemon_process import Daemon, running
 
 TOKEN = {"Authorization": "Bearer t0ken"}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.cli.test_commands import shale
+from tests.integration.cli.commands import shale
 from tests.integration.store.servers import s3_server
 
 

@@ -4,34 +4,15 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_commands import ENVIRONMENT, program, shale
+from tests.integration.cli.commands import program, running, shale
 
 WAIT_S = 60
-
-
-@contextmanager
-def running(url: str, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", dict[str, dict[str, object]]]]:
-    """Start the stack on free ports; yield the paths of its processes by name, once it is ready."""
-    command = [sys.executable, "-m", "shale_cli", "up", "--port", "0", "--admin-port", "0", "-o", "jsonl", "-u", url]
-    command += options
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
-        try:
-            assert child.stdout is not None
-            lines = [json.loads(child.stdout.readline()) for _ in range(4)]
-            yield child, {line["process"]: line for line in lines}
-        finally:
-            if child.poll() is None:
-                child.terminate()
 
 
 def is_alive(pid: object) -> bool:

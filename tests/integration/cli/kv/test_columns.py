@@ -11,8 +11,8 @@ from typing import Any
 import msgpack
 import pytest
 
+from tests.integration.cli.commands import shale
 from tests.integration.cli.goldens import Golden, parsed
-from tests.integration.cli.test_commands import shale
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

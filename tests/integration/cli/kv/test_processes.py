@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli.test_commands import ENVIRONMENT, shale
-from tests.integration.cli.test_up import running
+from tests.integration.cli.commands import ENVIRONMENT, running, shale
 
 ROWS = 150_000
 KILL_AFTER_ROWS = 9_000

@@ -13,7 +13,10 @@ from shale_reader.settings import ReaderSettings
 from shale_writer.settings import WriterSettings
 
 DATABASE: dict[str, Any] = {"url": "memory:///db"}
-NOT_SETTINGS = {"cache", "create_if_missing", "take_over", "defer_checkpoint_release"}
+NOT_SETTINGS = {
+    *("cache", "create_if_missing", "take_over", "defer_checkpoint_release"),
+    *("compactor", "gc", "max_background_jobs", "stall_timeout"),
+}
 """Options for callers of the library only."""
 
 DERIVED = {
