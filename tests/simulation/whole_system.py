@@ -45,7 +45,7 @@ async def reader(process: SimProcess, seen: list[int], *, interval_s: float = 60
     while True:
         try:
             async with shale.DbReader.open(
-                "db", store=process.connection, env=process.env, metrics=process.metrics, **settings
+                "db", store=process.connection, env=process.env, metrics=process.metrics, open_timeout=None, **settings
             ) as db:
                 while True:
                     rows = {row.key: row.value async for row in db.scan()}

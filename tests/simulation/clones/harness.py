@@ -76,7 +76,8 @@ async def read_rows(process: SimProcess, path: str) -> Rows:
 
     Each key is also looked up: a scan compares sequence numbers, a lookup stops at the first source with the key.
     """
-    async with shale.DbReader.open(path, store=process.connection, env=process.env, metrics=process.metrics) as db:
+    place = {"store": process.connection, "env": process.env, "metrics": process.metrics}
+    async with shale.DbReader.open(path, **place, open_timeout=None) as db:
         rows = {row.key: row.value async for row in db.scan()}
         for key, value in rows.items():
             assert await db.get(key) == value, f"a lookup of {key!r} differs from the scan"

@@ -155,7 +155,12 @@ async def leased_reader(process: SimProcess, root: str) -> list[float]:
     """Read until reads are refused; return the times of all successful reads."""
     times: list[float] = []
     reader = await shale.DbReader.open(
-        root, store=process.connection, env=process.env, metrics=process.metrics, checkpoint_lifetime=60.0
+        root,
+        store=process.connection,
+        env=process.env,
+        metrics=process.metrics,
+        open_timeout=None,
+        checkpoint_lifetime=60.0,
     )
     try:
         while True:

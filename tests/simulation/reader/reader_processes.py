@@ -69,6 +69,7 @@ async def writer(process: SimProcess, expected_state: ExpectedState, *, rounds: 
 
 def open_reader(process: SimProcess, **options: Any) -> "OpenContext[DbReader]":
     settings: dict[str, Any] = {"manifest_poll_interval": POLL_S, "checkpoint_lifetime": LIFETIME_S, **options}
+    settings = {"open_timeout": None} | settings  # virtual time passes quickly, and faults last long
     return DbReader.open("db", store=process.connection, env=process.env, metrics=process.metrics, **settings)
 
 

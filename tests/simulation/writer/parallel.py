@@ -110,7 +110,12 @@ async def follower(process: SimProcess, seen: list[list[int]]) -> None:
     while True:
         try:
             async with shale.DbReader.open(
-                "db", store=process.connection, env=process.env, metrics=process.metrics, manifest_poll_interval="1s"
+                "db",
+                store=process.connection,
+                env=process.env,
+                metrics=process.metrics,
+                open_timeout=None,
+                manifest_poll_interval="1s",
             ) as db:
                 while True:
                     seqs = sorted([row.seq async for row in db.scan()])

@@ -154,6 +154,7 @@ async def follower(process: SimProcess, expected_state: ExpectedState) -> None:
         store=process.connection,
         env=process.env,
         metrics=process.metrics,
+        open_timeout=None,
         follow_latest=True,
         manifest_poll_interval=10.0,
         block_cache_bytes=0,
