@@ -42,7 +42,7 @@ class Root(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the most used global options, then the commands."""
         shown = [each.record for each in OPTIONS if each.name in SHOWN]
-        more = ("more", "Formats, credentials, configuration: shale help options.")
+        more = ("more", "Formats, credentials, settings: shale help options.")
         own = [each.get_help_record(ctx) for each in self.get_params(ctx)]
         with formatter.section("Options"):
             formatter.write_dl([*shown, *(each for each in own if each is not None), more])
