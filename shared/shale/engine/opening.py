@@ -23,12 +23,13 @@ async def opening(where: DatabaseLocation, stores: DatabaseStores) -> AsyncItera
         yield
         return
     begun_s, limit_s = anyio.current_time(), where.open_timeout_s
-    with anyio.CancelScope(deadline=begun_s + min(FIRST_ANSWER_S, limit_s)) as scope, ExitStack() as watched:
+    scope = anyio.CancelScope(deadline=begun_s + min(FIRST_ANSWER_S, limit_s))
 
-        def extend() -> None:
-            scope.deadline = begun_s + limit_s
+    def extend() -> None:
+        scope.deadline = begun_s + limit_s
 
-        requests = OpeningRequests(extend)
+    requests = OpeningRequests(extend)
+    with scope, ExitStack() as watched:
         for store in (stores.main, stores.wal):
             if isinstance(store, RetryingStore):
                 watched.enter_context(store.opening(requests))

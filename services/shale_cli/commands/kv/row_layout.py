@@ -157,8 +157,7 @@ def _json(value: object) -> bytes:
 def _msgpack(fields: Mapping[str, Any]) -> bytes:
     import msgpack
 
-    data: bytes = msgpack.packb(fields, default=as_plain)
-    return data
+    return bytes(msgpack.packb(fields, default=as_plain) or b"")
 
 
 def _mapping(found: object) -> Mapping[str, Any]:
