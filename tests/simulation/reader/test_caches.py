@@ -12,7 +12,6 @@ from random import Random
 
 import anyio
 
-import shale
 from shale.errors import InvalidClockTick, ShaleError
 from shale.sst.budget import MemoryBudget
 from shale.sst.disk_cache_options import DiskCacheOptions
@@ -20,6 +19,7 @@ from shale.testing.database_invariants import DatabaseInvariants
 from shale.testing.simulation import SimProcess, Simulation
 from tests.simulation.compactor.lsm import compactor
 from tests.simulation.conftest import simulated_slowly
+from tests.simulation.reader.reader_processes import open_reader
 from tests.simulation.row_model import RowModel
 from tests.simulation.whole_system import EXPECTED, collector
 from tests.simulation.writer.writers import PAIR, final_rows, writer
@@ -33,11 +33,8 @@ async def reader(process: SimProcess, cache: MemoryBudget, disk: DiskCacheOption
     rng = process.rng
     while True:
         try:
-            async with shale.DbReader.open(
-                "db",
-                store=process.connection,
-                env=process.env,
-                metrics=process.metrics,
+            async with open_reader(
+                process,
                 manifest_poll_interval="5s",
                 checkpoint_lifetime="120s",
                 cache=cache,

@@ -15,6 +15,7 @@ from shale.testing.sim_process import SimProcess
 from shale.testing.simulation import Simulation
 from shale.testing.swarm import SimOptions
 from tests.simulation.coverage_marks import is_two_phase
+from tests.simulation.reader.reader_processes import open_reader
 from tests.simulation.row_model import RowModel, Told
 from tests.simulation.writer.writers import final_rows, open_db, reader_of_all, wal_ids
 
@@ -109,14 +110,7 @@ async def follower(process: SimProcess, seen: list[list[int]]) -> None:
     """Follow the database; record the sequence numbers that scans show; none goes away again."""
     while True:
         try:
-            async with shale.DbReader.open(
-                "db",
-                store=process.connection,
-                env=process.env,
-                metrics=process.metrics,
-                open_timeout=None,
-                manifest_poll_interval="1s",
-            ) as db:
+            async with open_reader(process, manifest_poll_interval="1s") as db:
                 while True:
                     seqs = sorted([row.seq async for row in db.scan()])
                     assert not seen or set(seen[-1]) <= set(seqs), "rows went away"
