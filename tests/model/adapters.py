@@ -184,7 +184,8 @@ class _AwaitingProxy:
         def call(*args: Any, **options: Any) -> Any:
             async def work() -> Any:
                 made = found(*args, **options)
-                return await made if hasattr(made, "__await__") else made
+                # A scan has ``__await__`` only to say that it cannot be awaited.
+                return await made if hasattr(made, "__await__") and not hasattr(made, "__anext__") else made
 
             made = self._run(work)
             return _AwaitingProxy(made, self._run) if hasattr(made, "durable") or hasattr(made, "get_many") else made

@@ -25,6 +25,7 @@ WITHOUT = {
     "config-show": "prints all settings: docs/reference/settings.md",
     "healthcheck": "prints nothing",
     "help-man": "prints a manual",
+    "ui": "runs until it is stopped",
     "up": "runs until it is stopped",
 }
 

@@ -21,7 +21,7 @@ def test_rows_go_through_a_writer(spark: SparkSession, tmp_path: Path) -> None:
         write = write.option("endpoint", f"http://127.0.0.1:{daemon.port('port')}")
         with pytest.raises(PySparkException) as refused:
             write.option("token", "wrong").save()
-        assert "a bearer token is required" in str(shale_error_of(refused.value))
+        assert "the bearer token is unknown" in str(shale_error_of(refused.value))
         assert "Traceback" not in str(refused.value)
         write.option("token", "secret").option("ttl", "1h").save()
         daemon.stop()

@@ -55,7 +55,9 @@ class Ours:
         return (await getattr(self.db, name)(key, value, **lifetime)).seq
 
     async def begin(self, number: int, serializable: bool) -> int:
-        tx = self.transactions[number] = await self.db.transaction("serializable" if serializable else "snapshot")
+        begun = self.db.transaction("serializable" if serializable else "snapshot")
+        begun.tells_own_lifetimes = False  # as SlateDB's
+        tx = self.transactions[number] = await begun
         return tx.seq
 
     async def tx_op(self, number: int, op: Any) -> None:

@@ -89,7 +89,9 @@ class Db(DbReads):
     @raises_slatedb_errors
     async def begin(self, isolation_level: IsolationLevel) -> DbTransaction:
         """Begin a transaction."""
-        return transaction_of(await self._db.transaction(_ISOLATION[isolation_level]), self._recording)
+        begun = self._db.transaction(_ISOLATION[isolation_level])
+        begun.tells_own_lifetimes = False
+        return transaction_of(await begun, self._recording)
 
     @raises_slatedb_errors
     async def snapshot(self) -> DbSnapshot:

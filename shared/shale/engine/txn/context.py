@@ -13,12 +13,16 @@ class TransactionContext(PendingContext):
     """What ``Db.transaction`` returns: await it for the transaction, or enter it with ``async with``.
 
     The end of the block commits the transaction, or rolls it back after an error; a transaction that is over stays so.
+
+    Attributes:
+        tells_own_lifetimes: whether reads tell when the transaction's own rows expire; those of SlateDB do not.
     """
 
     def __init__(self, writer: Writer, *, serializable: bool) -> None:
         self._writer = writer
         self._is_serializable = serializable
         self._transaction: Transaction | None = None
+        self.tells_own_lifetimes = True
 
     def begun(self) -> Coroutine[Any, Any, Transaction]:
         """Return the transaction, as awaiting this object does; for callers that need a coroutine."""
@@ -27,7 +31,9 @@ class TransactionContext(PendingContext):
 
     async def _begun(self) -> Transaction:
         self._writer.check_readable()
-        return Transaction(self._writer, serializable=self._is_serializable)
+        return Transaction(
+            self._writer, serializable=self._is_serializable, tells_own_lifetimes=self.tells_own_lifetimes
+        )
 
     def __await__(self) -> Generator[Any, None, Transaction]:
         return self.begun().__await__()

@@ -17,12 +17,12 @@ class OwnWrites:
     Args:
         batch: the writes.
         default_ttl_ms: the database's default lifetime.
-        now_ms: the clock.
+        now_ms: the clock; ``None``: the rows have no times of expiry.
     """
 
     __slots__ = ("_batch", "_default_ttl_ms", "_now_ms", "_sealed", "_sealed_range")
 
-    def __init__(self, batch: WriteBatch, default_ttl_ms: int | None, now_ms: Callable[[], int]) -> None:
+    def __init__(self, batch: WriteBatch, default_ttl_ms: int | None, now_ms: Callable[[], int] | None) -> None:
         self._batch = batch
         self._default_ttl_ms = default_ttl_ms
         self._now_ms = now_ms
@@ -36,7 +36,8 @@ class OwnWrites:
         """Return versions of a key, newest first, down to the newest that is no merge operand."""
         if key not in self._batch:
             return ()
-        versions = self._batch.versions(key, self._default_ttl_ms, self._now_ms())
+        now_ms = None if self._now_ms is None else self._now_ms()
+        versions = self._batch.versions(key, self._default_ttl_ms, now_ms)
         return [entry._replace(seq=U64_MAX - age) for age, entry in enumerate(versions)]
 
     def sorted_parts(self) -> list[SortedPart]:

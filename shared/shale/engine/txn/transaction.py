@@ -43,8 +43,8 @@ class Transaction(TransactionWrites):
         "_since",
     )
 
-    def __init__(self, writer: Writer, *, serializable: bool) -> None:
-        super().__init__(writer)
+    def __init__(self, writer: Writer, *, serializable: bool, tells_own_lifetimes: bool = True) -> None:
+        super().__init__(writer, tells_own_lifetimes=tells_own_lifetimes)
         pipeline = writer.pipeline
         self._id: UUID | None = None
         self._is_serializable = serializable

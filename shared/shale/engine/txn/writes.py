@@ -31,11 +31,13 @@ class TransactionWrites(Reads):
 
     __slots__ = ("_batch", "_is_over", "_own", "_read_keys", "_unmarked", "_writer")
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, *, tells_own_lifetimes: bool) -> None:
         super().__init__(visible_range=writer.options.enforce_visible_range)
         self._writer = writer
         self._batch = self.new_batch()
-        self._own = OwnWrites(self._batch, writer.options.default_ttl_ms, writer.clock_ms)
+        self._own = OwnWrites(
+            self._batch, writer.options.default_ttl_ms, writer.clock_ms if tells_own_lifetimes else None
+        )
         self._unmarked: set[bytes] = set()
         self._read_keys: set[bytes] = set()
         self._is_over = False
