@@ -1,14 +1,13 @@
 """Bounds the time in which a handle is opened, and says what it waited for."""
 
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import anyio
 
 from shale.engine.location import DatabaseLocation, DatabaseStores
 from shale.errors import DeadlineExceeded
-from shale.store.opening import FIRST_ANSWER_S, OpeningRequests
-from shale.store.retry import RetryingStore
+from shale.store.opening import FIRST_ANSWER_S, OPENING, OpeningRequests
 
 
 @asynccontextmanager
@@ -29,11 +28,13 @@ async def opening(where: DatabaseLocation, stores: DatabaseStores) -> AsyncItera
         scope.deadline = begun_s + limit_s
 
     requests = OpeningRequests(extend)
-    with scope, ExitStack() as watched:
-        for store in (stores.main, stores.wal):
-            if isinstance(store, RetryingStore):
-                watched.enter_context(store.opening(requests))
-        yield
+    token = OPENING.set(requests)
+    try:
+        with scope:
+            yield
+    finally:
+        requests.is_over = True
+        OPENING.reset(token)
     if scope.cancelled_caught:
         raise DeadlineExceeded(_reason(stores, requests, anyio.current_time() - begun_s))
 

@@ -9,8 +9,7 @@ Without metadata, as in a directory, an own write can look like a conflict; the 
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -27,7 +26,7 @@ from shale.errors import (
     UnavailableError,
 )
 from shale.store.adapter_errors import NotSupported, failure_type
-from shale.store.opening import FIRST_ANSWER_S, OpeningRequests
+from shale.store.opening import FIRST_ANSWER_S, current_opening
 from shale.store.options import RetryPolicy
 from shale.store.port import (
     OVERWRITE,
@@ -65,7 +64,6 @@ class RetryingStore(StoreWrapper):
         self._policy = policy if policy is not None else RetryPolicy()
         self._sends_attributes = store.supports_attributes
         self._auth_logged_s: float | None = None
-        self._opening: OpeningRequests | None = None
         self._has_answered = False
 
     @property
@@ -90,15 +88,6 @@ class RetryingStore(StoreWrapper):
     def over(self, store: ObjectStore) -> "RetryingStore":
         """Return another store with the same policy: one below a wrapper, for example."""
         return RetryingStore(store, self._env, self._policy)
-
-    @contextmanager
-    def opening(self, requests: OpeningRequests) -> Iterator[None]:
-        """Report requests to ``requests`` and do not retry refused credentials, until the context ends."""
-        self._opening = requests
-        try:
-            yield
-        finally:
-            self._opening = None
 
     async def get(self, key: str) -> GetResult | None:
         """See ``ObjectStore``."""
@@ -225,22 +214,23 @@ class RetryingStore(StoreWrapper):
             try:
                 result = await call()
             except (UnavailableError, AccessDenied) as error:
+                opening = current_opening()
                 if isinstance(error, AccessDenied):
-                    if self._policy.fail_fast_auth or self._opening is not None:
+                    if self._policy.fail_fast_auth or opening is not None:
                         raise
                     self._log_auth(op, error)
                 if self._policy.retries_max is not None and retry >= self._policy.retries_max:
                     raise _exhausted(self.url, op, retry, error) from error
-                if self._opening is not None:
-                    self._opening.failed(error)
+                if opening is not None:
+                    opening.failed(error)
                 if failures is not None:
                     failures.append(error)
                 self._log_retry(op, error, retry + 1)
                 await anyio.sleep(self._policy.delay_s(retry))
             else:
                 self._has_answered = True
-                if self._opening is not None:
-                    self._opening.answered()
+                if (opening := current_opening()) is not None:
+                    opening.answered()
                 if retry > 1:
                     log.info(Event.STORE_REQUEST_RETRIED, op=op, outcome="ok", attempts=retry + 1)
                 return result

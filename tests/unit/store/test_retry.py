@@ -15,6 +15,7 @@ from shale.errors import AccessDenied, AlreadyExists, DeadlineExceeded, Precondi
 from shale.store import memory as memory_store
 from shale.store import retry
 from shale.store.memory import MemoryStore
+from shale.store.opening import OPENING, OpeningRequests
 from shale.store.options import RetryPolicy
 from shale.store.port import CREATE, PUT_ID, GetResult, ObjectMeta, Update
 from shale.store.retry import RetryingStore
@@ -333,3 +334,21 @@ async def test_of_many_deletions_those_that_fail_are_tried_once_more(pauses: lis
     assert list(problems) == ["db/3"]
     assert [meta.key for meta in await memory.list("db/")] == ["db/3", "db/4"]
     assert pauses == []
+
+
+async def test_an_open_of_one_handle_changes_no_request_of_another(pauses: list[float]) -> None:
+    """Handles may share a store: what waits for a running database is retried, whatever is being opened."""
+    memory, faulty, store, _ = make()
+    await memory.put("k", b"v")
+    faulty.add(Rule(fault=Fault.BEFORE, op="get", times=2))
+    requests = OpeningRequests(lambda: None)
+
+    async def opening_task() -> None:
+        OPENING.set(requests)
+        await store.head("k")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(opening_task)
+    assert await store.get("k") is not None
+    assert requests.last_error is None
+    assert len(pauses) == 2
