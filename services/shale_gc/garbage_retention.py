@@ -4,7 +4,7 @@ Readers in other processes that hold no checkpoint have a minute to finish.  A d
 is worth more than that minute: the time shrinks with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from shale.env import Clock
@@ -40,18 +40,18 @@ class GarbageRetention:
     Args:
         clock: the clock.
         root: the path of the database.
-        own_wal_id: WAL files after this one are of this process.  No stalled writer can put into their slots, because
-            each such writer claimed before this process did, and its slot is at most this one's fence.
+        is_own_wal: whether a WAL file was written and flushed by the writer of this process.  No stalled writer can
+            put into such a slot: those that claimed before have lower slots, those that claimed later have higher ones.
 
     Attributes:
         kept_s: how long objects are kept.
     """
 
-    def __init__(self, clock: Clock, root: str, own_wal_id: int) -> None:
+    def __init__(self, clock: Clock, root: str, is_own_wal: Callable[[int], bool]) -> None:
         self.kept_s = KEPT_MAX_S
         self._clock = clock
         self._root = root
-        self._own_wal_id = own_wal_id
+        self._is_own_wal = is_own_wal
         self._since_s: dict[str, float] = {}
         self._seen_s: dict[str, float] = {}
 
@@ -73,5 +73,5 @@ class GarbageRetention:
     def _needed_s(self, task: Task, key: str) -> float:
         if task is Task.WAL:
             wal_id = parse_wal_key(self._root, key)
-            return self.kept_s if wal_id is not None and wal_id > self._own_wal_id else STALLED_WRITER_S
+            return self.kept_s if wal_id is not None and self._is_own_wal(wal_id) else STALLED_WRITER_S
         return self.kept_s

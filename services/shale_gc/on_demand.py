@@ -1,5 +1,6 @@
 """GC in the process of a writer, while there is something to collect (docs/how-to/embedded-services.md)."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -31,8 +32,8 @@ class CollectionContext(ServiceContext, Protocol):
         ...
 
     @property
-    def own_wal_id(self) -> int:
-        """WAL files after this one are of this process."""
+    def is_own_wal(self) -> Callable[[int], bool]:
+        """Whether a WAL file was written and flushed by the writer of this process."""
         ...
 
     @property
@@ -48,7 +49,7 @@ async def collect_while_due(context: CollectionContext) -> None:
         ShaleError: the first error of a pass.
     """
     clock, work = context.env.clock, context.work
-    retention = GarbageRetention(clock, context.root, context.own_wal_id)
+    retention = GarbageRetention(clock, context.root, context.is_own_wal)
     options = GcOptions(
         manifest=_VERSIONS,
         wal=_FILES,

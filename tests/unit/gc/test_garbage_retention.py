@@ -25,6 +25,10 @@ class SetClock:
         return int(self.time_s * 1000)
 
 
+def no_wal(_wal_id: int) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("stored", "live", "kept"),
     [
@@ -52,7 +56,7 @@ def deleted(retention: GarbageRetention, task: Task, keys: list[str]) -> list[st
 
 def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -> None:
     clock = SetClock()
-    retention = GarbageRetention(clock, "db", 0)
+    retention = GarbageRetention(clock, "db", no_wal)
     assert deleted(retention, Task.COMPACTED, [SST]) == []
     retention.adapt(10 * MB, 10 * MB)
     clock.time_s += KEPT_MAX_S - 1
@@ -64,7 +68,7 @@ def test_an_object_is_kept_from_the_moment_in_which_it_is_first_unreferenced() -
 
 def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
     clock = SetClock()
-    retention = GarbageRetention(clock, "db", 0)
+    retention = GarbageRetention(clock, "db", no_wal)
     deleted(retention, Task.COMPACTED, [SST])
     retention.adapt(0, 0)
     clock.time_s += KEPT_MAX_S
@@ -74,7 +78,7 @@ def test_an_object_that_is_referenced_again_counts_from_anew() -> None:
 
 def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
     clock = SetClock()
-    retention = GarbageRetention(clock, "db", own_wal_id=7)
+    retention = GarbageRetention(clock, "db", lambda wal_id: wal_id > 7)
     old, own = wal_key("db", 7), wal_key("db", 8)
     deleted(retention, Task.WAL, [old, own])
     retention.adapt(90 * MB, 10 * MB)
@@ -86,7 +90,7 @@ def test_wal_files_of_older_writers_outlive_their_stalls() -> None:
 
 
 def test_the_time_shrinks_at_once_and_grows_slowly() -> None:
-    retention = GarbageRetention(SetClock(), "db", 0)
+    retention = GarbageRetention(SetClock(), "db", no_wal)
     retention.adapt(90 * MB, 10 * MB)
     assert retention.kept_s == KEPT_MIN_S
     retention.adapt(10 * MB, 10 * MB)

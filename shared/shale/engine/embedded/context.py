@@ -1,5 +1,7 @@
 """What the embedded services of a writer work on."""
 
+from collections.abc import Callable
+
 from shale.core.lazy_dataclass import dataclass
 from shale.engine.embedded.work import L0Work
 from shale.env import Env
@@ -26,7 +28,7 @@ class EmbeddedContext:
         merge_operator: the writer's.
         disk_cache: the writer's.
         wal_store: the store of the WAL, if it is not ``store``.
-        own_wal_id: WAL files after this one are of this writer.
+        is_own_wal: whether a WAL file was written and flushed by this writer.
         collects: whether a collector is among the services.
     """
 
@@ -37,9 +39,9 @@ class EmbeddedContext:
     work: L0Work
     sst: SstOptions
     l0_sst_size_bytes: int
+    is_own_wal: Callable[[int], bool]
     max_jobs: int = 1
     merge_operator: MergeOperator | None = None
     disk_cache: DiskCacheOptions | None = None
     wal_store: ObjectStore | None = None
-    own_wal_id: int = 0
     collects: bool = True

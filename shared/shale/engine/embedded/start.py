@@ -1,5 +1,7 @@
 """Starts the services of a writer."""
 
+from collections.abc import Callable
+
 from shale.engine.embedded.context import EmbeddedContext
 from shale.engine.embedded.services import EmbeddedServices
 from shale.engine.embedded.work import L0Work
@@ -35,9 +37,19 @@ async def start_services(
         merge_operator=options.resolve_merge_operator(),
         disk_cache=options.disk_cache,
         wal_store=database.wal_store,
-        own_wal_id=writer.durability.durable_wal_id,
+        is_own_wal=_own_wal(writer),
         collects=gc,
     )
     services = EmbeddedServices(context, writer.durability.wait_failed)
     await services.start(compactor=compactor, gc=gc)
     return services
+
+
+def _own_wal(writer: Writer) -> Callable[[int], bool]:
+    first, epoch = writer.durability.durable_wal_id, writer.manifest.epoch
+
+    def is_own(wal_id: int) -> bool:
+        newest = writer.manifest.current
+        return newest.writer_epoch == epoch and first < wal_id <= newest.replay_after_wal_id
+
+    return is_own
