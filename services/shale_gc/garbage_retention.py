@@ -11,8 +11,9 @@ from shale.env import Clock
 from shale.format.names import parse_wal_key
 from shale.gc.options import Task
 
-KEPT_MIN_S: Final = 2.0
+KEPT_MIN_S: Final = 1.0
 KEPT_MAX_S: Final = 60.0
+INTERVAL_BUSY_S: Final = 2.0
 STALLED_WRITER_S: Final = 90.0
 """Above the longest stall of a writer between its claim and its fence, whose slot an old WAL file occupies."""
 _GROWTH_S = 0.5
@@ -45,10 +46,12 @@ class GarbageRetention:
 
     Attributes:
         kept_s: how long objects are kept.
+        interval_s: the time to the next pass while the database changes.
     """
 
     def __init__(self, clock: Clock, root: str, is_own_wal: Callable[[int], bool]) -> None:
         self.kept_s = KEPT_MAX_S
+        self.interval_s = INTERVAL_BUSY_S
         self._clock = clock
         self._root = root
         self._is_own_wal = is_own_wal
@@ -58,6 +61,7 @@ class GarbageRetention:
     def adapt(self, stored_bytes: int, live_bytes: int) -> None:
         """End a pass: choose the time for the next one, and forget objects that are gone."""
         self.kept_s = min(kept_s(stored_bytes, live_bytes), self.kept_s + _GROWTH_S)
+        self.interval_s = min(INTERVAL_BUSY_S, self.kept_s)
         self._since_s, self._seen_s = self._seen_s, {}
 
     async def filter(self, task: Task, keys: Sequence[str]) -> list[str]:

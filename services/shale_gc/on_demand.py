@@ -15,7 +15,7 @@ from shale_gc.garbage_retention import KEPT_MIN_S, STALLED_WRITER_S, GarbageRete
 
 _QUIET_S = 2 * STALLED_WRITER_S
 """Passes go on for so long after the last change: whatever it made obsolete is deleted then."""
-_INTERVAL_BUSY_S, _INTERVAL_S = 2.0, 30.0
+_INTERVAL_S = 30.0
 _BUSY_S = 10.0
 """So long after a change passes follow each other quickly."""
 _VERSIONS = TaskOptions(min_age_s=STALLED_WRITER_S)
@@ -67,7 +67,7 @@ async def collect_while_due(context: CollectionContext) -> None:
         progress = await collector.run_once()
         retention.adapt(sum(task.listed_bytes for task in progress.values()), live_bytes(work.manifest))
         is_busy = clock.monotonic_s() - changed_s < _BUSY_S
-        await anyio.sleep(_INTERVAL_BUSY_S if is_busy else _INTERVAL_S)
+        await anyio.sleep(retention.interval_s if is_busy else _INTERVAL_S)
         if work.trees != seen:
             seen, changed_s = work.trees, clock.monotonic_s()
 

@@ -6,7 +6,14 @@ import pytest
 from shale.format.names import sst_key, wal_key
 from shale.gc.options import Task
 from shale.types import Ulid
-from shale_gc.garbage_retention import KEPT_MAX_S, KEPT_MIN_S, STALLED_WRITER_S, GarbageRetention, kept_s
+from shale_gc.garbage_retention import (
+    INTERVAL_BUSY_S,
+    KEPT_MAX_S,
+    KEPT_MIN_S,
+    STALLED_WRITER_S,
+    GarbageRetention,
+    kept_s,
+)
 
 MB = 1_000_000
 SST = sst_key("db", Ulid(1))
@@ -95,3 +102,11 @@ def test_the_time_shrinks_at_once_and_grows_slowly() -> None:
     assert retention.kept_s == KEPT_MIN_S
     retention.adapt(10 * MB, 10 * MB)
     assert KEPT_MIN_S < retention.kept_s < KEPT_MIN_S + 2
+
+
+def test_passes_follow_each_other_more_quickly_in_a_directory_that_grows() -> None:
+    retention = GarbageRetention(SetClock(), "db", no_wal)
+    retention.adapt(10 * MB, 10 * MB)
+    assert retention.interval_s == INTERVAL_BUSY_S
+    retention.adapt(90 * MB, 10 * MB)
+    assert retention.interval_s == KEPT_MIN_S
