@@ -39,6 +39,8 @@ GLIBC = (2, 17)
 INSTALLED_MB_MAX = 150
 SMOKE = Path(__file__).with_name("wheel_smoke.py")
 OUTPUT = REPOSITORY / ".shale" / "wheels"
+UV = str(Path(sys.executable).with_name("uv"))
+"""The one of the environment at hand, which need not be on the path."""
 
 
 class WheelError(Exception):
@@ -62,7 +64,7 @@ class Interpreter:
 def build(machine: str) -> Path:
     """Build the wheel for a machine."""
     folder = OUTPUT / machine
-    _run(["uv", "build", "--quiet", "--wheel", "-o", str(folder)], cwd=REPOSITORY, SHALE_WHEEL_MACHINE=machine)
+    _run([UV, "build", "--quiet", "--wheel", "-o", str(folder)], cwd=REPOSITORY, SHALE_WHEEL_MACHINE=machine)
     return max(folder.glob("*.whl"), key=lambda path: path.stat().st_mtime)
 
 
@@ -153,15 +155,15 @@ def smoke(wheel: Path, interpreter: Interpreter) -> str:
     """Install a wheel for an interpreter and run it; return a line of results."""
     with tempfile.TemporaryDirectory() as folder:
         if interpreter.has_venv:
-            _run(["uv", "venv", "--quiet", "--no-project", "--python", interpreter.command[0], f"{folder}/venv"])
-            _run(["uv", "pip", "install", "--quiet", "--compile-bytecode", str(wheel)], VIRTUAL_ENV=f"{folder}/venv")
+            _run([UV, "venv", "--quiet", "--no-project", "--python", interpreter.command[0], f"{folder}/venv"])
+            _run([UV, "pip", "install", "--quiet", "--compile-bytecode", str(wheel)], VIRTUAL_ENV=f"{folder}/venv")
             (packages,) = Path(folder, "venv").glob("lib/python*/site-packages")
             said = _run([f"{folder}/venv/bin/python", str(SMOKE)], cwd=Path(folder))
         else:
             packages = Path(folder, "packages")
             target = ["--target", str(packages), "--python-version", interpreter.version, "--only-binary", ":all:"]
             target += ["--python-platform", f"{interpreter.machine}-manylinux_2_28"]
-            _run(["uv", "pip", "install", "--quiet", *target, str(wheel)])
+            _run([UV, "pip", "install", "--quiet", *target, str(wheel)])
             said = _run([*interpreter.command, str(SMOKE)], cwd=Path(folder), PYTHONPATH=str(packages))
         result = json.loads(said)
         if Path(result["from"]).resolve() != packages.resolve() or result["numba"]:

@@ -1,5 +1,6 @@
 """The checks of wheels recognize a module that runs on other Pythons and systems, and one that does not."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from shale.kernels.compiler.module import MODULE_PATH
 from shale.kernels.dispatch import use_kernels
-from tests.checks.wheels import WheelError, check_module, interpreters
+from tests.checks.wheels import UV, WheelError, check_module, interpreters
 
 
 @pytest.mark.skipif(not use_kernels(), reason="there are no compiled kernels")
@@ -30,3 +31,8 @@ def test_interpreters_are_found_and_asked_for_their_version() -> None:
     assert not found[-1].has_venv
     with pytest.raises(WheelError, match="/no/python is no interpreter"):
         list(interpreters(["/no/python"]))
+
+
+def test_the_build_needs_no_environment_on_the_path() -> None:
+    done = subprocess.run([UV, "--version"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("uv ")
