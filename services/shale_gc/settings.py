@@ -143,6 +143,10 @@ class GcSettings(BoundarySettings):
         named_alone = not others and self.databases_below is None
         return tuple(dict.fromkeys([*([path] if path or named_alone else []), *others]))
 
+    def preflight_path(self) -> str:
+        """Return the path of the first database, or the folder of all of them."""
+        return next(iter(self.roots()), normalize_path(self.databases_below or ""))
+
     def options(self) -> GcOptions:
         """Return the options of a collector.
 

@@ -16,7 +16,7 @@ def doctor(
 ) -> None:
     """Test concurrent conditional writes and all other store operations in use; exit 4 if a guarantee fails.
 
-    Scratch objects are written outside the namespaces of databases and deleted afterwards.
+    Scratch objects are written below the path of the database, beside its own, and deleted afterwards.
     """
 
     async def work(session: CliSession) -> int:
@@ -25,7 +25,7 @@ def doctor(
         from shale.types import CasMode
 
         async with session.open_store() as store:
-            results = await check_store(store, session.env, full=not fast)
+            results = await check_store(store, session.env, full=not fast, prefix=session.location.path)
         items = [
             {
                 "check": each.name,

@@ -10,6 +10,7 @@ MANIFEST_SUFFIX = ".manifest"
 COMPACTIONS_SUFFIX = ".compactions"
 SST_SUFFIX = ".sst"
 RECORD_SUFFIX = ".json"
+PREFLIGHT_FOLDER = ".shale-preflight"
 _ID_DIGITS = 20
 
 
@@ -46,6 +47,11 @@ def compaction_records_prefix(root: str) -> str:
 def gc_prefix(root: str) -> str:
     """Return the folder of the boundary files, with its slash."""
     return below(root, "gc/")
+
+
+def preflight_prefix(root: str) -> str:
+    """Return the folder of the scratch objects of a daemon's start, with its slash."""
+    return below(root, f"{PREFLIGHT_FOLDER}/")
 
 
 def manifest_key(root: str, id: int) -> str:  # noqa: A002 - the format's name

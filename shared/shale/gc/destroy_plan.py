@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidDeletion
-from shale.format.names import below, parse_manifest_key
+from shale.format.names import PREFLIGHT_FOLDER, below, parse_manifest_key
 from shale.store.port import ObjectMeta
 from shale.types import Checkpoint, Epoch, Manifest
 
@@ -30,8 +30,10 @@ class DeletionStage(IntEnum):
     COMPACTION_RECORDS = 4
     MANIFEST = 5
     GC = 6
-    LATEST_MANIFEST = 7
-    MARKER = 8
+    PREFLIGHT = 7
+    """Scratch objects of a daemon that was killed at its start."""
+    LATEST_MANIFEST = 8
+    MARKER = 9
     """``.destroyed``.  The last one, ``.deleting``, is not part of a plan."""
 
     @property
@@ -43,7 +45,7 @@ class DeletionStage(IntEnum):
 _FOLDERS = {
     stage.namespace: stage
     for stage in DeletionStage
-    if stage not in (DeletionStage.OTHER, DeletionStage.LATEST_MANIFEST, DeletionStage.MARKER)
+    if stage not in (DeletionStage.OTHER, DeletionStage.PREFLIGHT, DeletionStage.LATEST_MANIFEST, DeletionStage.MARKER)
 }
 
 
@@ -216,6 +218,8 @@ def _stage_of(segments: Sequence[str], size: int) -> DeletionStage | None:
             return None
         case [".destroyed"]:
             return DeletionStage.MARKER
+        case [folder, *_] if folder == PREFLIGHT_FOLDER:
+            return DeletionStage.PREFLIGHT
         case [folder] if folder in _FOLDERS and not size:
             return None
         case [folder, name] if folder in _FOLDERS:

@@ -126,7 +126,8 @@ async def plan_destroy(target: DestroyTarget) -> DestroyPlan:
 
 def _shows_a_database(found: ObjectToDelete) -> bool:
     """Return whether there was a database, or something else, and not only what a dead process has staged."""
-    return found.stage is not DeletionStage.MARKER and parse_staged_key(found.key) is None
+    is_scratch = found.stage in (DeletionStage.MARKER, DeletionStage.PREFLIGHT)
+    return not is_scratch and parse_staged_key(found.key) is None
 
 
 async def destroy(

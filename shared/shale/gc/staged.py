@@ -4,8 +4,9 @@ Staged objects of the two-phase mode are deleted once their record can no longer
 Other temporaries have the name of a numbered file with something after it, for example
 ``00000000000000000007.manifest.tmp`` of a copying tool, or a staged object of a database that was moved to native
 creates.  Nothing reads them, so they go by age.  So do the files ``<name>#<n>`` that a killed process left in a
-directory on this machine, also beside SSTs, records and boundaries; listings of objects leave them out.  Objects with
-any other name are kept: they may be someone's own.
+directory on this machine, also beside SSTs, records and boundaries; listings of objects leave them out.  So do the
+scratch objects of a daemon that was killed at its start.  Objects with any other name are kept: they may be someone's
+own.
 
 Source: docs/reference/protocol.md 8, 12.6.
 """
@@ -21,6 +22,7 @@ from shale.format.names import (
     compactions_prefix,
     gc_prefix,
     manifest_prefix,
+    preflight_prefix,
     wal_prefix,
 )
 from shale.gc.database import GcDatabase
@@ -56,6 +58,9 @@ async def _candidates(database: GcDatabase, this: Pass) -> AsyncIterator[Sequenc
     min_age_ms = max(this.options.min_age_ms, int(STAGED_MIN_AGE_S * 1000))
     for prefix_of in (compacted_prefix, compaction_records_prefix, gc_prefix):
         yield await _staging_files(database.store, prefix_of(database.root), this, min_age_ms)
+    async for page in database.store.list_pages(preflight_prefix(database.root)):
+        this.count_listed(page)
+        yield [_candidate(meta) for meta in page if this.now_ms - meta.last_modified_ms > min_age_ms]
     for store, prefix in (
         (database.store, manifest_prefix(database.root)),
         (database.store, compactions_prefix(database.root)),

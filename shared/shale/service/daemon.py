@@ -164,6 +164,7 @@ class _Shell(Generic[S]):
                     self._location.store_url,
                     needs_update=settings.needs_conditional_update(),
                     writes=settings.writes_to_store(),
+                    path=settings.preflight_path(),
                     recovers=RecoveryScope(excluded=None if wal_url is None else wal_files),
                 )
             )
@@ -173,6 +174,7 @@ class _Shell(Generic[S]):
                         wal_url,
                         needs_update=False,
                         writes=settings.writes_to_wal(),
+                        path=settings.preflight_path(),
                         store_type="wal",
                         recovers=RecoveryScope(prefix=wal_files),
                     )

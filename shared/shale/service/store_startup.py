@@ -72,6 +72,7 @@ class StoreOpener:
         *,
         needs_update: bool,
         writes: bool,
+        path: str = "",
         store_type: str = "main",
         recovers: RecoveryScope = RecoveryScope(),  # noqa: B008 - immutable
     ) -> AsyncIterator[RetryingStore]:
@@ -81,6 +82,7 @@ class StoreOpener:
             url: URL of the store.
             needs_update: whether the store must support conditional updates; not if boundary files are off.
             writes: whether the daemon writes; a read-only daemon skips the check.
+            path: where the check writes, for credentials that are limited to a path.
             store_type: ``main`` or ``wal``.
             recovers: the keys that this store has, if it is of the two-phase mode.
 
@@ -95,6 +97,7 @@ class StoreOpener:
                 await require_safe_store(
                     store,
                     env,
+                    prefix=path,
                     needs_update=needs_update,
                     metrics=metrics,
                     deadline_s=section.start_timeout,

@@ -1,7 +1,8 @@
 """Checks that a store has the properties that the protocols rely on (docs/how-to/object-stores.md).
 
 A store that ignores conditions of puts looks healthy until two processes conflict, and then loses data.  The check
-therefore races conditional puts on scratch keys, outside the namespaces of databases, and deletes the keys.
+therefore races conditional puts on scratch keys and deletes them.  They are below the path of the database, beside its
+namespaces: credentials are often limited to that path.
 
 Every daemon runs the short form when it starts; ``shale doctor`` runs the full one.
 """
@@ -51,7 +52,7 @@ async def check_store(
 
     Args:
         full: all checks with long races, instead of only conditional puts with short races.
-        prefix: the path of the scratch keys, for credentials that are limited to a path.
+        prefix: the path of the database; empty for the whole store.
         needs_update: whether a conditional update is required; not if boundary files are off.
 
     Raises:

@@ -9,6 +9,7 @@ import anyio
 
 from shale.env import Env
 from shale.errors import ConflictError, ShaleError, StoreUnsafe
+from shale.format.names import preflight_prefix
 from shale.store.port import CREATE, NOT_MODIFIED, OVERWRITE, ETag, GetResult, ObjectStore, PutMode, Update
 from shale.store.transactional.port import SCHEMA_VERSION
 from shale.store.two_phase.store import two_phase_of
@@ -17,7 +18,6 @@ from shale.telemetry.log import get_logger
 
 log = get_logger("store")
 
-SCRATCH = ".shale-preflight"
 CLOCK_SKEW_MAX_MS = 5_000
 """A larger skew makes ages misleading that are computed from both clocks; the protocols tolerate more."""
 
@@ -35,8 +35,7 @@ class Probe:
     def __init__(self, store: ObjectStore, env: Env, prefix: str) -> None:
         self._store = store
         self._env = env
-        root = f"{prefix}/{SCRATCH}" if prefix else SCRATCH
-        self._folder = f"{root}/{env.ids.ulid()}"
+        self._folder = f"{preflight_prefix(prefix)}{env.ids.ulid()}"
         self._keys: set[str] = set()
 
     async def records(self) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import shale
-from shale.store.probe import SCRATCH
+from shale.format.names import PREFLIGHT_FOLDER
 from tests.interop.sst_sections import open_sst
 from tests.paths import REPOSITORY
 from tests.processes.forks import run
@@ -99,7 +99,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the objects without those of the start-up check, which a process may not have time to delete."""
-    files = [file for file in folder.rglob("*") if file.is_file() and SCRATCH not in file.parts]
+    files = [file for file in folder.rglob("*") if file.is_file() and PREFLIGHT_FOLDER not in file.parts]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 

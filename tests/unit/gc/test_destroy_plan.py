@@ -88,6 +88,12 @@ def test_what_the_database_has_not_made_goes_by_force_only(key: str) -> None:
         require_own_objects(plan)
 
 
+def test_what_a_killed_start_has_left_is_the_databases_own() -> None:
+    plan = plan_of("db", "db/.shale-preflight/01ARZ3NDEKTSV4RRFFQ69G5FAV/list/00", wal_key("db", 1))
+    require_own_objects(plan)
+    assert [total.namespace for total in plan.totals()] == ["wal", "preflight"]
+
+
 @pytest.mark.parametrize("key", ["db/../db2/wal/1", "db/wal/..", "db/./wal/1"])
 def test_a_key_that_climbs_is_never_deleted(key: str) -> None:
     with pytest.raises(InvalidDeletion, match="by its own name"):

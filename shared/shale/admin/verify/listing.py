@@ -21,6 +21,7 @@ from shale.format.names import (
     parse_manifest_key,
     parse_sst_key,
     parse_wal_key,
+    preflight_prefix,
     visible_range_key,
     wal_prefix,
 )
@@ -125,7 +126,7 @@ class Listing:
         prefixes = (prefix_of(self.root) for prefix_of in _PREFIXES)
         prefix = next((prefix for prefix in prefixes if meta.key.startswith(prefix)), None)
         resource = None if prefix is None else prefix.rstrip("/").rpartition("/")[2]
-        stray = Stray(meta.key, meta.size, resource, is_staged=_is_staged(meta.key, prefix))
+        stray = Stray(meta.key, meta.size, resource, is_staged=self._is_staged(meta.key, prefix))
         if hangs_slatedb(stray) and len(self.hanging) < STRAYS_MAX:
             self.hanging.append(stray)
         if len(self.strays) < STRAYS_MAX:
@@ -134,9 +135,10 @@ class Listing:
             count, size = self.strays_left_out.get(stray.is_staged, (0, 0))
             self.strays_left_out[stray.is_staged] = (count + 1, size + stray.size)
 
-
-def _is_staged(key: str, prefix: str | None) -> bool:
-    return prefix is not None and ("#" in key or is_temporary(prefix, key))
+    def _is_staged(self, key: str, prefix: str | None) -> bool:
+        if prefix is None:
+            return key.startswith(preflight_prefix(self.root))
+        return "#" in key or is_temporary(prefix, key)
 
 
 async def list_database(store: ObjectStore, wal_store: ObjectStore | None, root: str) -> Listing:

@@ -111,6 +111,10 @@ class DaemonSettings(BaseSettings):
         """Whether the preflight check may write to the store; a read-only daemon may lack the permission."""
         return True
 
+    def preflight_path(self) -> str:
+        """Return the path in the store below which the preflight check writes: credentials may be limited to it."""
+        return self.database.location().path
+
     def uses_wal(self) -> bool:
         """Whether the daemon reads or writes the WAL, and so opens a separate WAL store."""
         return True

@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from shale.format.names import PREFLIGHT_FOLDER
 from shale.store.transactional.port import Slot
 
 _SUFFIXES = {"manifest": "manifest", "compactions": "compactions", "wal": "sst"}
@@ -12,7 +13,6 @@ _SEQUENCED = re.compile(
 _BOUNDARY = re.compile(r"(?P<root>(?:.*/)?)gc/(?P<kind>manifest|compactions)\.boundary")
 _STAGED = re.compile(r"(?P<destination>.+)\.(?P<put_id>[0-9A-Za-z-]{26,36})\.(?P<checksum>[0-9a-f]{16})")
 _MARKER = ".destroyed"
-_SCRATCH = ".shale-preflight"
 CHECKSUM_DIGITS = 16
 
 
@@ -36,7 +36,7 @@ def is_emulated(key: str) -> bool:
     keys of the preflight, which must not pass without one.
     """
     segments = key.split("/")
-    return segments[-1] == _MARKER or _SCRATCH in segments or slot_of(key) is not None
+    return segments[-1] == _MARKER or PREFLIGHT_FOLDER in segments or slot_of(key) is not None
 
 
 def is_sequenced_directory(prefix: str) -> bool:
