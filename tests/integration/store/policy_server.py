@@ -6,10 +6,9 @@ A policy is in the language of IAM.  The access key of a request is the name of 
 import contextlib
 import json
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -78,15 +77,10 @@ def policy_server(endpoint: str, policies: Mapping[str, Mapping[str, Any]], deni
                     denied.append(json.dumps([found[1] if found else "", *access]))
                     self._answer(403, {"Content-Type": "application/xml"}, DENIED)
                     return
-            request = urllib.request.Request(
-                f"{endpoint}{self.path}", data=body or None, method=self.command, headers=dict(self.headers)
-            )
-            try:
-                with urllib.request.urlopen(request) as answer:
-                    self._answer(answer.status, answer.headers, answer.read())
-            except urllib.error.HTTPError as error:
-                with error:
-                    self._answer(error.code, error.headers, error.read())
+            with contextlib.closing(HTTPConnection(urlsplit(endpoint).netloc)) as server:
+                server.request(self.command, self.path, body, dict(self.headers))
+                answer = server.getresponse()
+                self._answer(answer.status, answer.headers, answer.read())
 
         def _answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
             self.send_response_only(status)
@@ -100,7 +94,7 @@ def policy_server(endpoint: str, policies: Mapping[str, Mapping[str, Any]], deni
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - names of the standard library
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the standard library
             pass

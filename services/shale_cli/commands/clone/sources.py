@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shale.clones.request import CloneSource
-from shale.errors import InvalidRequestError
+from shale.errors import AccessDenied, InvalidRequestError
 from shale.protocol.checkpoints import parse_checkpoint_id
 from shale.protocol.manifest_store import ManifestStore
 from shale.store.location import normalize_path, parse_location
@@ -58,7 +58,10 @@ async def _source(session: CliSession, text: str) -> CloneSource:
 
 async def _is_database(session: CliSession, path: str) -> bool:
     async with session.open_store() as store:
-        return bool(await ManifestStore(store, path, session.env).list_versions())
+        try:
+            return bool(await ManifestStore(store, path, session.env).list_versions())
+        except AccessDenied:  # rights are often limited to the paths of databases, and this is none that can be cloned
+            return False
 
 
 def _path(session: CliSession, text: str) -> str:
