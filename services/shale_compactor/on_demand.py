@@ -29,9 +29,10 @@ _LINGER_S = 60.0
 _INPUTS_KEPT_S = 60.0
 """How long a commit protects its inputs for readers without a checkpoint.  A daemon keeps them for 15 minutes, but the
 directory of a program should not be much larger than its data."""
-_COLLECTED_S = 2.0
+_COLLECTED_S = 1.0
 """The same beside a collector of this process, which itself keeps them for as long as the directory is small."""
 _RELEASE_TIMEOUT_S = 0.4
+_SPACE_AMPLIFICATION_MAX = 1.5
 log = get_logger("compactor")
 
 
@@ -120,11 +121,12 @@ def _options(context: OnDemandContext) -> CompactorOptions:
     min_sources = context.work.min_sources
     return CompactorOptions(
         coordinator=CoordinatorOptions(
-            # Whole runs are merged; this policy keeps obsolete rows below about a third of a directory.
+            # Whole runs are merged; this policy keeps obsolete rows below about a third of the referenced SSTs.
             scheduler=Leveled(
                 min_compaction_sources=min_sources,
                 max_compaction_sources=max(2 * min_sources, 2),
                 level_base_bytes=min_sources * context.l0_sst_size_bytes,
+                max_space_amplification=_SPACE_AMPLIFICATION_MAX,
             ),
             max_concurrent_compactions=context.max_jobs,
             checkpoint_lifetime_s=_COLLECTED_S if context.collects else _INPUTS_KEPT_S,

@@ -48,6 +48,7 @@ def leveled_policies() -> st.SearchStrategy[Leveled]:
         level_base_bytes=st.sampled_from((1, 100, 1_000)),
         level_size_multiplier=st.sampled_from((2.0, 4.0, 10.0)),
         max_extra_runs=st.integers(1, 4),
+        max_space_amplification=st.sampled_from((None, 1.1, 1.5, 3.0)),
     )
 
 

@@ -9,15 +9,17 @@ A tree is in shape if each run is on a deeper level than the next newer one; the
   stall meanwhile.
 - A run that is too large for its level is merged into the next older one.  If the sum is too large for that level, too,
   the next run is included, so that a cascade writes each row once.
+- With ``max_space_amplification`` all runs are merged when together they take more than that multiple of the oldest
+  run: a merge of all holds its inputs and its output, so it must not come when the newer runs are as large.
 - While a tree has ``max_extra_runs`` more runs than levels and merges of runs are pending, L0s wait for those.
 
 So a tree has at most ``max_extra_runs`` more runs than levels, a row is rewritten about ``level_size_multiplier / 2``
 times per level, and obsolete rows take at most about the size of the newer levels.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from shale.compaction.policies.option_checks import positive_problems, ratio_problems, refuse, source_count_problems
 from shale.compaction.policies.tree_plan import Sized, TreePlan, merge_of, propose, run_id
@@ -38,6 +40,8 @@ class Leveled:
         level_size_multiplier: ratio of the sizes of adjacent levels; at least 2.  The default is small, because whole
             runs are merged and object stores charge for writes.
         max_extra_runs: number of runs beyond the number of levels at which L0s wait for merges of runs.
+        max_space_amplification: size of all runs relative to the oldest one above which they are merged; at least 1.1;
+            ``None``: no such limit.
 
     Raises:
         InvalidRequestError: names every option that is out of range.
@@ -48,13 +52,16 @@ class Leveled:
     level_base_bytes: int = 256 * _MIB
     level_size_multiplier: float = 4.0
     max_extra_runs: int = 4
+    max_space_amplification: float | None = None
 
     def __post_init__(self) -> None:
+        limit = self.max_space_amplification
         refuse(
             source_count_problems(self.min_compaction_sources, self.max_compaction_sources, least_most=2),
             positive_problems("level_base_bytes", self.level_base_bytes),
             ratio_problems("level_size_multiplier", self.level_size_multiplier, least=2),
             positive_problems("max_extra_runs", self.max_extra_runs),
+            () if limit is None else ratio_problems("max_space_amplification", limit, least=1.1),
         )
 
     def plan(self, manifest: Manifest, compactions: Compactions) -> Iterator[TieredSpec]:
@@ -81,10 +88,12 @@ class Leveled:
         return merge_of(tree, chosen, fresh) if tree.is_free(chosen, fresh) else None
 
     def _pick_runs(self, tree: TreePlan) -> TieredSpec | None:
-        for start in range(len(tree.runs) - 1):
-            chain = self._cascade(tree, start)[-self.max_compaction_sources :]
-            if len(chain) >= 2:
-                return merge_of(tree, chain, run_id(chain[-1]))
+        cascades = (self._cascade(tree, start) for start in range(len(tree.runs) - 1))
+        oldest = (self._free_oldest(tree),) if self._is_amplified(tree) else ()
+        for chain in itertools.chain(oldest, cascades):
+            chosen = chain[-self.max_compaction_sources :]
+            if len(chosen) >= 2:
+                return merge_of(tree, chosen, run_id(chosen[-1]))
         return None
 
     def _cascade(self, tree: TreePlan, start: int) -> Sequence[Sized]:
@@ -98,9 +107,21 @@ class Leveled:
             total_bytes += candidate.size_bytes
         return tree.runs[start:]
 
+    def _is_amplified(self, tree: TreePlan) -> bool:
+        """Return whether the newer runs are too large next to the oldest one."""
+        if self.max_space_amplification is None or not tree.runs:
+            return False
+        total_bytes = sum(run.size_bytes for run in tree.runs)
+        return total_bytes > self.max_space_amplification * tree.runs[-1].size_bytes
+
+    def _free_oldest(self, tree: TreePlan) -> Sequence[Sized]:
+        """Return the oldest runs, from after the oldest one that is not free."""
+        taken = [index for index, run in enumerate(tree.runs) if not tree.is_free((run,), run_id(run))]
+        return tree.runs[taken[-1] + 1 :] if taken else tree.runs
+
     def _is_crowded(self, tree: TreePlan) -> bool:
         """Return whether there are too many runs and merges of runs are possible or running."""
         levels = [self.level_of(run.size_bytes) for run in tree.runs]
         level_count = self.level_of(sum(run.size_bytes for run in tree.runs))
-        is_in_shape = all(newer < older for newer, older in pairwise(levels))
+        is_in_shape = all(newer < older for newer, older in itertools.pairwise(levels))
         return not is_in_shape and len(levels) >= level_count + self.max_extra_runs

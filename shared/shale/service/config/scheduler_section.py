@@ -23,7 +23,7 @@ POLICY_NAMES: tuple[PolicyName, ...] = ("size_tiered", "leveled", "time_window")
 _SOURCES = frozenset({"min_compaction_sources", "max_compaction_sources"})
 _TAKES: dict[PolicyName, frozenset[str]] = {
     "size_tiered": _SOURCES | {"include_size_threshold"},
-    "leveled": _SOURCES | {"level_base_bytes", "level_size_multiplier", "max_extra_runs"},
+    "leveled": _SOURCES | {"level_base_bytes", "level_size_multiplier", "max_extra_runs", "max_space_amplification"},
     "time_window": _SOURCES | {"include_size_threshold", "window", "max_windows", "default_ttl"},
 }
 _CLASSES: dict[PolicyName, Callable[..., CompactionScheduler]] = {
@@ -60,6 +60,10 @@ class SchedulerSection(Section):
     )
     max_extra_runs: int = Field(
         default=_LEVELED.max_extra_runs, description="leveled: with this many runs beyond one per level, L0s wait."
+    )
+    max_space_amplification: float | None = Field(
+        default=_LEVELED.max_space_amplification,
+        description="leveled: all runs are merged when they take more than this multiple of the oldest one.",
     )
     window: Seconds = Field(default=_TIME_WINDOW.window_s, description="time_window: the length of a window.")
     max_windows: int = Field(

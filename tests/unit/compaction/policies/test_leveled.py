@@ -43,6 +43,34 @@ def test_picks(l0, sizes, picked):
     assert list(POLICY.plan(state, compactions())) == picked
 
 
+@pytest.mark.parametrize(
+    ("sizes", "picked"),
+    [
+        pytest.param((100, 400, 1_000), [], id="half of the oldest is allowed"),
+        pytest.param((100, 401, 1_000), [spec(runs=(2, 1, 0), to=0)], id="more is not"),
+        pytest.param((50, 0), [spec(runs=(1, 0), to=0)], id="an oldest run without rows goes"),
+        pytest.param((), [], id="no runs"),
+        pytest.param((1_000,), [], id="one run"),
+        pytest.param(
+            (100,) * 10, [spec(runs=tuple(range(7, -1, -1)), to=0), spec(runs=(9, 8), to=8)], id="eight at most"
+        ),
+    ],
+)
+def test_all_runs_are_merged_before_the_newer_ones_are_large(sizes, picked):
+    policy = Leveled(level_base_bytes=100, level_size_multiplier=2.0, max_space_amplification=1.5)
+    state = manifest(tree((), tuple(range(len(sizes) - 1, -1, -1)), sizes))
+    assert list(policy.plan(state, compactions())) == picked
+
+
+def test_runs_that_are_being_merged_are_left_out_of_the_merge_of_all():
+    policy = Leveled(level_base_bytes=100, level_size_multiplier=2.0, max_space_amplification=1.5)
+    state = manifest(tree((), (3, 2, 1, 0), (900, 90, 90, 1_000)))
+    newest = entry(50, spec(runs=(3, 2), to=2), S.RUNNING)
+    assert list(policy.plan(state, compactions(newest))) == [spec(runs=(1, 0), to=0)]
+    oldest = entry(50, spec(runs=(1, 0), to=0), S.RUNNING)
+    assert list(policy.plan(state, compactions(oldest))) == [spec(runs=(3, 2), to=2)]
+
+
 def test_l0s_open_a_new_run_while_the_newest_is_being_merged():
     state = manifest(tree(L0, (2, 1), (50, 900)))
     running = entry(50, spec(runs=(2, 1), to=1), S.RUNNING)
@@ -71,6 +99,18 @@ def test_a_tree_with_duplicate_l0s_is_left_alone():
 
 def test_all_mistakes_in_the_options_are_told_at_once():
     with pytest.raises(InvalidRequestError) as error:
-        Leveled(max_compaction_sources=1, level_base_bytes=0, level_size_multiplier=1.5, max_extra_runs=0)
-    for named in ("max_compaction_sources", "level_base_bytes", "level_size_multiplier", "max_extra_runs"):
+        Leveled(
+            max_compaction_sources=1,
+            level_base_bytes=0,
+            level_size_multiplier=1.5,
+            max_extra_runs=0,
+            max_space_amplification=1,
+        )
+    for named in (
+        "max_compaction_sources",
+        "level_base_bytes",
+        "level_size_multiplier",
+        "max_extra_runs",
+        "max_space_amplification",
+    ):
         assert named in str(error.value)
