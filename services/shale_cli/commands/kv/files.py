@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FileFormat(StrEnum):
-    """The format of a file.  ``ARROW``: an IPC stream."""
+    """The format of a file.  ``ARROW``: an IPC stream, or for an import also an IPC file."""
 
     NDJSON = "ndjson"
     CSV = "csv"
@@ -28,8 +28,7 @@ class FileFormat(StrEnum):
 _SUFFIXES = {
     ".csv": FileFormat.CSV,
     ".parquet": FileFormat.PARQUET,
-    ".arrow": FileFormat.ARROW,
-    ".arrows": FileFormat.ARROW,
+    **dict.fromkeys((".arrow", ".arrows", ".feather"), FileFormat.ARROW),
 }
 
 
@@ -155,16 +154,17 @@ def _source(
     """Return what is imported, and the writer, with what an interrupted import has noted about both."""
     from shale.errors import InvalidRequestError
     from shale_cli.commands.kv import row_import
-    from shale_cli.commands.kv.import_journal import ImportJournal, is_running
+    from shale_cli.commands.kv.import_journal import ImportJournal, may_run
 
     if resume and (skip is not None or str(file) == "-"):
         raise InvalidRequestError("--resume needs a file, and no --skip")
-    journal = ImportJournal(file, session.location.url) if file.is_file() else None
+    options = f"--format {format_} {layout} --key-format {session.output.key_format.value}"
+    journal = ImportJournal(file, session.location.url, options) if file.is_file() else None
     if not resume or journal is None:
         source = row_import.source(session.output, file, format_, layout=layout, skip=skip or 0, journal=journal)
         return source, choice
     notes = journal.load()
-    if notes is not None and not is_running(notes.get("pid")):
+    if notes is not None and not may_run(notes):
         choice = replace(choice, dead_epoch=notes.get("epoch"))
     return row_import.resumed(session.output, file, format_, layout, journal), choice
 

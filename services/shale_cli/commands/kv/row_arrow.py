@@ -1,4 +1,4 @@
-"""Reads and writes Parquet files and Arrow IPC streams, one batch at a time."""
+"""Reads Parquet files, Arrow IPC files and streams, and writes Parquet and streams, one batch at a time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,13 +15,20 @@ except ImportError:
 
 from shale.engine.arrow.batches import SCHEMA, TIMESTAMP
 from shale_cli.commands.kv.arrow_row import as_stream
-from shale_cli.commands.kv.row_layout import RowLayout, ValueFormat, encoder_of
+from shale_cli.commands.kv.file_kind import ARROW_FILE, first_bytes
+from shale_cli.commands.kv.row_layout import MalformedRow, RowLayout, ValueFormat, encoder_of, put_of
 from shale_cli.commands.kv.row_writer import RowChange
 
 if TYPE_CHECKING:
     from shale.engine.scan.scan import Scan
     from shale_cli.framework.output.progress import OnProgress
 
+_BINARY = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
 _GROUP_BYTES = 32 << 20
 """Size of a row group, and so roughly the memory of an export."""
 
@@ -109,6 +116,8 @@ def read(
             schema, total = parquet.schema_arrow, parquet.metadata.num_rows
             wanted = _wanted(schema.names, layout)
             batches = parquet.iter_batches(rows_at_once, columns=wanted)
+        elif first_bytes(stream).startswith(ARROW_FILE):
+            schema, total, batches = _open_arrow_file(stream, file)
         else:
             reader = pa.ipc.open_stream(stream)
             schema, total, batches = reader.schema, None, iter(reader)
@@ -120,6 +129,15 @@ def read(
         stream.close()
         raise InvalidRequestError(f"{file}: {error}") from error
     return _rows_of(batches, stream, file, layout, rows_at_once), total
+
+
+def _open_arrow_file(stream: BinaryIO, file: Path) -> tuple[Any, int | None, Iterator[Any]]:
+    """Return the schema, the number of rows and the batches of an Arrow IPC file."""
+    if not stream.seekable():
+        raise InvalidRequestError(f"{file}: an Arrow IPC file cannot be read from a pipe: name the file")
+    reader = pa.ipc.open_file(stream)
+    batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
+    return reader.schema, None, batches
 
 
 def _renamed(name: str, layout: RowLayout) -> str:
@@ -136,35 +154,47 @@ def _wanted(names: Sequence[str], layout: RowLayout) -> list[str] | None:
 def _rows_of(
     batches: Iterator[Any], stream: BinaryIO, file: Path, layout: RowLayout, rows_at_once: int
 ) -> Iterator[RowChange]:
+    done = 0
     try:
         with stream:
             for batch in batches:
                 for start in range(0, batch.num_rows, rows_at_once):
-                    yield from _rows(batch.slice(start, rows_at_once), file, layout)
+                    for row in _rows(batch.slice(start, rows_at_once), layout):
+                        done += 1
+                        yield put_of(*row)
     except (pa.ArrowException, OSError) as error:
-        raise InvalidRequestError(f"{file}: {error}") from error
+        raise MalformedRow(f"{file}: {error}") from error
+    except ValueError as error:
+        raise MalformedRow(f"{file}, row {done}: {error}") from error
 
 
-def _rows(batch: Any, file: Path, layout: RowLayout) -> Iterator[RowChange]:
+def _rows(batch: Any, layout: RowLayout) -> Iterator[tuple[bytes, bytes, int | None]]:
     names = batch.schema.names
-    keys = _as_bytes(batch.column(names.index(layout.key_name)))
+    keys = _as_bytes(batch, layout.key_name)
     if layout.value_format is None:
-        values = _as_bytes(batch.column(names.index(layout.value_name)))
+        values = _as_bytes(batch, layout.value_name)
     else:
         values = _encoded(batch.drop_columns([layout.key_name]), layout.value_format)
-    if None in keys or None in values:
-        raise InvalidRequestError(f"{file}: a key or value is null")
     expire_times: list[int | None] = [None] * len(keys)
     if layout.is_default and "expire_ts" in names:
         expire_times = batch.column(names.index("expire_ts")).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
-    return map(RowChange, keys, values, expire_times)
+    return zip(keys, values, expire_times, strict=True)
 
 
-def _as_bytes(column: Any) -> list[Any]:
-    """Return a column as bytes: text in UTF-8, numbers and times as text."""
-    kind = column.type
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
-        column = column.cast(pa.string())
+def _as_bytes(batch: Any, name: str) -> list[Any]:
+    """Return a column as bytes: text in UTF-8, numbers and times as text.
+
+    Raises:
+        MalformedRow: it has a type that has no text.
+    """
+    column = batch.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not any(test(column.type) for test in _BINARY):
+        try:
+            column = column.cast(pa.string())
+        except pa.ArrowNotImplementedError:
+            raise MalformedRow(f"column {name!r} is {column.type}, which has no text: use --value-format") from None
     found: list[Any] = column.cast(pa.binary()).to_pylist()
     return found
 
@@ -173,4 +203,12 @@ def _encoded(columns: Any, value_format: ValueFormat) -> list[bytes]:
     if value_format is ValueFormat.ARROW_ROW:
         return [as_stream(columns.slice(number, 1)) for number in range(columns.num_rows)]
     encode: Callable[[Mapping[str, Any]], bytes] = encoder_of(value_format)
-    return [encode(fields) for fields in columns.to_pylist()]
+    return [encode(fields) for fields in _with_text_of_nanoseconds(columns).to_pylist()]
+
+
+def _with_text_of_nanoseconds(batch: Any) -> Any:
+    """Replace times that Python cannot hold: columns of nanoseconds, by their text."""
+    for number, each in enumerate(batch.schema):
+        if getattr(each.type, "unit", None) == "ns" and not pa.types.is_duration(each.type):
+            batch = batch.set_column(number, each.name, batch.column(number).cast(pa.string()))
+    return batch

@@ -39,6 +39,11 @@ class Target:
         return str(self.file) == "-"
 
     @property
+    def is_resumable(self) -> bool:
+        """Whether an interrupted export can go on."""
+        return self.format == "ndjson" and self.layout.is_default
+
+    @property
     def partial(self) -> Path:
         """The path of the incomplete file."""
         return self.file.with_name(f"{self.file.name}.partial")
@@ -60,11 +65,10 @@ def target(file: Path, format_: str, *, resume: bool, layout: RowLayout | None =
         raise InvalidRequestError(f"{file}: the file already exists")
     if not resume:
         if found.partial.exists():
-            raise InvalidRequestError(
-                f"{found.partial}: the file of an interrupted export exists: give --resume, or remove it"
-            )
+            advice = "give --resume, or remove it" if found.is_resumable else "remove it"
+            raise InvalidRequestError(f"{found.partial}: the file of an interrupted export exists: {advice}")
         return found
-    if format_ != "ndjson" or not chosen.is_default:
+    if not found.is_resumable:
         raise InvalidRequestError("--resume supports NDJSON with key_b64 and value_b64 only")
     try:
         return Target(file, format_, _last_key(found.partial))
@@ -184,6 +188,10 @@ def _recorder(to: Target, output: Output) -> Callable[["Row"], Mapping[str, Any]
                 fields = decode(row.value)
             except (ValueError, InvalidRequestError) as error:
                 raise InvalidRequestError(f"the value of key {key} is not {value_format}: {error}") from error
+            if layout.key_name in fields:
+                raise InvalidRequestError(
+                    f"the value of key {key} has a field {layout.key_name!r}, too: give --key with another name"
+                )
             return {layout.key_name: key, **fields}
 
         return decoded

@@ -2,23 +2,28 @@
 
 import base64
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from shale.errors import InvalidRequestError
-from shale_cli.commands.kv.row_layout import RowLayout, encoder_of, to_bytes
+from shale_cli.commands.kv.row_layout import MalformedRow, RowLayout, encoder_of, put_of, to_bytes
 from shale_cli.commands.kv.row_writer import RowChange
 from shale_cli.framework.output.writer import Output
 
 Convert = Callable[[Mapping[str, Any]], RowChange]
+
+_MAYBE_TOO_LONG = re.compile(rb"\d{19}")
+"""Digits of a number of 64 bits or more, which the fast parser makes a float."""
+_INTEGERS = range(-(1 << 63), 1 << 64)
 
 
 def rows_of_lines(output: Output, stream: BinaryIO, file: Path, layout: RowLayout) -> Iterator[RowChange]:
     """Yield the rows of JSON lines.
 
     Raises:
-        InvalidRequestError: a line is malformed; names it.
+        MalformedRow: names the line.
     """
     import orjson
 
@@ -31,52 +36,89 @@ def rows_of_lines(output: Output, stream: BinaryIO, file: Path, layout: RowLayou
                 data = orjson.loads(line)
                 if not isinstance(data, dict):
                     raise InvalidRequestError("not an object")
-                yield convert(data)
-            except (ValueError, InvalidRequestError) as error:
-                raise InvalidRequestError(f"{file}, line {number}: {error}") from error
+                if _MAYBE_TOO_LONG.search(line) and not layout.is_default:
+                    _require_exact_integers(line)
+                row = convert(data)
+            except ValueError as error:
+                raise MalformedRow(f"{file}, line {number}: {error}") from error
+            yield row
 
 
 def rows_of_csv(output: Output, stream: BinaryIO, file: Path, layout: RowLayout) -> Iterator[RowChange]:
-    """Yield the rows of CSV in UTF-8, whose first line names the columns; raises like ``rows_of_lines``."""
-    import csv
+    """Yield the rows of CSV in UTF-8, whose first line names the columns; raises like ``rows_of_lines``.
 
+    Raises:
+        InvalidRequestError: the first line does not name the columns, or names one twice.
+    """
     convert = _converter(output, layout)
-    csv.field_size_limit(2**31 - 1)
     with io.TextIOWrapper(stream, "utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True)
-        names: list[str] = []
-        try:
-            names = next(reader, [])
-            if not layout.is_default or "key_b64" not in names:
-                layout.require(names, str(file))
-            for fields in reader:
-                if not fields:
-                    continue
+        records = _records(text, file)
+        _, names = next(records, (0, []))
+        if layout.is_default and "key_b64" in names:
+            layout.require_unique(names, str(file))
+        else:
+            layout.require(names, str(file))
+        for number, fields in records:
+            try:
                 if len(fields) != len(names):
                     raise InvalidRequestError(f"{len(fields)} fields, the first line names {len(names)}")
-                yield convert(dict(zip(names, fields, strict=True)))
-        except (ValueError, csv.Error, InvalidRequestError) as error:
-            if not names or str(file) in str(error):
-                raise InvalidRequestError(str(error)) from error
-            raise InvalidRequestError(f"{file}, line {reader.line_num}: {error}") from error
+                row = convert(dict(zip(names, fields, strict=True)))
+            except ValueError as error:
+                raise MalformedRow(f"{file}, line {number}: {error}") from error
+            yield row
+
+
+def _records(text: io.TextIOWrapper, file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the records of CSV that are not empty, each with the number of its last line."""
+    import csv
+
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(text, strict=True)
+    try:
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+    except UnicodeDecodeError as error:
+        raise MalformedRow(
+            f"{file}, after line {reader.line_num}: byte 0x{error.object[error.start]:02x} is not UTF-8: "
+            "convert the file, for example with iconv -f latin1 -t utf-8"
+        ) from error
+    except csv.Error as error:
+        raise MalformedRow(f"{file}, line {reader.line_num}: {error}") from error
 
 
 def _converter(output: Output, layout: RowLayout) -> Convert:
     """Return the function that makes a row of a record."""
     if layout.is_default:
-        return lambda data: RowChange(_bytes(output, data, "key"), _bytes(output, data, "value"), _expire_ms(data))
+        return lambda data: put_of(_bytes(output, data, "key"), _bytes(output, data, "value"), _expire_ms(data))
     key_name, value_name = layout.key_name, layout.value_name
     if layout.value_format is None:
-        return lambda data: RowChange(
+        return lambda data: put_of(
             to_bytes(output, key_name, data.get(key_name)), to_bytes(output, value_name, data.get(value_name))
         )
     encode = encoder_of(layout.value_format)
 
     def convert(data: Mapping[str, Any]) -> RowChange:
         fields = dict(data)
-        return RowChange(to_bytes(output, key_name, fields.pop(key_name, None)), encode(fields))
+        return put_of(to_bytes(output, key_name, fields.pop(key_name, None)), encode(fields))
 
     return convert
+
+
+def _require_exact_integers(line: bytes) -> None:
+    """Require that no integer of JSON has become a float, which would be another number.
+
+    Raises:
+        MalformedRow: names the integer.
+    """
+    import json
+
+    def exact(digits: str) -> int:
+        if (number := int(digits)) not in _INTEGERS:
+            raise MalformedRow(f"the number {digits} has more than 64 bits: write it as text")
+        return number
+
+    json.loads(line, parse_int=exact)
 
 
 def _bytes(output: Output, data: Mapping[str, Any], name: str) -> bytes:
@@ -95,5 +137,5 @@ def _expire_ms(data: Mapping[str, Any]) -> int | None:
             return None
         expire_ms = int(expire_ms) if expire_ms.isdecimal() else expire_ms
     if expire_ms is not None and type(expire_ms) is not int:
-        raise InvalidRequestError("expire_ms is not a number of milliseconds since 1970")
+        raise InvalidRequestError(f"expire_ms is not a number of milliseconds since 1970: {expire_ms!r}")
     return expire_ms

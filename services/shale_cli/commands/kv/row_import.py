@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
-from shale_cli.commands.kv import row_files
+from shale_cli.commands.kv import file_kind, row_files
 from shale_cli.commands.kv.import_journal import ImportJournal
-from shale_cli.commands.kv.row_layout import RowLayout
+from shale_cli.commands.kv.row_layout import MalformedRow, RowLayout
 from shale_cli.commands.kv.row_writer import RowChange, RowCommit, RowWriter
 from shale_cli.commands.kv.writing import WriterChoice, open_row_writer
 from shale_cli.framework.output.progress import OnProgress
@@ -63,13 +63,15 @@ def source(
     """Return the rows after the first ``skip``; the file is opened now and read lazily.
 
     Raises:
-        InvalidRequestError: the file cannot be read, or (during iteration) a row is malformed.
+        InvalidRequestError: the file cannot be read.
+        MalformedRow: during iteration.
     """
     try:
         stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
         size = None if str(file) == "-" or not file.is_file() else file.stat().st_size
     except OSError as error:
         raise InvalidRequestError(f"{file}: {error.strerror}") from error
+    file_kind.require(stream, file, format_)
     if format_ in ("parquet", "arrow"):
         from shale_cli.commands.kv import row_arrow
 
@@ -94,13 +96,21 @@ async def import_rows(
     """Write all rows.  ``on_progress`` gets the number of durable rows, including the skipped ones.
 
     Raises:
-        InvalidRequestError: a row is malformed; the rows before it are written.
+        MalformedRow: the rows before it are written, and the message tells how many.
     """
     rows = chain(_take(found.rows, _ROWS_READ_FIRST), found.rows)
     async with open_row_writer(session, choice, max_unflushed_bytes=_UNFLUSHED_BYTES) as writer:
+        if found.journal is not None:
+            found.journal.store(found.skip, writer.epoch)  # so that this epoch is known to be dead after a kill
         run = _Import(writer, found, session.env.clock.now_ms(), on_progress)
-        while chunk := _take(rows, writer.rows_at_once):
-            await run.write(chunk)
+        try:
+            while chunk := _take(rows, writer.rows_at_once):
+                await run.write(chunk)
+        except MalformedRow as error:
+            await run.finish()
+            done = found.skip + run.read
+            hint = f"imported {done} rows before it: correct it, and give --skip {done}"
+            raise MalformedRow(f"{error}; {hint}") from error
         await run.finish()
     if found.journal is not None:
         found.journal.remove()
@@ -127,8 +137,7 @@ class _Import:
         self.read, self.expired = self.read + len(chunk), self.expired + len(chunk) - len(alive)
         if self._unsure > 0:
             self._unsure -= len(chunk)
-            stored = await self._writer.get_many([row.key for row in alive])
-            missing = [row for row, value in zip(alive, stored, strict=True) if row.value != value]
+            missing = await self._missing(alive)
             self.found, alive = self.found + len(alive) - len(missing), missing
         if alive:
             commit = await self._writer.write(alive)
@@ -136,6 +145,12 @@ class _Import:
             self._pending.append((commit, self.read))
         while len(self._pending) > _UNDER_WAY:
             await self._await_durable()
+
+    async def _missing(self, rows: list[RowChange]) -> list[RowChange]:
+        """Return the rows to write again: of each key all rows or none, because a later row replaces an earlier one."""
+        last = {row.key: row for row in rows}
+        missing = {key for key, row in last.items() if not await self._writer.is_stored(row)}
+        return [row for row in rows if row.key in missing]
 
     async def finish(self) -> None:
         """Wait until all rows are durable."""

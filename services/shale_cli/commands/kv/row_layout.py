@@ -13,7 +13,10 @@ import typer
 
 from shale.core.lazy_dataclass import dataclass
 from shale.errors import InvalidRequestError
+from shale_cli.commands.kv.row_writer import RowChange
 from shale_cli.framework.output.writer import KeyEncoding, Output
+
+KEY_BYTES_MAX = 65_535
 
 
 class ValueFormat(StrEnum):
@@ -66,12 +69,20 @@ class RowLayout:
         """The column of values, if it is one column."""
         return self.value or "value"
 
+    def __str__(self) -> str:
+        """Return the options as they are given."""
+        given = {"--key": self.key_name, "--value": self.value_name}
+        if self.value_format is not None:
+            given = {"--key": self.key_name, "--value-format": self.value_format.value}
+        return " ".join(f"{option} {value}" for option, value in given.items())
+
     def require(self, names: list[str], what: str) -> None:
-        """Require that these columns have the key and the value.
+        """Require that these columns have the key and the value, and each column once.
 
         Raises:
             InvalidRequestError: names the missing column and the columns that there are.
         """
+        self.require_unique(names, what)
         wanted = [self.key_name] if self.value_format is not None else [self.key_name, self.value_name]
         missing = [name for name in wanted if name not in names]
         if missing:
@@ -79,6 +90,35 @@ class RowLayout:
                 f"{what}: there is no column {missing[0]!r}, only {', '.join(names) or 'none'}: "
                 "give --key, and --value or --value-format"
             )
+
+    def require_unique(self, names: list[str], what: str) -> None:
+        """Require that no column that is read has the name of another one, whose fields would be lost.
+
+        Raises:
+            InvalidRequestError: names the column.
+        """
+        single = {self.key_name, self.value_name, "key_b64", "value_b64", "expire_ms", "expire_ts"}
+        read = names if self.value_format is not None else [name for name in names if name in single]
+        repeated = sorted({name for name in read if read.count(name) > 1})
+        if repeated:
+            raise InvalidRequestError(f"{what}: there are several columns {repeated[0]!r}: rename all but one")
+
+
+class MalformedRow(InvalidRequestError):
+    """A row of a file cannot be imported."""
+
+
+def put_of(key: bytes | None, value: bytes | None, expire_ms: int | None = None) -> RowChange:
+    """Return the put of a row.
+
+    Raises:
+        MalformedRow: the key is empty or too long, or one of them is null.
+    """
+    if key is None or value is None:
+        raise MalformedRow("the key or value is null")
+    if not 0 < len(key) <= KEY_BYTES_MAX:
+        raise MalformedRow(f"key of {len(key)} bytes: must be between 1 and {KEY_BYTES_MAX}")
+    return RowChange(key, value, expire_ms)
 
 
 def encoder_of(value_format: ValueFormat) -> Callable[[Mapping[str, Any]], bytes]:

@@ -40,8 +40,8 @@ class RowWriter(Protocol):
         """Apply changes in one commit."""
         ...
 
-    async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
-        """Return the values of keys."""
+    async def is_stored(self, row: RowChange) -> bool:
+        """Return whether the database has this row, also its lifetime; ``False`` if that is not known."""
         ...
 
     def scan_keys(self, prefix: bytes) -> AsyncIterator[list[bytes]]:

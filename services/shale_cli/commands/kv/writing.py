@@ -66,9 +66,10 @@ class DirectWriter:
         """See ``RowWriter``."""
         return self._db.status.writer_epoch
 
-    async def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+    async def is_stored(self, row: RowChange) -> bool:
         """See ``RowWriter``."""
-        return await self._db.get_many(keys)
+        stored = await self._db.get_row(row.key)
+        return stored is not None and (stored.value, stored.expire_ts) == (row.value, row.expire_ms)
 
     async def write(self, changes: Sequence[RowChange]) -> RowCommit:
         """See ``RowWriter``."""

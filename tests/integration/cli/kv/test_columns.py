@@ -148,17 +148,92 @@ def test_what_json_lacks_is_text(golden: Golden, url: str, tmp_path: Path) -> No
         ("a.ndjson", "{}\n", ("--key", "x", "--value", "y"), "line 1: x is null or missing"),
         ("a.ndjson", "{}\n", ("--value", "y", "--value-format", "json"), "give either --value or --value-format"),
         ("a.arrow", "nonsense", (), "a.arrow: "),
+        ("a.csv", "key,value\n,1\n", (), "a.csv, line 2: key of 0 bytes: must be between 1 and 65535"),
+        ("a.csv", "id,n,n\n1,2,3\n", ("--key", "id", "--value-format", "json"), "several columns 'n'"),
+        ("a.csv", "key,value,key\n1,2,3\n", (), "several columns 'key'"),
+        ("a.csv", b"key,value\na,1\nb,\xe9\n", (), "byte 0xe9 is not UTF-8: convert the file"),
+        ("a.csv", "key,value\na,1\n".encode("utf-16"), (), "it is UTF-16: convert it to UTF-8"),
+        ("a.csv", b"PAR1....", (), "it is not csv: give --format parquet"),
+        ("a.csv.gz", b"\x1f\x8b\x08", (), "compressed with gzip: gunzip -c "),
+        ("a.tsv", "key\tvalue\na\t1\n", (), "separate them with commas"),
+        (
+            "a.json",
+            '[\n{"key": "a", "value": "1"}]',
+            (),
+            "line 1: not an object: a JSON array has no lines; jq -c '.[]'",
+        ),
+        (
+            "a.ndjson",
+            '{"id": 18446744073709551616, "n": 1}\n',
+            ("--key", "id", "--value-format", "json"),
+            "line 1: the number 18446744073709551616 has more than 64 bits: write it as text",
+        ),
     ],
 )
 def test_files_that_are_refused(
-    url: str, tmp_path: Path, name: str, content: str, options: tuple[str, ...], reason: str
+    url: str, tmp_path: Path, name: str, content: str | bytes, options: tuple[str, ...], reason: str
 ) -> None:
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     refused = shale("kv", "import", str(tmp_path / name), *options, "-u", url)
     assert refused.returncode == 2
     assert reason in refused.stderr.decode()
     assert refused.stderr.count(b"\n") == 1
     assert not (tmp_path / "db").exists()
+
+
+def test_an_arrow_file_is_read_like_a_stream(golden: Golden, url: str, tmp_path: Path) -> None:
+    table = pa.Table.from_pylist(USERS)
+    with pa.ipc.new_file(tmp_path / "users.arrow", table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    imported = parsed(golden.run("kv", "import", str(tmp_path / "users.arrow"), *MAPPED, "json", "-u", url))
+    assert imported["rows"] == 3
+    assert json.loads(value_of(golden, url, "u2")) == {"name": "Bob\nSmith", "age": None, "tags": []}
+
+
+def test_columns_of_any_type(golden: Golden, url: str, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "k": pa.array([b"\xff", b"b"]).dictionary_encode(),
+            "v": pa.array([b"\xfe", b"1"], pa.binary_view()),
+            "at": pa.array([1, None], pa.timestamp("ns")),
+        }
+    )
+    with pa.ipc.new_stream(tmp_path / "a.arrow", table.schema) as stream:
+        stream.write_table(table)
+    golden.run("kv", "import", str(tmp_path / "a.arrow"), "--key", "k", "--value", "v", "-u", url)
+    assert shale("kv", "get", "ff", "--key-format", "hex", "--raw", "-u", url).stdout == b"\xfe"
+    golden.run("kv", "import", str(tmp_path / "a.arrow"), *("--key", "k", "--value-format", "json"), "-u", url)
+    assert json.loads(value_of(golden, url, "b")) == {"v": "MQ==", "at": None}
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (["a", None], "rows.parquet, row 2: the key or value is null"),
+        (["a", ""], "rows.parquet, row 2: key of 0 bytes"),
+        ([[1], [2]], "column 'k' is list<element: int64>, which has no text"),
+    ],
+)
+def test_columns_that_are_refused(url: str, tmp_path: Path, column: list[Any], reason: str) -> None:
+    pq.write_table(pa.table({"k": column, "v": ["1", "2"]}), tmp_path / "rows.parquet")
+    refused = shale("kv", "import", str(tmp_path / "rows.parquet"), "--key", "k", "--value", "v", "-u", url)
+    assert refused.returncode == 2
+    assert reason in refused.stderr.decode()
+    assert not (tmp_path / "db").exists()
+
+
+def test_a_byte_order_mark_of_json_lines_is_skipped(golden: Golden, url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_bytes(b'\xef\xbb\xbf{"key": "a", "value": "1"}\n')
+    golden.run("kv", "import", str(tmp_path / "a.ndjson"), "-u", url)
+    assert value_of(golden, url, "a") == b"1"
+
+
+def test_a_field_with_the_name_of_the_key_is_not_lost(golden: Golden, url: str, tmp_path: Path) -> None:
+    golden.run("kv", "put", "a", '{"key": "x"}', "-u", url)
+    refused = shale("kv", "export", "-", "--value-format", "json", "-u", url)
+    assert b"the value of key a has a field 'key', too: give --key with another name" in refused.stderr
+    written = shale("kv", "export", "-", "--key", "id", "--value-format", "json", "-u", url)
+    assert json.loads(written.stdout) == {"id": "a", "key": "x"}
 
 
 def test_values_of_another_format_are_told(golden: Golden, url: str, tmp_path: Path) -> None:
