@@ -73,7 +73,11 @@ class Compactor:
         self._manifests = ManifestStore(store, root, env, metrics, options.protocol)
         self._compactions = CompactionsStore(store, root, env, metrics, options.protocol)
         sizes = ViewSizes(store, root, options.executor.sst.transformer)
-        runtime = CompactorRuntime(require_alive=self._require_alive, view_sizes=sizes)
+        runtime = CompactorRuntime(
+            require_alive=self._require_alive,
+            view_sizes=sizes,
+            worker_id=str(env.ids.ulid()) if options.embedded_worker else "",
+        )
         self.coordinator = Coordinator(
             self._manifests,
             self._compactions,

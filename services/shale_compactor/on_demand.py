@@ -17,6 +17,7 @@ from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.options import SstOptions
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
+from shale.types import Epoch
 from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.live_coordinator import LiveCoordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
@@ -65,6 +66,11 @@ class OnDemandContext(ServiceContext, Protocol):
         ...
 
     @property
+    def writer_epoch(self) -> Epoch:
+        """The writer's epoch."""
+        ...
+
+    @property
     def collects(self) -> bool:
         """Whether a collector runs in this process, too."""
         ...
@@ -91,7 +97,7 @@ async def run_while_due(context: OnDemandContext) -> None:
     )
     try:
         await compactor.start()
-    except LiveCoordinator as error:
+    except (LiveCoordinator, FencedError) as error:
         log.info(Event.EMBEDDED_GAVE_WAY, resource="compactor", reason=str(error))
         return
     try:
@@ -130,7 +136,7 @@ def _options(context: OnDemandContext) -> CompactorOptions:
             ),
             max_concurrent_compactions=context.max_jobs,
             checkpoint_lifetime_s=_COLLECTED_S if context.collects else _INPUTS_KEPT_S,
-            is_embedded=True,
+            writer_epoch=context.writer_epoch,
         ),
         worker=WorkerOptions(
             max_concurrent_compactions=context.max_jobs,

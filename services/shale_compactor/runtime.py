@@ -21,9 +21,11 @@ class CompactorRuntime:
         jobs_ready: set when jobs were scheduled, to wake the worker.
         results_ready: set when a result is stored, to wake the coordinator.
         view_sizes: measures views that show a part of their SST; ``None``: policies see the sizes of whole SSTs.
+        worker_id: of the worker; empty: it chooses one.
     """
 
     require_alive: Callable[[], Awaitable[None]] = _always_alive
     jobs_ready: WakeEvent = field(default_factory=WakeEvent)
     results_ready: WakeEvent = field(default_factory=WakeEvent)
     view_sizes: ViewSizes | None = None
+    worker_id: str = ""

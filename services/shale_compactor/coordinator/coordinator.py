@@ -53,6 +53,7 @@ class Coordinator:
         self._reporter = CoordinatorReporter(metrics)
         self._job_log = JobLog(compactions.records, env.clock, metrics)
         self._jobs_ready = runtime.jobs_ready
+        self._worker_id = runtime.worker_id
         self._view_sizes = runtime.view_sizes
         self._results_ready = runtime.results_ready
         self._view: CoordinatorState | None = None
@@ -99,7 +100,11 @@ class Coordinator:
             FencedError: another coordinator started at the same time and claimed a higher epoch.
         """
         self._view, step = await acquire_leadership(
-            self._manifests, self._compactions_store, self._on_merge, is_embedded=self._options.is_embedded
+            self._manifests,
+            self._compactions_store,
+            self._on_merge,
+            writer_epoch=self._options.writer_epoch,
+            worker_id=self._worker_id,
         )
         self._reporter.leadership_acquired(self.manifest.epoch)
         self._report(step)

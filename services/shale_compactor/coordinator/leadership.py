@@ -12,7 +12,7 @@ from shale.protocol.manifest_store import COMPACTOR, FenceableManifest, Manifest
 from shale.protocol.transactional import Fenceable
 from shale.protocol.versioned import Versioned
 from shale.types import Epoch, Manifest
-from shale.types.writer_sign import with_embedded_compactor
+from shale.types.writer_sign import EmbeddedCompactor, embedded_compactor, with_embedded_compactor
 from shale_compactor.coordinator.state import CoordinatorState
 from shale_compactor.coordinator.state_writer import store_once
 from shale_compactor.planning.merge_state import MergedState
@@ -25,37 +25,49 @@ async def acquire_leadership(
     compactions: CompactionsStore,
     on_merge: Callable[[MergedState], None],
     *,
-    is_embedded: bool = False,
+    writer_epoch: Epoch | None = None,
+    worker_id: str = "",
 ) -> tuple[CoordinatorState, PlanningStep]:
     """Claim the epoch, first in the manifest, then in the compactions, and validate the jobs of the last coordinator.
 
     Args:
-        is_embedded: the writer's sign of life tells that the epoch is of its own process.
+        writer_epoch: of the writer in whose process it runs; that writer's sign of life then tells the epoch.
+        worker_id: of the worker of this process.
 
     Raises:
         LatestRecordMissing: there is no database yet.
-        FencedError: another coordinator started at the same time and claimed a higher epoch.
+        FencedError: another coordinator started at the same time and claimed a higher epoch, or the writer of this
+            process was replaced.
     """
+    replaced: EmbeddedCompactor | None = None
 
     def sign(value: Manifest, epoch: Epoch, _version: int) -> Manifest:
-        return with_embedded_compactor(value, epoch) if is_embedded else value
+        nonlocal replaced
+        if writer_epoch is None:
+            return value
+        if value.writer_epoch != writer_epoch:
+            raise FencedError(f"writer epoch {writer_epoch}, of this process, was superseded by {value.writer_epoch}")
+        inherited = embedded_compactor(value)
+        if inherited is None or inherited.worker_id != worker_id:  # else this is a repetition of the own claim
+            replaced = inherited
+        return with_embedded_compactor(value, EmbeddedCompactor(epoch, worker_id))
 
     manifest = await Fenceable.claim(await manifests.load(), COMPACTOR, edit=sign)
     stored = await compactions.load_or_create()
     claimed = await Fenceable.claim_epoch(stored, COORDINATOR, manifest.epoch)
     view = CoordinatorState(manifest, claimed, claimed.value, on_merge)
-    step = await _write_startup_plan(view)
+    step = await _write_startup_plan(view, replaced.worker_id if replaced is not None else "")
     epochs = (view.manifest.value.compactor_epoch, view.compactions.value.compactor_epoch)
     if epochs != (manifest.epoch, manifest.epoch):
         raise ProtocolPanic("the epochs of manifest and compactions differ", ours=manifest.epoch, stored=epochs)
     return view, step
 
 
-async def _write_startup_plan(view: CoordinatorState) -> PlanningStep:
+async def _write_startup_plan(view: CoordinatorState, gone_worker_id: str) -> PlanningStep:
     """Write the startup plan, replanned after each conflict (docs/reference/protocol.md 6.4, step 5)."""
     conflicts = 0
     while True:
-        step = plan_startup(view.manifest.value, view.compactions.value)
+        step = plan_startup(view.manifest.value, view.compactions.value, gone_worker_id)
         view.local = step.compactions
         try:
             await store_once(view)

@@ -12,7 +12,7 @@ from shale.errors import ConflictError
 from shale.protocol.compactions_store import CompactionsStore
 from shale.protocol.versioned import VersionMeta
 from shale.types import Compactions, CompactionStatus, Manifest
-from shale.types.writer_sign import embedded_compactor_epoch
+from shale.types.writer_sign import embedded_compactor
 from shale_compactor.coordinator.options import CoordinatorOptions
 
 _S = CompactionStatus
@@ -28,7 +28,7 @@ class LiveCoordinator(ConflictError):
 async def require_no_live_coordinator(
     manifest: Manifest, store: CompactionsStore, env: Env, options: CoordinatorOptions
 ) -> None:
-    """Check that no other coordinator seems to run, but for one in a writer, which gives way.
+    """Check that no other coordinator seems to run, but for one that gives way: see ``_gives_way``.
 
     Args:
         manifest: the newest manifest, read before.
@@ -40,12 +40,24 @@ async def require_no_live_coordinator(
     latest = await store.try_read_latest() if versions else None
     if latest is None or has_released_leadership(manifest, latest.value):
         return
-    if not options.is_embedded and embedded_compactor_epoch(manifest) == latest.value.compactor_epoch:
+    if _gives_way(manifest, latest.value, options):
         return
     reason = _sign_of_life(versions[-1], latest.value, env.clock.now_ms(), options)
     if reason is None or await _is_unattended(versions, latest.value, store, env.clock.now_ms(), options):
         return
     raise LiveCoordinator(f"{reason}; --take-over replaces it")
+
+
+def _gives_way(manifest: Manifest, latest: Compactions, options: CoordinatorOptions) -> bool:
+    """Return whether the coordinator is in the process of a writer, and gives way to this one.
+
+    It gives way to one of its own process, and ends with a writer that was replaced: in both cases it is no longer
+    needed once the writer of this process has claimed.  A killed program that is started again does not wait for it.
+    """
+    embedded = embedded_compactor(manifest)
+    if embedded is None or embedded.epoch != latest.compactor_epoch:
+        return False
+    return options.writer_epoch is None or options.writer_epoch == manifest.writer_epoch
 
 
 def has_released_leadership(manifest: Manifest, compactions: Compactions) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import field
 from shale.compaction.policies.scheduler import CompactionScheduler
 from shale.compaction.policies.size_tiered import SizeTiered
 from shale.core.lazy_dataclass import dataclass
+from shale.types import Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,8 @@ class CoordinatorOptions:
         cancel_cooldown_s: time after a cancellation or a failure in which the same job is not scheduled again.
         checkpoint_lifetime_s: time for which a commit protects its inputs for readers.
         enable_trivial_move: move sources that do not overlap to a run without rewriting them.
-        is_embedded: it runs in the process of the writer, and gives way to a compactor of its own process.
+        writer_epoch: of the writer in whose process it runs; it gives way to a compactor of its own process.  ``None``:
+            it has a process of its own.
     """
 
     scheduler: CompactionScheduler = field(default_factory=SizeTiered)
@@ -31,7 +33,7 @@ class CoordinatorOptions:
     cancel_cooldown_s: float = 300.0
     checkpoint_lifetime_s: float = 900.0
     enable_trivial_move: bool = False
-    is_embedded: bool = False
+    writer_epoch: Epoch | None = None
 
 
 def max_poll_gap_s(options: CoordinatorOptions) -> float:

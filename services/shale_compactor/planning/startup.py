@@ -17,17 +17,21 @@ from shale_compactor.planning.step import PlanningStep, Rejected
 _S = CompactionStatus
 
 
-def plan_startup(manifest: Manifest, compactions: Compactions) -> PlanningStep:
+def plan_startup(manifest: Manifest, compactions: Compactions, gone_worker_id: str = "") -> PlanningStep:
     """Complete committed entries, fail overtaken ones, and validate those that no worker has claimed.
 
     The manifest is not changed.
+
+    Args:
+        gone_worker_id: a worker that ended with the process of a writer that was replaced.  Its jobs are reclaimed at
+            once; as after any reclaim, it can store nothing more for them if it is still alive.
     """
     step = PlanningStep(manifest=manifest, compactions=compactions)
     for waiting in with_status(compactions, _S.COMPACTED):
         entry = step.compactions.get(waiting.id)
         if entry is not None and entry.status is _S.COMPACTED and is_committed(manifest, entry):
             step = complete(step, entry, manifest)
-    return _revalidate(_without_overtaken(step))
+    return _revalidate(_reclaimed(_without_overtaken(step), gone_worker_id))
 
 
 def is_overtaken(manifest: Manifest, entry: Compaction) -> bool:
@@ -50,6 +54,13 @@ def _without_overtaken(step: PlanningStep) -> PlanningStep:
         compactions=with_entries(step.compactions, [finished(entry, _S.FAILED) for entry in overtaken]),
         rejected=(*step.rejected, *failures),
     )
+
+
+def _reclaimed(step: PlanningStep, worker_id: str) -> PlanningStep:
+    running = with_status(step.compactions, _S.RUNNING) if worker_id else []
+    lost = [entry for entry in running if entry.worker is not None and entry.worker.worker_id == worker_id]
+    free = [replace(entry, status=_S.SCHEDULED, worker=None) for entry in lost]
+    return replace(step, compactions=with_entries(step.compactions, free), reclaimed=(*step.reclaimed, *lost))
 
 
 def _revalidate(step: PlanningStep) -> PlanningStep:

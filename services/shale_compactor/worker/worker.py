@@ -53,7 +53,7 @@ class Worker:
     ) -> None:
         """Create a worker; no request is made yet.  ``runtime`` links it with the coordinator of this process."""
         runtime = runtime if runtime is not None else CompactorRuntime()
-        self.id = str(env.ids.ulid())
+        self.id = runtime.worker_id or str(env.ids.ulid())
         self.options = options
         self.last_poll_s: float | None = None
         self._require_alive = runtime.require_alive

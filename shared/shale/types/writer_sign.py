@@ -8,7 +8,7 @@ Source: docs/reference/protocol.md 9.1.
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import parse_qsl, urlencode
 
 from shale.core.lazy_dataclass import dataclass
@@ -32,6 +32,16 @@ class WriterPresence(StrEnum):
     UNKNOWN = "unknown"
 
 
+class EmbeddedCompactor(NamedTuple):
+    """The compactor in the process of a writer.
+
+    ``epoch``: the epoch that it has claimed.  ``worker_id``: of its worker; empty if a release before has signed it.
+    """
+
+    epoch: int
+    worker_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterIdentity:
     """What a writer tells about itself.
@@ -41,14 +51,14 @@ class WriterIdentity:
         host: the host's name.
         since_s: when it became the writer, in seconds since 1970.
         endpoint: URL at which it serves the database; ``None`` for one that does not.
-        compactor_epoch: the epoch that the compactor in its process has claimed; ``None``: it has claimed none yet.
+        compactor: the compactor in its process; until that claims an epoch, the one of the writer that it replaced.
     """
 
     holder: str
     host: str
     since_s: int
     endpoint: str | None = None
-    compactor_epoch: int | None = None
+    compactor: EmbeddedCompactor | None = None
 
     def checkpoint_name(self, epoch: Epoch) -> str:
         """Return the name of the checkpoint of this writer."""
@@ -57,7 +67,8 @@ class WriterIdentity:
             "host": self.host,
             "since": str(self.since_s),
             "endpoint": self.endpoint or "",
-            "compactor": "" if self.compactor_epoch is None else str(self.compactor_epoch),
+            "compactor": "" if self.compactor is None else str(self.compactor.epoch),
+            "worker": "" if self.compactor is None else self.compactor.worker_id,
         }
         return f"writer:{epoch}?{urlencode({name: text for name, text in fields.items() if text})}"
 
@@ -71,7 +82,7 @@ class WriterIdentity:
             host=fields.get("host", ""),
             since_s=int(since) if since.isdecimal() else checkpoint.create_s,
             endpoint=fields.get("endpoint"),
-            compactor_epoch=int(compactor) if compactor.isdecimal() else None,
+            compactor=EmbeddedCompactor(int(compactor), fields.get("worker", "")) if compactor.isdecimal() else None,
         )
 
 
@@ -110,8 +121,8 @@ def writer_status(manifest: Manifest, now_ms: int) -> WriterStatus:
     )
 
 
-def with_embedded_compactor(manifest: Manifest, epoch: Epoch) -> Manifest:
-    """Return the manifest of a claim of ``epoch`` by the compactor in the writer's process: the writer's sign tells it.
+def with_embedded_compactor(manifest: Manifest, compactor: EmbeddedCompactor) -> Manifest:
+    """Return the manifest of a claim by the compactor in the writer's process: the writer's sign tells it.
 
     A writer without a checkpoint has no sign, and nothing changes.
     """
@@ -119,13 +130,20 @@ def with_embedded_compactor(manifest: Manifest, epoch: Epoch) -> Manifest:
     def signed(entry: Checkpoint) -> Checkpoint:
         if entry.writer_epoch != manifest.writer_epoch:
             return entry
-        identity = replace(WriterIdentity.of(entry), compactor_epoch=epoch)
+        identity = replace(WriterIdentity.of(entry), compactor=compactor)
         return replace(entry, name=identity.checkpoint_name(manifest.writer_epoch))
 
     return replace(manifest, checkpoints=tuple(map(signed, manifest.checkpoints)))
 
 
-def embedded_compactor_epoch(manifest: Manifest) -> int | None:
-    """Return the epoch that the compactor in the writer's process has claimed; ``None``: none, or not by its sign."""
-    signs = [WriterIdentity.of(each) for each in manifest.checkpoints if each.writer_epoch == manifest.writer_epoch]
-    return next((sign.compactor_epoch for sign in signs if sign.compactor_epoch is not None), None)
+def embedded_compactor(manifest: Manifest) -> EmbeddedCompactor | None:
+    """Return the compactor in the process of the newest writer that has a sign, or of one that it replaced.
+
+    The next writer's claim inherits it, so it is known that this compactor ends with a writer that is fenced.
+    """
+    told = [
+        (each.writer_epoch, sign.compactor)
+        for each in manifest.checkpoints
+        if each.writer_epoch is not None and (sign := WriterIdentity.of(each)).compactor is not None
+    ]
+    return max(told)[1] if told else None

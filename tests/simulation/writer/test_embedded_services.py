@@ -78,6 +78,21 @@ def test_a_daemon_takes_over_from_the_compactor_of_a_writer(seed: int) -> None:
         model.check(final_rows(sim, compactor=False, gc=False))
 
 
+@simulated
+def test_no_write_waits_long_after_a_kill(seed: int) -> None:
+    """A program that is killed again and again, also amid compactions, and started at once, compacts each time."""
+    with Simulation(seed) as sim:
+        sim.watch(DatabaseInvariants("db"))
+        model = RowModel()
+        tight = {"max_unflushed_bytes": 2000, "stall_timeout": 6}
+        for number in range(6):
+            one = sim.start(writer, f"w{number}", role=ROLES, model=model, rounds=600, pause_s=0.1, **SERVICES | tight)
+            sim.run(seconds=sim.rng.uniform(8, 12))
+            assert one.error is None, one.error
+            one.kill()
+        model.check(final_rows(sim, compactor=False, gc=False))
+
+
 def test_the_defaults_are_both() -> None:
     defaults = EmbeddedDefaults()
     assert (defaults.compactor, defaults.gc) == (True, True)

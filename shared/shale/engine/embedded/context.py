@@ -10,6 +10,7 @@ from shale.sst.disk_cache_options import DiskCacheOptions
 from shale.sst.options import SstOptions
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
+from shale.types import Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class EmbeddedContext:
         metrics: the writer's registry.
         work: tells when L0s need a compaction.
         sst: options of new SSTs.
+        writer_epoch: the writer's.
         l0_sst_size_bytes: the writer's.
         max_jobs: compactions at the same time.
         merge_operator: the writer's.
@@ -38,6 +40,7 @@ class EmbeddedContext:
     metrics: Metrics
     work: L0Work
     sst: SstOptions
+    writer_epoch: Epoch
     l0_sst_size_bytes: int
     is_own_wal: Callable[[int], bool]
     max_jobs: int = 1

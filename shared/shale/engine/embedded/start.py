@@ -11,6 +11,7 @@ from shale.engine.location import ConnectedDatabase
 from shale.engine.options import DbOptions
 from shale.engine.write.writer import Writer
 from shale.telemetry.metrics import Metrics
+from shale.types import Epoch
 
 _L0_MIN_SOURCES = 4
 
@@ -24,7 +25,7 @@ async def start_services(
     if not (compactor or gc):
         return None
     most = min(options.l0_max_ssts, options.l0_max_ssts_per_key)
-    work = L0Work(lambda: writer.manifest.current, writer.durability.status_changed, min(_L0_MIN_SOURCES, most))
+    work = L0Work(lambda: writer.manifest.current, writer.durability.status_changed, min(_L0_MIN_SOURCES, most), most)
     context = EmbeddedContext(
         store=database.store,
         root=database.root,
@@ -32,6 +33,7 @@ async def start_services(
         metrics=metrics,
         work=work,
         sst=sst_options(options, database.transformer),
+        writer_epoch=Epoch(writer.manifest.epoch),
         l0_sst_size_bytes=options.l0_sst_size_bytes,
         max_jobs=options.max_background_jobs,
         merge_operator=options.resolve_merge_operator(),

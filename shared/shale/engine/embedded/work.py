@@ -7,7 +7,7 @@ import anyio
 from shale.concurrency.signal import Signal
 from shale.types import Manifest
 
-_AGAIN_S = 30.0
+_AGAIN_S, _AGAIN_FULL_S = 30.0, 5.0
 
 
 def fullest_l0(manifest: Manifest) -> int:
@@ -22,13 +22,15 @@ class L0Work:
         read: returns the newest manifest that the writer knows.
         changed: is notified after every change.
         min_sources: from how many L0s of one tree on there is work.
+        l0_max_ssts: with so many L0s the writer can flush no more.
     """
 
-    def __init__(self, read: Callable[[], Manifest], changed: Signal, min_sources: int) -> None:
-        self.min_sources = min_sources
+    def __init__(self, read: Callable[[], Manifest], changed: Signal, min_sources: int, l0_max_ssts: int) -> None:
+        self._seen: Manifest | None = None
         self._read = read
         self._changed = changed
-        self._seen: Manifest | None = None
+        self.min_sources = min_sources
+        self._l0_max_ssts = l0_max_ssts
         self._is_awaited = anyio.Event()
 
     @property
@@ -46,10 +48,11 @@ class L0Work:
         """Wait until there is work.
 
         A caller that could do nothing about a state, as another compactor is there, is asked again after 30 s: that one
-        may be gone, and a writer that stalls changes nothing.
+        may be gone, and a writer that stalls changes nothing.  While L0 is full it is asked more often.
         """
         self._is_awaited.set()
-        with anyio.move_on_after(_AGAIN_S):
+        is_full = fullest_l0(self._read()) >= self._l0_max_ssts
+        with anyio.move_on_after(_AGAIN_FULL_S if is_full else _AGAIN_S):
             while self._read() is self._seen:
                 await self._changed.wait()
         while fullest_l0(manifest := self._read()) < self.min_sources:

@@ -17,7 +17,7 @@ from shale.env import Env
 from shale.protocol.checkpoints import add_checkpoint
 from shale.protocol.versioned import Versioned
 from shale.types import Checkpoint, Epoch, Manifest, Segment, Tree
-from shale.types.writer_sign import WriterIdentity, embedded_compactor_epoch
+from shale.types.writer_sign import WriterIdentity, embedded_compactor
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -103,7 +103,7 @@ class WriterCheckpoint:
 
     def _with_new(self, manifest: Manifest, version: int, new_id: "UUID") -> Manifest:
         kept = tuple(entry for entry in manifest.checkpoints if _epoch_or(entry, self._epoch + 1) > self._epoch)
-        identity = replace(self._identity, compactor_epoch=embedded_compactor_epoch(manifest))
+        identity = replace(self._identity, compactor=embedded_compactor(manifest))
         added = add_checkpoint(
             replace(manifest, checkpoints=kept),
             version,

@@ -98,8 +98,9 @@ async def claim_database(
     own = options.checkpoint
 
     def claimed(manifest: Manifest, epoch: Epoch, version: int) -> Manifest:
-        left = without_writers_before(manifest, epoch)
-        return left if own is None else own.claimed(left, epoch, version)
+        if own is None:
+            return without_writers_before(manifest, epoch)
+        return own.claimed(manifest, epoch, version)
 
     fenceable = await FenceableManifest.claim(stored, WRITER, only_after=only_after, edit=claimed)
     fence = await fence_wal(wal, fenceable, last_id + 1, env, metrics)

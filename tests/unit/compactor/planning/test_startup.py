@@ -44,6 +44,20 @@ def test_progress_survives_a_restart_unless_its_runs_were_rebuilt():
     assert [found.ctx for found in plan_startup(state, value).compactions.entries] == [CTX, None, CTX]
 
 
+def test_jobs_of_a_worker_that_ended_with_its_writer_are_free_at_once():
+    """They keep their progress; those of other workers go on."""
+    other = WorkerClaim(worker_id="other", last_heartbeat_ms=1)
+    value = compactions(
+        entry(5001, spec(runs=(2,), to=2), S.RUNNING, worker=WORKER, ctx=CTX),
+        entry(5002, spec(runs=(1,), to=1), S.RUNNING, worker=other),
+    )
+    step = plan_startup(manifest(tree((), (2, 1))), value, "w")
+    freed, kept = step.compactions.entries
+    assert (freed.status, freed.worker, freed.ctx) == (S.SCHEDULED, None, CTX)
+    assert kept == value.entries[1]
+    assert step.reclaimed == value.entries[:1]
+
+
 def test_of_two_scheduled_rivals_the_older_stays():
     """SlateDB schedules both when an administrator submits them together."""
     value = compactions(

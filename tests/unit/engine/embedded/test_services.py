@@ -17,7 +17,7 @@ from shale.store.memory import MemoryStore
 from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.testing.faulty_store import FaultyStore, Rule
-from shale.types.writer_sign import embedded_compactor_epoch
+from shale.types.writer_sign import embedded_compactor
 from shale_compactor.compactor import Compactor, CompactorOptions
 from shale_compactor.coordinator.live_coordinator import LiveCoordinator
 from shale_compactor.coordinator.options import CoordinatorOptions
@@ -40,6 +40,12 @@ async def flush_rows(db: shale.Db, name: str, count: int = 1) -> None:
 
 def l0s(db: shale.Db) -> int:
     return fullest_l0(db.status.manifest)
+
+
+def told(db: shale.Db) -> int | None:
+    """Return the epoch of the embedded compactor, as the writer's sign tells it."""
+    embedded = embedded_compactor(db.status.manifest)
+    return None if embedded is None else embedded.epoch
 
 
 def test_more_rows_than_l0_has_room_for_are_written_without_a_daemon() -> None:
@@ -136,7 +142,7 @@ def test_a_compactor_that_starts_later_takes_over_without_an_error(caplog: pytes
             await flush_rows(db, "a", 4)
             await until(lambda: l0s(db) == 0)
             held = db.status.manifest.compactor_epoch
-            assert embedded_compactor_epoch(db.status.manifest) == held
+            assert told(db) == held
             async with daemon(store) as other:
                 assert other.coordinator.manifest.epoch == held + 1
                 await flush_rows(db, "b", 4)
@@ -184,14 +190,7 @@ def test_a_failure_of_the_compactor_does_not_stop_the_writer(caplog: pytest.LogC
 
 def test_a_close_does_not_wait_for_a_long_compaction() -> None:
     async def scenario(store: MemoryStore) -> None:
-        slow = FaultyStore(store, Random(1))
-        db = await shale.Db.open("db", store=slow, compactor=True)
-        await flush_rows(db, "a", 3)
-        slow.add(Rule(op="get_range", key_contains="compacted/", times=100, delay_before_s=60))
-        started: list[str] = []
-        slow.observe(lambda request: started.append(request.key) if request.op == "get_range" else None)
-        await flush_rows(db, "b")
-        await until(lambda: bool(started))
+        db, _ = await open_amid_long_compaction(store)
         with anyio.fail_after(WAIT_S):
             await db.close()
         async with shale.Db.open("db", store=store, compactor=True) as db:
@@ -200,10 +199,56 @@ def test_a_close_does_not_wait_for_a_long_compaction() -> None:
     run(scenario)
 
 
+def test_a_program_that_was_killed_compacts_at_once_when_it_is_started_again() -> None:
+    """Neither the dead process's epoch nor its job, whose heartbeat is fresh, is waited for."""
+
+    async def scenario(store: MemoryStore) -> None:
+        dead, killed = await open_amid_long_compaction(store)
+        killed.freeze()
+        async with shale.Db.open("db", store=store, compactor=True) as db:
+            held = db.status.manifest.compactor_epoch
+            assert told(db) == held > 0, "the claim of a writer inherits what is known of the compactor"
+            await until(lambda: l0s(db) == 0)
+            assert told(db) == db.status.manifest.compactor_epoch == held + 1
+        killed.thaw()
+        with pytest.raises(FencedError):
+            await dead.close()
+
+    run(scenario)
+
+
+async def open_amid_long_compaction(store: MemoryStore) -> tuple[shale.Db, FaultyStore]:
+    """Return a writer whose compaction waits for its first input, and its connection."""
+    link = FaultyStore(store, Random(1))
+    db = await shale.Db.open("db", store=link, compactor=True)
+    await flush_rows(db, "a", 3)
+    link.add(Rule(op="get_range", key_contains="compacted/", times=100, delay_before_s=60))
+    started: list[str] = []
+    link.observe(lambda request: started.append(request.key) if request.op == "get_range" else None)
+    await flush_rows(db, "b")
+    await until(lambda: bool(started))
+    return db, link
+
+
+def test_the_compactor_of_a_replaced_writer_claims_no_epoch() -> None:
+    async def scenario(store: MemoryStore) -> None:
+        old = await shale.Db.open("db", store=store, compactor=False)
+        async with shale.Db.open("db", store=store, compactor=True) as new:
+            of_old = CoordinatorOptions(writer_epoch=old.status.manifest.writer_epoch)
+            late = Compactor(store, "db", Env.system(), CompactorOptions(coordinator=of_old))
+            with pytest.raises(FencedError, match="of this process, was superseded"):
+                await late.start()
+            assert (told(new), new.status.manifest.compactor_epoch) == (None, 0)
+        with pytest.raises(FencedError):
+            await old.close()
+
+    run(scenario)
+
+
 def test_work_is_offered_once_for_each_state() -> None:
     async def scenario(store: MemoryStore) -> None:
         async with shale.Db.open("db", store=store) as db:
-            work = L0Work(lambda: db.status.manifest, Signal(), 2)
+            work = L0Work(lambda: db.status.manifest, Signal(), 2, 8)
             await flush_rows(db, "a", 2)
             with anyio.fail_after(WAIT_S):
                 await work.wait()
