@@ -13,7 +13,7 @@ EXPONENT_MAX = 16_384
 EXPONENT_MIN = -16_445
 """The smallest positive number is two to this power."""
 
-_TEXT_BYTES_MAX = 255
+_TEXT_BYTES_MAX = 5 * 1024 - 1
 _DECIMALS = 17
 _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,6})?").fullmatch
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE).fullmatch

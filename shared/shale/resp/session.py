@@ -57,6 +57,7 @@ class Command:
         is_open: allowed before authentication.
         is_immediate: runs at once within MULTI, instead of being queued.
         is_queueable: allowed within MULTI.
+        is_administration: needs the role admin, if clients have roles.
     """
 
     name: str
@@ -69,6 +70,14 @@ class Command:
     is_open: bool = False
     is_immediate: bool = False
     is_queueable: bool = True
+    is_administration: bool = False
+
+    @property
+    def role(self) -> Role:
+        """The lowest role of clients that may run it."""
+        if self.is_administration:
+            return Role.ADMIN
+        return Role.WRITE if "write" in self.flags else Role.READ
 
 
 class Writes(Protocol):
@@ -86,7 +95,7 @@ class Writes(Protocol):
 class RespSession:
     """The session of one client.
 
-    ``needs_auth``: the client has to authenticate; ``is_readonly``: its token has the role read, no higher one;
+    ``needs_auth``: the client has to authenticate; ``role``: that of its token, ``None`` if it may run all commands;
     ``is_closing``: the connection closes after this reply.
     ``pending_durable`` is a write whose reply must wait until it is durable.
     """
@@ -101,7 +110,6 @@ class RespSession:
         "id",
         "is_aborted",
         "is_closing",
-        "is_readonly",
         "last_write",
         "lib_name",
         "lib_version",
@@ -110,6 +118,7 @@ class RespSession:
         "pending_durable",
         "queue",
         "queued_bytes",
+        "role",
         "snapshot",
         "transaction",
         "user",
@@ -131,7 +140,7 @@ class RespSession:
         self.name = self.lib_name = self.lib_version = b""
         self.encoding: RespEncoding = RESP2
         self.needs_auth = backend.has_password
-        self.is_readonly = False
+        self.role: Role | None = None
         self.user = DEFAULT_USER
         self.is_closing = False
         self.last_write: WriteHandle | None = None
@@ -162,7 +171,7 @@ class RespSession:
         count, arity = len(args), command.arity
         if self.needs_auth and not command.is_open:
             return self._refuse(command.name, NOT_AUTHENTICATED)
-        if self.is_readonly and "write" in command.flags:
+        if self.role is not None and self.role < command.role:
             return self._refuse(command.name, no_permission(self.user, command.name))
         if count != arity and (arity >= 0 or count < -arity):
             return self._refuse(command.name, wrong_arity(command.name))
@@ -249,7 +258,7 @@ class RespSession:
     def set_authenticated(self, user: bytes, role: Role) -> None:
         """Mark the client as authenticated; ``user`` is the name that error messages show."""
         self.needs_auth = False
-        self.is_readonly = role < Role.WRITE
+        self.role = role if role < Role.ADMIN else None
         self.user = user
 
     def reset_transaction(self) -> None:

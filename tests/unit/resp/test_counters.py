@@ -81,6 +81,7 @@ def test_what_cannot_be_counted_stays_as_it_is(value: str, words: tuple[str, ...
         ("-1e-18", "0", b"0"),
         (".5", "1.", b"1.5"),
         ("1e20", "1", b"100000000000000000000"),
+        ("1" + 300 * "0" + ".5", "-1e300", b"0"),  # a long text
         ("18446744073709551616", "1", b"18446744073709551616"),  # 65 bits: the nearest number of 64 bits
     ],
 )

@@ -109,6 +109,9 @@ def test_conditions_of_an_expiry(old_s: int | None, words: str, is_set: bool) ->
         ("GETEX a EX 1 PERSIST", "syntax error"),
         ("GETEX a KEEPTTL", "syntax error"),
         ("GETEX a PX", "syntax error"),
+        ("GETEX a PX 0 EX 1", "syntax error"),
+        ("GETEX a EX x FOO", "syntax error"),
+        ("GETEX a PX 5 PX x", "value is not an integer or out of range"),
     ],
 )
 def test_impossible_expiries(words: str, problem: str) -> None:
@@ -137,7 +140,10 @@ def test_values_with_a_lifetime() -> None:
             assert await say("PTTL", "a") == 5_000
             assert await say("GETEX", "a", "PERSIST") == b"2"
             assert await say("PTTL", "a") == -1
+            assert await say("GETEX", "a", "EX", "5", "EX", "7") == b"2"
+            assert await say("PTTL", "a") == 7_000
             assert await say("GETEX", "absent", "EX", "5") is None
+            assert await say("GETEX", "absent", "EX", "0") is None
 
     asyncio.run(scenario())
 

@@ -99,3 +99,21 @@ def test_a_client_can_change_its_role() -> None:
                 await say("SET", "k", "1")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("word", ["FLUSHDB", "FLUSHALL"])
+def test_only_an_administrator_may_delete_every_row(word: str) -> None:
+    async def scenario() -> None:
+        async with harness(tokens=TOKENS, options=RespOptions(allow_flush=True)) as home:
+            say = home.talker()
+            for words in (("w",), ("write", "a")):
+                await say("AUTH", *words)
+                await say("SET", "k", "1")
+                with pytest.raises(RespFailure, match=rf"^NOPERM .* '{word.lower()}' command"):
+                    await say(word)
+            assert await say("GET", "k") == b"1"
+            await say("AUTH", "a")
+            assert await say(word) == "OK"
+            assert await say("GET", "k") is None
+
+    asyncio.run(scenario())

@@ -21,6 +21,7 @@ NOW = 1_000_000
         ("PX 7", SetOptions(expire_at=NOW + 7)),
         ("EXAT 1000", SetOptions(expire_at=1_000_000)),
         ("PXAT 5", SetOptions(expire_at=5)),
+        ("PX x PX 7", SetOptions(expire_at=NOW + 7)),
         ("nx get px 1", SetOptions(expire_at=NOW + 1, only_absent=True, wants_old=True)),
         ("XX KEEPTTL", SetOptions(keeps_ttl=True, only_present=True)),
     ],
@@ -45,6 +46,9 @@ def test_options_of_set(words: str, options: SetOptions) -> None:
         ("PX 9223372036854775807", "invalid expire"),
         ("EX 0", "invalid expire"),
         ("PXAT -1", "invalid expire"),
+        ("EX 0 NX XX", "syntax"),
+        ("PX x FOO", "syntax"),
+        ("PX x EX 1", "syntax"),
     ],
 )
 def test_impossible_options_of_set(words: str, problem: str) -> None:

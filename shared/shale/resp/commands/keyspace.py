@@ -137,7 +137,9 @@ COMMANDS = (
     Command(name="randomkey", arity=1, handler=_randomkey, group="generic", summary="Get some key.",
             flags=("readonly",)),
     Command(name="flushdb", arity=-1, handler=_flush, group="server",
-            summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",)),
+            summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
+            is_administration=True),
     Command(name="flushall", arity=-1, handler=_flush, group="server",
-            summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",)),
+            summary="Delete all rows, batch by batch, if resp.allow_flush permits it.", flags=("write",),
+            is_administration=True),
 )  # fmt: skip

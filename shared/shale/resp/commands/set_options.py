@@ -15,6 +15,23 @@ EXPIRY_UNITS: Mapping[bytes, tuple[int, bool]] = {
 """Milliseconds of one unit, and whether the time is relative to now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """A time of expiry as a client wrote it."""
+
+    number: bytes
+    unit: bytes
+
+    def at_ms(self, now_ms: int, command: str) -> int:
+        """Return the time in milliseconds since 1970.
+
+        Raises:
+            RespError: not a positive integer, or outside of 64 bits.
+        """
+        unit_ms, is_relative = EXPIRY_UNITS[self.unit]
+        return positive_expiry_ms(self.number, unit_ms, now_ms if is_relative else 0, command)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOptions:
     """The options of SET.  ``expire_at`` is in milliseconds since 1970."""
@@ -37,11 +54,11 @@ def set_options(args: list[bytes], now_ms: int) -> SetOptions:
     Raises:
         RespError: an option is unknown, two options exclude each other, or a time is invalid.
     """
-    expire_at, words = _parsed(args, now_ms, "set", frozenset((b"NX", b"XX", b"GET", b"KEEPTTL")))
-    if {b"NX", b"XX"} <= words or (expire_at is not None and b"KEEPTTL" in words):
+    expiry, words = _parsed(args, frozenset((b"NX", b"XX", b"GET", b"KEEPTTL")))
+    if {b"NX", b"XX"} <= words or (expiry is not None and b"KEEPTTL" in words):
         raise RespError(SYNTAX)
     return SetOptions(
-        expire_at=expire_at,
+        expire_at=None if expiry is None else expiry.at_ms(now_ms, "set"),
         keeps_ttl=b"KEEPTTL" in words,
         only_absent=b"NX" in words,
         only_present=b"XX" in words,
@@ -49,35 +66,34 @@ def set_options(args: list[bytes], now_ms: int) -> SetOptions:
     )
 
 
-def getex_options(args: list[bytes], now_ms: int) -> tuple[int | None, bool]:
+def getex_options(args: list[bytes]) -> tuple[Expiry | None, bool]:
     """Parse the options of GETEX; return the time of expiry, and whether the value shall stay for ever.
 
+    The number of the time is not parsed: it matters only if there is a value.
+
     Raises:
-        RespError: an option is unknown, there are two, or the time is invalid.
+        RespError: an option is unknown, or there are two.
     """
-    expire_at, words = _parsed(args, now_ms, "getex", frozenset((b"PERSIST",)))
-    if expire_at is not None and words:
+    expiry, words = _parsed(args, frozenset((b"PERSIST",)))
+    if expiry is not None and words:
         raise RespError(SYNTAX)
-    return expire_at, bool(words)
+    return expiry, bool(words)
 
 
-def _parsed(
-    args: list[bytes], now_ms: int, command: str, words: frozenset[bytes]
-) -> tuple[int | None, frozenset[bytes]]:
-    """Return the time of expiry, and which of the words are there."""
-    expire_at: int | None = None
+def _parsed(args: list[bytes], words: frozenset[bytes]) -> tuple[Expiry | None, frozenset[bytes]]:
+    """Return the last time of expiry, and which of the words are there; a time may be repeated in the same unit."""
+    expiry: Expiry | None = None
     found: set[bytes] = set()
     rest = iter(args)
     for arg in rest:
         word = arg.upper()
         if word in EXPIRY_UNITS:
             number = next(rest, None)
-            if number is None or expire_at is not None:
+            if number is None or (expiry is not None and expiry.unit != word):
                 raise RespError(SYNTAX)
-            unit_ms, is_relative = EXPIRY_UNITS[word]
-            expire_at = positive_expiry_ms(number, unit_ms, now_ms if is_relative else 0, command)
+            expiry = Expiry(number, word)
         elif word in words:
             found.add(word)
         else:
             raise RespError(SYNTAX)
-    return expire_at, frozenset(found)
+    return expiry, frozenset(found)

@@ -91,12 +91,13 @@ async def _getdel(session: RespSession, args: list[bytes]) -> bytes:
 
 async def _getex(session: RespSession, args: list[bytes]) -> bytes:
     now_ms = session.backend.env.clock.now_ms()
-    expire_at, is_forever = getex_options(args[2:], now_ms)
+    expiry, is_forever = getex_options(args[2:])
 
     async def read_and_renew(reads: Reads, writes: Writes) -> bytes:
         row = await session.live_row(reads, args[1])
         if row is None:
             return session.encoding.null
+        expire_at = None if expiry is None else expiry.at_ms(now_ms, "getex")
         if expire_at is not None and expire_at <= now_ms:
             writes.delete(args[1])
         elif expire_at is not None or (is_forever and row.expire_ts is not None):
