@@ -96,11 +96,13 @@ def _tree_json(prefix: bytes, tree: Tree) -> dict[str, Any]:
         "segment_b64": b64(prefix),
         "l0": [{"id": str(view.id), "bytes": view.sst.estimated_size_bytes} for view in tree.l0[:VIEWS_MAX]],
         "l0_count": len(tree.l0),
+        "l0_bytes": _view_bytes(tree.l0),
         "runs": [
             {"id": int(run.id), "ssts": len(run.ssts), "bytes": _view_bytes(run.ssts)}
             for run in tree.compacted[:RUNS_MAX]
         ],
         "run_count": len(tree.compacted),
+        "run_bytes": sum(_view_bytes(run.ssts) for run in tree.compacted),
     }
 
 

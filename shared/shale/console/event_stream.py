@@ -6,6 +6,7 @@ import anyio
 from starlette.types import Message, Receive, Scope, Send
 
 from shale.console.source import INTERVAL_S
+from shale.service.http.connection import close_at_shutdown
 
 SEND_MAX_S = 15.0
 """A client that reads nothing for so long is left."""
@@ -23,8 +24,9 @@ class EventStream:
         self._headers = headers
         self._ended = ended
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
+        close_at_shutdown(scope)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancel_when_gone, receive, tasks.cancel_scope)

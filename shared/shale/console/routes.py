@@ -78,6 +78,8 @@ class ConsoleRoutes:
 
     async def _events(self, request: Request) -> Any:
         no_query(request)
+        if request.method == "HEAD":
+            return Response(headers=HEADERS, media_type="text/event-stream")
         if self._clients >= CLIENTS_MAX:
             raise busy(f"{CLIENTS_MAX} pages are open already")
         self._clients += 1

@@ -11,6 +11,7 @@ from shale.engine.db import Db
 from shale.engine.db_reader import DbReader
 from shale.errors import FencedError
 from shale.resp.options import RespOptions
+from shale.server.front_page import FrontPage
 from shale.server.settings import ServerSettings
 from shale.service.access import AccessTokens
 from shale.service.health import ServiceState
@@ -80,8 +81,9 @@ async def serve_database(
     drain_s = settings.shutdown.request_timeout
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(api.running())
+        page = FrontPage(api, role=settings.ROLE, admin_host=settings.admin.host, admin_port=process.admin_port)
         await stack.enter_async_context(
-            serve_app(api, ports.http, request_timeout_s=drain_s, connections_max=settings.http.max_connections)
+            serve_app(page, ports.http, request_timeout_s=drain_s, connections_max=settings.http.max_connections)
         )
         if ports.resp is not None:
             from shale.resp.server import serve_resp

@@ -91,6 +91,46 @@ def test_nothing_is_wider_than_the_window(client: Client, page: Page, width: int
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_the_picture_follows_the_width_of_the_window(client: Client, page: Page) -> None:
+    put(client, b"a", b"v" * 200_000)
+    show(client, page)
+    drawn = "document.querySelector('#lsm svg')?.viewBox.baseVal.width"
+    page.resize(1000, 800)
+    page.wait_for(f"{drawn} > 500")
+    page.evaluate("streaming.abort()")  # no further state draws it
+    page.resize(360, 800)
+    page.wait_for(f"{drawn} < 360")
+
+
+def test_a_hidden_page_follows_nothing(client: Client, page: Page) -> None:
+    show(client, page)
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
+    turn = hide + "document.dispatchEvent(new Event('visibilitychange'))"
+    page.evaluate(turn % "true")
+    page.wait_for("document.querySelector('#age').textContent === 'paused' && streaming.signal.aborted")
+    seen = page.evaluate(STATES)
+    page.evaluate(turn % "false")
+    page.wait_for(f"{STATES} > {seen}")
+
+
+def test_a_value_of_several_lines_is_shown_as_text(client: Client, page: Page) -> None:
+    put(client, b"json", b'{\n\t"a": 1\n}')
+    show(client, page)
+    page.evaluate(
+        "document.querySelector('#key').value = 'json'; document.querySelector('#lookup-form button').click()"
+    )
+    assert page.wait_for("document.querySelector('#lookup-result pre')?.textContent") == '{\n\t"a": 1\n}'
+
+
+def test_a_browser_at_the_data_port_finds_the_console(client: Client, page: Page) -> None:
+    origin = f"http://127.0.0.1:{client.port}/"
+    page.call("Page.navigate", url=origin)
+    page.wait_for("document.links.length === 2")
+    link = page.evaluate("[...document.links].map((link) => link.href)[1]")
+    assert link == f"http://127.0.0.1:{client.admin_port}/"
+    page.requests[:] = [url for url in page.requests if not url.startswith(origin)]
+
+
 def test_the_dark_theme_has_other_colours(client: Client, page: Page) -> None:
     show(client, page)
     colours = []

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -14,15 +15,18 @@ from starlette.types import Message
 
 import shale
 from shale.admin.context import AdminContext
+from shale.admin.gc import GcAdmin
+from shale.console.database_view import VIEWS_MAX
 from shale.console.page import render_page
 from shale.console.routes import CLIENTS_MAX, ConsoleRoutes
-from shale.console.source import ConsoleSource
+from shale.console.source import EXISTENCE_INTERVAL_S, ConsoleSource
 from shale.engine.location import DatabaseStores
 from shale.env import Env
 from shale.service.access import AccessTokens, Role
 from shale.store.memory import MemoryStore
 from shale.telemetry.metrics import Metrics
 from shale.telemetry.recent_events import RecentEvents
+from tests.clocks import ManualClock
 from tests.unit.service.admin_client import problem
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +36,10 @@ READ = {"Authorization": "Bearer r"}
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def place_of(store: MemoryStore, env: Env) -> AdminContext:
+    return AdminContext.of(DatabaseStores(store, None, (), 2), "db", env, Metrics())
 
 
 class Served:
@@ -44,10 +52,9 @@ class Served:
 @asynccontextmanager
 async def served(*, token: str | None = "r", reads: bool = True) -> AsyncIterator[Served]:
     store, env = MemoryStore(), Env.system()
-    async with shale.Db.open("db", store=store, env=env, flush_interval=0) as db:
+    async with shale.Db.open("db", store=store, env=env, flush_interval=0, l0_max_ssts=100) as db:
         tokens = AccessTokens([] if token is None else [(SecretStr(token), Role.READ)])
-        place = AdminContext.of(DatabaseStores(store, None, (), 2), "db", env, Metrics())
-        source = ConsoleSource(place, lambda: {"role": "writer"}, dict, RecentEvents())
+        source = ConsoleSource(place_of(store, env), lambda: {"role": "writer"}, dict, RecentEvents())
         routes = ConsoleRoutes(source, lambda: {"db": "<db>"}, tokens, db if reads else None)
         app = Starlette(routes=routes.routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://admin") as client:
@@ -124,6 +131,65 @@ async def test_a_state_shows_trees_checkpoints_and_what_they_pin() -> None:
         assert database["writer_epoch"] == 1
         assert "nightly" in [each["name"] for each in database["checkpoints"]]
         assert database["boundaries"] == {"manifest": 0, "compactions": 0}
+
+
+async def test_a_picture_that_is_cut_says_so_and_has_the_sizes_of_the_whole() -> None:
+    async with served() as console:
+        for number in range(VIEWS_MAX + 3):
+            await console.db.put(b"%d" % number, b"1")
+            await console.db.flush("memtable")
+        tree = orjson.loads(await console.source.state())["database"]["trees"][0]
+        sizes = [each["bytes"] for each in tree["l0"]]
+        assert (len(sizes), tree["l0_count"]) == (VIEWS_MAX, VIEWS_MAX + 3)
+        assert tree["l0_bytes"] > sum(sizes)
+
+
+async def test_a_database_that_is_gone_is_a_problem_and_a_new_one_in_its_place_is_shown() -> None:
+    clock, store = ManualClock(), MemoryStore()
+    env = replace(Env.system(), clock=clock)
+    source = ConsoleSource(place_of(store, env), dict, dict, RecentEvents())
+
+    async def state() -> dict[str, Any]:
+        clock.sleep(EXISTENCE_INTERVAL_S)
+        found: dict[str, Any] = orjson.loads(await source.state())
+        return found
+
+    for opens in (2, 1):
+        for _ in range(opens):
+            await (await shale.Db.open("db", store=store, flush_interval=0)).close()
+        shown = await state()
+        assert (shown["problem"], shown["database"]["writer_epoch"]) == (None, opens)
+        await store.delete_many([each.key for each in await store.list("db/")])
+        assert "the database is gone" in (await state())["problem"]
+        assert "there is no database at db" in (await state())["problem"]
+
+
+async def test_a_listing_that_takes_long_does_not_stop_the_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as console:
+        listing = anyio.Event()
+
+        async def plan(_: object) -> None:
+            listing.set()
+            await anyio.sleep_forever()
+
+        monkeypatch.setattr(GcAdmin, "plan", plan)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(console.source.candidates)
+                await listing.wait()
+                assert b'"problem":null' in await console.source.state()
+                tasks.cancel_scope.cancel()
+        monkeypatch.setattr("shale.console.source.PLAN_MAX_S", 0.0)
+        assert (
+            "could not be listed"
+            in problem(await console.client.get("/console/candidates", headers=READ), 503)["detail"]
+        )
+
+
+async def test_the_head_of_the_stream_is_no_stream() -> None:
+    async with served() as console:
+        answer = await console.client.head("/console/events", headers=READ)
+        assert answer.headers["content-type"].startswith("text/event-stream")
 
 
 async def test_the_state_is_read_once_for_all_clients() -> None:

@@ -98,6 +98,27 @@ def test_both_ports_serve_the_database_and_a_stop_ends_them() -> None:
     with_writer(MemoryStore(), scenario)
 
 
+def test_a_browser_at_the_root_is_told_where_the_console_is_and_a_program_gets_json() -> None:
+    async def scenario(served: Served) -> None:
+        ask = b"%b / HTTP/1.1\r\nHost: %b\r\nAccept: %b\r\nConnection: close\r\n\r\n"
+        html = b"text/html,application/xhtml+xml,*/*;q=0.8"
+        console = b'href="http://%b:%d/"'
+        for host, name in ((b"127.0.0.1:8080", b"127.0.0.1"), (b"[::1]:8080", b"[::1]"), (b"localhost", b"localhost")):
+            page = await served.ask("port", ask % (b"GET", host, html), b"</html>")
+            assert page.startswith(b"HTTP/1.1 200")
+            assert console % (name, served.process.admin_port) in page
+        elsewhere = await served.ask("port", ask % (b"GET", b'db.example"><script>:8080', html), b"</html>")
+        assert b"forward it" in elsewhere
+        assert b"<script" not in elsewhere
+        for method, accept in ((b"GET", b"*/*"), (b"GET", b"application/json"), (b"POST", html)):
+            answer = await served.ask("port", ask % (method, b"a", accept), b"}")
+            assert answer.startswith(b"HTTP/1.1 404")
+            assert b"no such path; see /openapi.json" in answer
+        served.process.draining.set()
+
+    with_writer(MemoryStore(), scenario)
+
+
 def test_a_writer_that_was_replaced_says_so_before_it_ends() -> None:
     store = MemoryStore()
 

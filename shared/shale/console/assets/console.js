@@ -45,10 +45,11 @@ function bytes(count) {
 
 const number = (value) => (value === null || value === undefined ? "–" : Number(value).toLocaleString("en"));
 
-function text64(encoded) {
+// Bytes as text, or in hexadecimal if they are not text; values may have several lines.
+function text64(encoded, binary = /[\u0000-\u001f\ufffd]/) {
   const raw = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
   const decoded = new TextDecoder().decode(raw);
-  return /[\u0000-\u001f\ufffd]/.test(decoded) ? [...raw].map((each) => each.toString(16).padStart(2, "0")).join(" ") : decoded;
+  return binary.test(decoded) ? [...raw].map((each) => each.toString(16).padStart(2, "0")).join(" ") : decoded;
 }
 
 // --- panels ---
@@ -67,8 +68,11 @@ function picture(tree) {
   const width = Math.max(280, Math.min(900, content("lsm").clientWidth));
   const left = width < 500 ? 100 : 150, room = width - left - (width < 500 ? 70 : 130), step = 24;
   const levels = [];
-  if (tree.l0_count) levels.push({ name: `L0: ${tree.l0_count} SSTs`, kind: "l0", parts: tree.l0 });
-  for (const run of tree.runs) levels.push({ name: `run ${run.id}: ${run.ssts} SSTs`, kind: "run", parts: [run] });
+  if (tree.l0_count) {
+    const name = `L0: ${number(tree.l0_count)} SSTs`;
+    levels.push({ name, kind: "l0", parts: tree.l0, bytes: tree.l0_bytes, hidden: tree.l0_count - tree.l0.length });
+  }
+  for (const run of tree.runs) levels.push({ name: `run ${run.id}: ${number(run.ssts)} SSTs`, kind: "run", parts: [run], bytes: run.bytes, hidden: 0 });
   const scale = (size) => Math.log2(Math.max(2, size / 1024 + 2));
   const sums = levels.map((level) => level.parts.reduce((sum, part) => sum + scale(part.bytes), 0));
   const most = Math.max(1, ...sums);
@@ -86,9 +90,15 @@ function picture(tree) {
       svg.append(box);
       x += wide + 2;
     }
-    svg.append(shape("text", { x: x + 6, y: y + 14, class: "quiet" }, bytes(level.parts.reduce((sum, part) => sum + part.bytes, 0))));
+    const rest = level.hidden ? `, ${number(level.hidden)} SSTs not drawn` : "";
+    svg.append(shape("text", { x: x + 6, y: y + 14, class: "quiet" }, bytes(level.bytes) + (width < 500 ? "" : rest)));
   });
   return svg;
+}
+
+// A line about the items that were cut from a list, if there are any.
+function more(count, what) {
+  return count > 0 ? element("p", `and ${number(count)} more ${what}`, "quiet") : [];
 }
 
 const show = {
@@ -99,9 +109,10 @@ const show = {
       if (tree.segment_b64) parts.push(element("h3", `segment ${text64(tree.segment_b64)}`));
       if (!tree.segment_b64 && database.tree_count > 1 && !tree.l0_count && !tree.run_count) continue;
       parts.push(picture(tree));
+      const hidden = tree.run_count - tree.runs.length;
+      if (hidden > 0) parts.push(more(hidden, `sorted runs; all runs have ${bytes(tree.run_bytes)}`));
     }
-    if (database.tree_count > database.trees.length) parts.push(element("p", `and ${database.tree_count - database.trees.length} more segments`));
-    return parts;
+    return parts.concat(more(database.tree_count - database.trees.length, "segments"));
   },
   flow(state) {
     const { process, counters, database } = state;
@@ -144,14 +155,16 @@ const show = {
       }
       return [each.id, progress, `${each.l0} L0, runs ${each.runs.join(" ") || "–"}`, bytes(each.output_bytes)];
     });
-    return [rows.length ? table(["id", "status", "inputs", "written"], rows) : element("p", "none yet", "quiet")];
+    const list = rows.length ? table(["id", "status", "inputs", "written"], rows) : element("p", "none yet", "quiet");
+    return [list].concat(more(state.database.compaction_count - rows.length, "compactions"));
   },
   checkpoints(state) {
     const rows = state.database.checkpoints.map((each) => [
       (each.name ?? each.id).replace(/^(writer:\d+)\?.*/s, "$1"), number(each.manifest_id), each.expire_time?.replace(/\.\d+Z/, "Z") ?? "no expiry",
       each.pinned_ssts === null ? "…" : `${number(each.pinned_ssts)} SSTs, ${bytes(each.pinned_bytes)}`,
     ]);
-    return [rows.length ? table(["name", "manifest", "expires", "pins alone"], rows) : element("p", "none", "quiet")];
+    const list = rows.length ? table(["name", "manifest", "expires", "pins alone"], rows) : element("p", "none", "quiet");
+    return [list].concat(more(state.database.checkpoint_count - rows.length, "checkpoints"));
   },
   counters(state) {
     const counters = state.counters;
@@ -182,7 +195,10 @@ const show = {
   },
 };
 
+let latest = null;
+
 function render(state) {
+  latest = state;
   for (const [id, panel] of Object.entries(show)) {
     if (!state.database.trees && !["process", "events", "counters"].includes(id)) continue;
     const place = content(id);
@@ -191,9 +207,14 @@ function render(state) {
     if (top) place.firstElementChild.scrollTop = top;
   }
   problem(state.problem);
-  byId("age").textContent = `as of ${new Date(state.now_ms).toLocaleTimeString()}`;
-  byId("age").className = "good";
+  const read = state.database_ms;
+  age(read === null ? "no state yet" : `as of ${new Date(read).toLocaleTimeString()}`, state.problem ? "bad" : "good");
   document.documentElement.dataset.states = String(Number(document.documentElement.dataset.states || 0) + 1);
+}
+
+function age(text, className) {
+  byId("age").textContent = text;
+  byId("age").className = className;
 }
 
 function problem(text) {
@@ -211,39 +232,67 @@ async function failure(answer) {
   try { return (await answer.json()).detail; } catch { return `${answer.status} ${answer.statusText}`; }
 }
 
+const SILENCE_MS = 20000;
 let streaming = null;
 
+// Follows the events until another call replaces it, or the page is hidden: a browser has few connections to a host.
 async function stream() {
   streaming?.abort();
   const mine = streaming = new AbortController();
   let pause = 1000;
   while (!mine.signal.aborted) {
+    const request = new AbortController();
+    mine.signal.addEventListener("abort", () => request.abort());
+    const heard = watchSilence(request);
     try {
-      const answer = await fetch("console/events", { headers: headers(), signal: mine.signal });
+      const answer = await fetch("console/events", { headers: headers(), signal: request.signal });
       if (!answer.ok) {
         problem(await failure(answer));
-        byId("age").textContent = "not connected";
+        age("not connected", "bad");
         if (answer.status === 401 || answer.status === 403) return;
       } else {
-        await readEvents(answer.body.getReader());
+        await readEvents(answer.body.getReader(), heard);
         pause = 1000;
       }
     } catch (error) {
       if (mine.signal.aborted) return;
-      byId("age").textContent = "connection lost";
-      byId("age").className = "bad";
+      age("connection lost", "bad");
+    } finally {
+      heard.stop();
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(pause * 2, 15000);
   }
 }
 
-async function readEvents(reader) {
+// Aborts a request of which nothing is heard: a host that is gone does not close its connections.
+function watchSilence(request) {
+  let timer = 0;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => request.abort(), SILENCE_MS);
+  };
+  heard.stop = () => clearTimeout(timer);
+  heard();
+  return heard;
+}
+
+function followWhileVisible() {
+  if (!document.hidden) {
+    stream();
+    return;
+  }
+  streaming?.abort();
+  age("paused", "");
+}
+
+async function readEvents(reader, heard) {
   const decoder = new TextDecoder();
   let waiting = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard();
     waiting += decoder.decode(value, { stream: true });
     const events = waiting.split("\n\n");
     waiting = events.pop();
@@ -252,34 +301,39 @@ async function readEvents(reader) {
   }
 }
 
+// Requests JSON; without an answer it says in ``place`` why, and returns null.
+async function request(path, place, options) {
+  try {
+    const answer = await fetch(path, { ...options, headers: headers(options?.headers) });
+    if (answer.ok) return await answer.json();
+    place.replaceChildren(element("p", await failure(answer), "bad"));
+  } catch {
+    place.replaceChildren(element("p", "no connection", "bad"));
+  }
+  return null;
+}
+
 async function lookUp(event) {
   event.preventDefault();
   const body = JSON.stringify({ key: byId("key").value, format: byId("key-format").value });
-  const answer = await fetch("console/lookup", { method: "POST", headers: headers({ "Content-Type": "application/json" }), body });
   const place = byId("lookup-result");
-  if (!answer.ok) {
-    place.replaceChildren(element("p", await failure(answer), "bad"));
-    return;
-  }
-  const row = await answer.json();
+  const row = await request("console/lookup", place, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+  if (!row) return;
   const when = (ms) => (ms === null ? "–" : new Date(ms).toISOString());
   place.replaceChildren(
     table(null, [["sequence number", number(row.seq)], ["written", when(row.create_ts)], ["expires", when(row.expire_ts)], ["size", bytes(row.value_bytes)]]),
-    element("pre", text64(row.value_b64)),
+    element("pre", text64(row.value_b64, /[\u0000-\u0008\u000b-\u001f\ufffd]/)),
   );
 }
 
 async function plan() {
   const place = byId("plan-result");
   place.replaceChildren(element("p", "listing …", "quiet"));
-  const answer = await fetch("console/candidates", { headers: headers() });
-  if (!answer.ok) {
-    place.replaceChildren(element("p", await failure(answer), "bad"));
-    return;
-  }
-  const found = await answer.json();
+  const found = await request("console/candidates", place);
+  if (!found) return;
   place.replaceChildren(element("p", `${number(found.count)} objects, ${bytes(found.size)}`, "quiet"));
   if (found.objects.length) place.append(table(["object", "size", "why"], found.objects.map((each) => [each.key, bytes(each.size), each.why])));
+  place.append(...[].concat(more(found.count - found.objects.length, "objects")));
 }
 
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
@@ -297,4 +351,11 @@ byId("token-form").addEventListener("submit", (event) => {
 });
 byId("lookup-form")?.addEventListener("submit", lookUp);
 byId("plan").addEventListener("click", plan);
-stream();
+document.addEventListener("visibilitychange", followWhileVisible);
+let drawnWidth = 0;
+new ResizeObserver(() => requestAnimationFrame(() => {
+  const width = content("lsm").clientWidth;
+  if (latest?.database.trees && width !== drawnWidth) content("lsm").replaceChildren(...show.lsm(latest));
+  drawnWidth = width;
+})).observe(content("lsm"));
+followWhileVisible();

@@ -18,6 +18,7 @@ UNREAD_S = 60.0
 """Seconds that a response may wait without the client reading any of it."""
 
 _ABORT = "shale.abort"
+_ENDLESS = "shale.endless"
 
 
 def abort_connection(scope: MutableMapping[str, Any]) -> bool:
@@ -29,11 +30,19 @@ def abort_connection(scope: MutableMapping[str, Any]) -> bool:
     return True
 
 
+def close_at_shutdown(scope: MutableMapping[str, Any]) -> None:
+    """Close the connection of this request as soon as the server stops: its response has no end to wait for."""
+    extension = scope.get("extensions", {}).get(_ENDLESS)
+    if extension is not None:
+        extension["call"]()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """A connection that closes when its client stalls within a request or sends endless headers."""
 
     connections_max: int | None = None
     """Further connections get a 503 and are closed."""
+    _is_endless = False
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
     _is_in_head = False
@@ -43,7 +52,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the timer for the first request of a new connection."""
         super().connection_made(transport)
-        self._extensions = {_ABORT: {"call": transport.abort}}
+        self._extensions = {_ABORT: {"call": transport.abort}, _ENDLESS: {"call": self._set_endless}}
         if self.connections_max is not None and len(self.connections) > self.connections_max:
             self._refuse(busy(f"more than {self.connections_max} connections"))
             return
@@ -55,6 +64,16 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         super().connection_lost(exc)
+
+    def _set_endless(self) -> None:
+        self._is_endless = True
+
+    def shutdown(self) -> None:
+        """Stop after the running request; one whose response has no end stops now, and is told of a disconnect."""
+        if self._is_endless:
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def on_message_begin(self) -> None:
         """Note the start of the headers of a request."""

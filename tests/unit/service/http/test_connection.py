@@ -105,6 +105,30 @@ def test_requests_one_after_another_are_served() -> None:
     on_a_connection(scenario)
 
 
+def test_a_response_without_end_does_not_delay_the_end_of_the_server() -> None:
+    gone = asyncio.Event()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        http_protocol.close_at_shutdown(scope)
+        await receive()  # the request
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        assert (await receive())["type"] == "http.disconnect"
+        gone.set()
+
+    async def main() -> None:
+        listener = open_socket("127.0.0.1", 0, setting="http.port")
+        async with asyncio.timeout(30):
+            async with serve_app(endless, listener, request_timeout_s=3600):
+                reader, writer = await asyncio.open_connection(*listener.getsockname())
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                await reader.readuntil(b"begun")
+            await gone.wait()
+        writer.close()
+
+    asyncio.run(main())
+
+
 async def until_cut(reader: asyncio.StreamReader) -> None:
     """Read what the kernel still has, and check that the server has closed the connection."""
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
