@@ -12,14 +12,15 @@ from starlette.types import Receive, Scope, Send
 _PATHS = (b"/", b"")
 _PORT = re.compile(r":[0-9]{1,5}$")
 _LOCAL = frozenset(("127.0.0.1", "localhost", "[::1]"))
-_HEADERS = (
-    (b"content-type", b"text/html; charset=utf-8"),
-    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-    (b"vary", b"accept"),
-)
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_HEADERS = {
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "vary": "accept",
+}
 
 
 class FrontPage:
@@ -46,7 +47,8 @@ class FrontPage:
             await self._app(scope, receive, send)
             return
         body = self._page(dict(scope["headers"]).get(b"host", b"").decode("latin-1")).encode()
-        headers = [*_HEADERS, (b"content-length", b"%d" % len(body))]
+        texts = {**_HEADERS, "content-length": str(len(body))}
+        headers = [(name.encode(), text.encode()) for name, text in texts.items()]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body if scope["method"] == "GET" else b""})
 

@@ -38,7 +38,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def place_of(store: MemoryStore, env: Env) -> AdminContext:
+def context_of(store: MemoryStore, env: Env) -> AdminContext:
     return AdminContext.of(DatabaseStores(store, None, (), 2), "db", env, Metrics())
 
 
@@ -54,7 +54,7 @@ async def served(*, token: str | None = "r", reads: bool = True) -> AsyncIterato
     store, env = MemoryStore(), Env.system()
     async with shale.Db.open("db", store=store, env=env, flush_interval=0, l0_max_ssts=100) as db:
         tokens = AccessTokens([] if token is None else [(SecretStr(token), Role.READ)])
-        source = ConsoleSource(place_of(store, env), lambda: {"role": "writer"}, dict, RecentEvents())
+        source = ConsoleSource(context_of(store, env), lambda: {"role": "writer"}, dict, RecentEvents())
         routes = ConsoleRoutes(source, lambda: {"db": "<db>"}, tokens, db if reads else None)
         app = Starlette(routes=routes.routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://admin") as client:
@@ -147,7 +147,7 @@ async def test_a_picture_that_is_cut_says_so_and_has_the_sizes_of_the_whole() ->
 async def test_a_database_that_is_gone_is_a_problem_and_a_new_one_in_its_place_is_shown() -> None:
     clock, store = ManualClock(), MemoryStore()
     env = replace(Env.system(), clock=clock)
-    source = ConsoleSource(place_of(store, env), dict, dict, RecentEvents())
+    source = ConsoleSource(context_of(store, env), dict, dict, RecentEvents())
 
     async def state() -> dict[str, Any]:
         clock.sleep(EXISTENCE_INTERVAL_S)
