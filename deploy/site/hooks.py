@@ -12,6 +12,7 @@ SECTIONS = {
     "Runbooks": "runbooks",
     "Decisions": "adr",
 }
+FOR_DEVELOPERS = ("adr/", "reference/design-documents", "reference/format", "reference/protocol", "reference/style")
 OUTSIDE = re.compile(
     r"\[([^\]]+)\]\((?:\.\./)+(?:shared|services|tests|schemas|deploy|helm|README|CONTRIBUTING|Makefile|Dockerfile|pyproject)[^)]*\)"
 )
@@ -28,6 +29,8 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Show links to source files as text: the site holds pages only."""
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Show links to source files as text: the site holds pages only.  Rank pages for developers last in a search."""
+    if page.file.src_uri.startswith(FOR_DEVELOPERS):
+        page.meta["search"] = {"boost": 0.1}
     return OUTSIDE.sub(r"\1", markdown)
