@@ -90,4 +90,4 @@ async def require_same_writer(session: CliSession, found: LiveWriter, url: str |
 
 
 def _refused(session: CliSession, found: LiveWriter, reason: str) -> LiveWriter:
-    return LiveWriter(f"{session.location.url}: {found}; {reason}{_ADVICE}", found.status)
+    return LiveWriter(f"{session.location.url}: {found.found}", found.status, f"{reason}{_ADVICE}")

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from time import gmtime, strftime
 
 from shale.engine.write.clean_close import was_closed
-from shale.errors import ConflictError
+from shale.errors import ONE_WRITER, ConflictError
 from shale.protocol.manifest_store import StoredManifest
 from shale.types import WalId
 from shale.types.writer_sign import WriterPresence, WriterStatus, writer_status
@@ -23,15 +23,23 @@ WalTime = Callable[[WalId], Awaitable[int | None]]
 """Returns when a WAL file was written, in milliseconds since 1970; ``None`` if there is none."""
 
 
-class LiveWriter(ConflictError):
-    """Another writer seems to be alive, and was not fenced.  ``status``: what its manifest tells about it."""
+_HINT = f"{ONE_WRITER}; if that process has ended without a close, open with take_over=True"
 
-    def __init__(self, message: str, status: WriterStatus) -> None:
-        super().__init__(message)
+
+class LiveWriter(ConflictError):
+    """Another writer seems to be alive, and was not fenced.
+
+    ``found``: who it is, without a hint what to do.  ``status``: what its manifest tells about it.
+    """
+
+    def __init__(self, found: str, status: WriterStatus, hint: str = _HINT) -> None:
+        super().__init__(f"{found}; {hint}")
+        self.found = found
         self.status = status
+        self._hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.status)
+        return type(self), (self.found, self.status, self._hint)
 
 
 async def require_no_live_writer(stored: StoredManifest, last_wal_id: WalId, *, now_ms: int, wal_time: WalTime) -> None:

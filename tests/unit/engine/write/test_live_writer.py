@@ -1,6 +1,7 @@
 """``take_over=False``: a writer that seems to be alive keeps its database; a closed or dead one loses it."""
 
 import pickle
+import re
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
@@ -67,7 +68,10 @@ def test_the_error_tells_who_it_is() -> None:
         async with place.open(writer_endpoint="http://a:1"):
             with pytest.raises(LiveWriter) as caught:
                 await place.open(take_over=False)
-        status = pickle.loads(pickle.dumps(caught.value)).status
+        copied = pickle.loads(pickle.dumps(caught.value))
+        assert str(copied) == str(caught.value)
+        assert re.search(r"one writer.*HTTP API.*DbReader.* without a close, open with take_over=True", str(copied))
+        status = copied.status
         assert (status.presence, status.epoch) == (WriterPresence.SIGNED, 1)
         assert status.identity is not None
         assert status.identity.endpoint == "http://a:1"
