@@ -135,4 +135,5 @@ __all__ = [
     "configure",
 ]
 
-__getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)
+if not TYPE_CHECKING:  # so that type checkers refuse other names
+    __getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from shale.errors import InvalidRequestError
+from shale.errors import WrongType
 from shale.plugins import MERGE_OPERATORS, resolve
 
 if TYPE_CHECKING:
@@ -102,6 +102,19 @@ def operator_by_name(name: str) -> "MergeOperator":
     return resolve(MERGE_OPERATORS, name, BUILT_IN) if found is None else found
 
 
+def require_operator(given: object) -> "MergeOperator":
+    """Return the operator of an option, which is one, or the name of one.
+
+    Raises:
+        InvalidRequestError: the name is unknown.
+        WrongType: the object is not callable.
+    """
+    operator = operator_by_name(given) if isinstance(given, str) else given
+    if not callable(operator):
+        raise WrongType(f"merge_operator: {given!r} is not callable")
+    return operator
+
+
 def resolve_operator(given: "MergeOperator | str | None") -> "MergeOperator | None":
     """Return the operator of an option, wrapped so that its errors name the operator and the key.
 
@@ -110,9 +123,7 @@ def resolve_operator(given: "MergeOperator | str | None") -> "MergeOperator | No
     """
     if given is None:
         return None
-    operator = operator_by_name(given) if isinstance(given, str) else given
-    if not callable(operator):
-        raise InvalidRequestError(f"merge_operator: {given!r} is not callable")
+    operator = require_operator(given)
     name = given if isinstance(given, str) else getattr(given, "__qualname__", type(given).__name__)
     from shale.iter.merge_operator import checked_operator  # with numpy, which a process without operators may not need
 

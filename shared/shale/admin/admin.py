@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Self, Unpack
+from typing import ClassVar, Self, Unpack
 from uuid import UUID
 
 from shale.admin.checkpoints import CheckpointAdmin
@@ -36,8 +36,6 @@ from shale.store.port import ObjectStore
 from shale.telemetry.metrics import Metrics
 from shale.types import Ulid
 
-_NOT_ENTERED = "shale.Admin(…) is not open: write `async with shale.Admin(…) as admin:`, and use it inside the block"
-
 
 class Admin(ShowsState, AsyncContext):
     """Use with ``async with``.  It can run beside any other processes of the database; only ``destroy`` fences them.
@@ -53,6 +51,8 @@ class Admin(ShowsState, AsyncContext):
         UnknownOption: there is no option of that name.
         InvalidRequestError: the URL or path is malformed.
     """
+
+    _CALL: ClassVar = ("shale.Admin(…)", "async with")
 
     def __init__(
         self,
@@ -302,14 +302,18 @@ class Admin(ShowsState, AsyncContext):
             raise LatestRecordMissing(f"there is no database at {self._where.root or '/'}")
         return SequenceTracker.decode(latest.value.sequence_tracker)
 
+    def _not_entered(self) -> str:
+        call, keyword = self._CALL
+        return f"{call} is not open: write `{keyword} {call} as admin:`, and use it inside the block"
+
     @property
     def _open(self) -> AdminContext:
         if self._place is None:
-            raise ClosedError(_NOT_ENTERED)
+            raise ClosedError(self._not_entered())
         return self._place
 
     @property
     def _compacting(self) -> CompactionAdmin:
         if self._compactions is None:
-            raise ClosedError(_NOT_ENTERED)
+            raise ClosedError(self._not_entered())
         return self._compactions

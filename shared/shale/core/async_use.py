@@ -1,8 +1,9 @@
 """Errors for asynchronous objects that are used as blocking ones, and the reverse: they say what to write instead."""
 
+import os
 from collections.abc import Generator
 from types import TracebackType
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from shale.errors import WrongType
 
@@ -48,16 +49,18 @@ class AsyncContext:
         """Return the call that made this object, and a name for its handle, for errors."""
         return f"shale.{type(self).__name__}(…)", type(self).__name__.lower()
 
-    def __enter__(self) -> NoReturn:
-        call, handle = self._shown()
-        blocking = f"; shale.sync has the same names for `with`: {call.replace('shale.', 'shale.sync.', 1)}"
-        hint = blocking if call.startswith("shale.") else ""
-        raise WrongType(f"{call} was entered with `with`: write `async with {call} as {handle}:`{hint}")
+    if not TYPE_CHECKING:  # type checkers refuse the mistake themselves
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Exist only because Python looks for this method before it calls ``__enter__``."""
+        def __enter__(self) -> NoReturn:
+            call, handle = self._shown()
+            blocking = f"; shale.sync has the same names for `with`: {call.replace('shale.', 'shale.sync.', 1)}"
+            hint = blocking if call.startswith("shale.") else ""
+            raise WrongType(f"{call} was entered with `with`: write `async with {call} as {handle}:`{hint}")
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            """Exist only because Python looks for this method before it calls ``__enter__``."""
 
 
 class AsyncRows:
@@ -65,16 +68,18 @@ class AsyncRows:
 
     __slots__ = ()
 
-    def __iter__(self) -> NoReturn:
-        raise WrongType(
-            "the rows of a scan were iterated with `for`: write `async for row in db.scan():`, or use shale.sync"
-        )
+    if not TYPE_CHECKING:  # type checkers refuse the mistake themselves
 
-    def __await__(self) -> NoReturn:
-        raise WrongType(
-            "a scan was awaited: iterate it with `async for row in db.scan():`, or await one of its methods, such as "
-            "`await db.scan().next_batch(1000)` or `await db.scan().to_arrow()`"
-        )
+        def __iter__(self) -> NoReturn:
+            raise WrongType(
+                "the rows of a scan were iterated with `for`: write `async for row in db.scan():`, or use shale.sync"
+            )
+
+        def __await__(self) -> NoReturn:
+            raise WrongType(
+                "a scan was awaited: iterate it with `async for row in db.scan():`, or await one of its methods, such "
+                "as `await db.scan().next_batch(1000)` or `await db.scan().to_arrow()`"
+            )
 
 
 class BlockingIterator:
@@ -82,8 +87,10 @@ class BlockingIterator:
 
     __slots__ = ()
 
-    def __aiter__(self) -> NoReturn:
-        raise WrongType("a scan of shale.sync was iterated with `async for`: write `for`, or use shale.Db")
+    if not TYPE_CHECKING:  # type checkers refuse the mistake themselves
+
+        def __aiter__(self) -> NoReturn:
+            raise WrongType("a scan of shale.sync was iterated with `async for`: write `for`, or use shale.Db")
 
 
 class BlockingContext:
@@ -91,15 +98,32 @@ class BlockingContext:
 
     __slots__ = ()
 
-    def __await__(self) -> NoReturn:
-        name = type(self).__name__
-        raise WrongType(f"a {name} of shale.sync was awaited: its calls block; leave `await` out, or use shale.Db")
+    if not TYPE_CHECKING:  # type checkers refuse the mistake themselves
 
-    async def __aenter__(self) -> NoReturn:
-        name = type(self).__name__
-        raise WrongType(f"a {name} of shale.sync was entered with `async with`: write `with`, or use shale.{name}")
+        def __await__(self) -> NoReturn:
+            name = type(self).__name__
+            raise WrongType(f"a {name} of shale.sync was awaited: its calls block; leave `await` out, or use shale.Db")
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Exist only because Python looks for this method before it calls ``__aenter__``."""
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise WrongType(f"a {name} of shale.sync was entered with `async with`: write `with`, or use shale.{name}")
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None:
+            """Exist only because Python looks for this method before it calls ``__aenter__``."""
+
+
+class MadeByOpen:
+    """A handle that ``open`` makes.  A call of the class with a URL raises an error that says so."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: object, **_: object) -> Self:
+            if arguments and isinstance(arguments[0], str | os.PathLike):
+                is_sync = ".sync." in cls.__module__
+                call = f"shale.{'sync.' if is_sync else ''}{cls.__name__}"
+                raise WrongType(f"{call}(…) opens nothing: write `{'' if is_sync else 'async '}with {call}.open(…)`")
+            return super().__new__(cls)

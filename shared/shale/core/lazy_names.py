@@ -22,7 +22,10 @@ def lazy_names(
     def load(name: str) -> Any:
         module = modules.get(name)
         if module is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from shale.core.suggestions import suggest  # for errors only
+
+            hint = "" if name.startswith("_") else suggest(name, public)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         found = _import_all(module)
         value = found if module == f"{package}.{name}" else getattr(found, name)
         namespace[name] = value

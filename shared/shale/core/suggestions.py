@@ -61,6 +61,6 @@ class KnownFields:
     def __new__(cls, *_: object, **keywords: object) -> Self:
         for name in keywords:
             if name not in cls.__dataclass_fields__:
-                hint = suggest(name, cls.__dataclass_fields__)
+                hint = suggest(name, cls.__dataclass_fields__) or f"; it has {', '.join(cls.__dataclass_fields__)}"
                 raise UnknownOption(f"{cls.__name__} has no option {name}{hint}")
         return super().__new__(cls)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shale.core.bytes_like import BytesLike
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 from shale.format.blocks.transform import BlockTransformer, TransformError
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class AesGcm:
         Raises:
             InvalidRequestError: there is no key, or a key or a name is invalid, or ``cryptography`` is not installed.
         """
+        if not isinstance(keys, Mapping):
+            raise WrongType(f"encryption: keys is of type {type(keys).__name__}: give names and keys, {{'k1': key}}")
         if not keys:
             raise InvalidRequestError("encryption: there is no key: give at least one")
         for name, key in keys.items():
@@ -54,6 +56,8 @@ class AesGcm:
                 raise InvalidRequestError(
                     f"encryption: {name!r} is not a key name: write 1 to 255 visible ASCII characters"
                 )
+            if not isinstance(key, BytesLike):
+                raise WrongType(f"encryption: key {name} is of type {type(key).__name__}: give 16, 24 or 32 bytes")
             if len(key) not in _KEY_BYTES:
                 raise InvalidRequestError(f"encryption: key {name} has {len(key)} bytes, not 16, 24 or 32")
         chosen = write_with if write_with is not None else next(iter(keys))

@@ -8,6 +8,7 @@ import anyio
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
+from shale.core.async_use import MadeByOpen
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
 from shale.core.settings_values import Duration, parse_checkpoint_id, parse_lifetime_ms
@@ -55,7 +56,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Db(Reads, DatabaseLifecycle):
+class Db(MadeByOpen, Reads, DatabaseLifecycle):
     """The one writer of a database.  Made by ``open``; used from one event loop.
 
     A write returns when it is in memory and visible to reads; its handle waits until it is durable.  After another

@@ -13,6 +13,7 @@ from shale.concurrency.first_error import first_error
 from shale.concurrency.read_ahead import ReadAhead
 from shale.concurrency.signal import Signal
 from shale.concurrency.task_host import TaskHost
+from shale.core.async_use import MadeByOpen
 from shale.core.lazy_names import import_at_call
 from shale.core.ttl import Timestamp
 from shale.engine.location import DatabaseLocation, DatabaseStores
@@ -69,7 +70,7 @@ else:
 log = get_logger("reader")
 
 
-class DbReader(Reads):
+class DbReader(MadeByOpen, Reads):
     """Reads one database: it follows under a checkpoint of its own, stays at a checkpoint, or follows unprotected."""
 
     def __init__(

@@ -6,6 +6,7 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 from shale.codecs.codec import Codec
 from shale.core.async_use import RecordedWrite
 from shale.core.bytes_like import BytesLike, not_bytes
+from shale.core.state_repr import ShowsState
 from shale.core.ttl import Timestamp, Ttl
 from shale.engine.write.batch import WriteBatch
 from shale.engine.write.write_handle import WriteHandle
@@ -156,12 +157,15 @@ class KeySpace(Generic[K, V]):
         }
 
 
-class ReadMapping(Generic[K, V]):
+class ReadMapping(ShowsState, Generic[K, V]):
     """A mapping to read; ``mapping`` of any handle returns one."""
 
     def __init__(self, reads: RowReads, space: KeySpace[K, V]) -> None:
         self._reads = reads
         self._space = space
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"prefix": self._space.prefix, "of": repr(self._reads)}
 
     def __getitem__(self, key: K) -> NoReturn:
         raise WrongType(

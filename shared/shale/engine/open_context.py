@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from shale.core.async_use import AsyncContext
 from shale.errors import NotOpen
@@ -28,16 +28,18 @@ class PendingContext(AsyncContext):
 
     _is_used = False
 
-    def __getattr__(self, name: str) -> Any:
-        call, handle = self._shown()
-        if name.startswith("_"):  # Python and notebooks look for optional methods
-            raise AttributeError(f"{call} has no attribute {name}", name=name, obj=self)
-        self._is_used = True  # the error says it all
-        raise NotOpen(f"{call} is not open yet, so it has no {name!r}: {self._how_to_use(call, handle)}")
+    if not TYPE_CHECKING:  # type checkers refuse the mistake themselves
 
-    def __enter__(self) -> NoReturn:
-        self._is_used = True
-        super().__enter__()
+        def __getattr__(self, name: str) -> Any:
+            call, handle = self._shown()
+            if name.startswith("_"):  # Python and notebooks look for optional methods
+                raise AttributeError(f"{call} has no attribute {name}", name=name, obj=self)
+            self._is_used = True  # the error says it all
+            raise NotOpen(f"{call} is not open yet, so it has no {name!r}: {self._how_to_use(call, handle)}")
+
+        def __enter__(self) -> NoReturn:
+            self._is_used = True
+            super().__enter__()
 
     def __repr__(self) -> str:
         call, handle = self._shown()

@@ -4,12 +4,13 @@ The blocking classes of ``shale.sync`` take the same.  Every option of ``DbOptio
 a duration loses its unit there: ``flush_interval="250ms"`` sets ``flush_interval_s``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import NoneType
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, cast, get_args
 from uuid import UUID
 
+from shale.core.argument_types import require_attributes
 from shale.core.settings_values import Duration, Size, parse_duration_ms, parse_duration_s, parse_size
 from shale.core.suggestions import invalid_choice, unknown_option
 from shale.engine.cache_settings import DiskCacheSetting, parse_disk_cache
@@ -131,6 +132,13 @@ OPEN_PARAMETERS = ("store", "path")
 """Parameters that every ``open`` has beside its options; suggested for misspelled names, too."""
 
 
+_CONNECT_TYPES: Mapping[str, tuple[Sequence[str], str]] = {
+    "env": (("clock", "rng", "ids"), "shale.Env.system(), or leave it out"),
+    "metrics": (("counter", "gauge"), "shale.telemetry.metrics.Metrics(), or leave it out"),
+    "block_transformer": (("encode", "decode"), "an object such as shale.AesGcm({'k1': key})"),
+}
+
+
 class OpenArguments(NamedTuple):
     """The location of a database, and what its handle runs on; ``None``: the system's environment, private metrics."""
 
@@ -160,6 +168,9 @@ class OpenArguments(NamedTuple):
             store_options=options.get("store_options"),
             block_transformer=options.get("block_transformer"),
         )
+        for name, (attributes, wanted) in _CONNECT_TYPES.items():
+            if (value := options.get(name)) is not None:
+                require_attributes(name, value, attributes, wanted)
         version = options.get("manifest_write_version", MANIFEST_VERSION)
         if version not in get_args(ManifestVersion):
             raise InvalidRequestError(f"manifest_write_version: {version!r} is unknown: choose 1 or 2")
@@ -204,6 +215,8 @@ def choose_options(kind: type[Options], given: Options | None, keywords: Mapping
     from_keywords = kind.from_keywords(settings)
     if given is None:
         return from_keywords
+    if not isinstance(given, kind):
+        raise WrongType(f"options is of type {type(given).__name__}: give shale.{kind.__name__}(…), or single options")
     if settings:
         raise InvalidRequestError(f"options and {', '.join(settings)} were given: use one or the other")
     return given
@@ -234,6 +247,24 @@ def option_values(kind: type[EngineOptions], known: Sequence[str], keywords: Map
     return values
 
 
+def require_parts(operator: object, extractor: object, cache: object) -> None:
+    """Require that options which are objects can be used, before a writer fences another one in vain.
+
+    Raises:
+        InvalidRequestError: no merge operator has this name.
+        WrongType: the object lacks what its option needs.
+    """
+    if operator is not None:
+        from shale.merge_operators import require_operator
+
+        require_operator(operator)
+    if extractor is not None:
+        wanted = "an object such as shale.DelimitedPrefix"
+        require_attributes("segment_extractor", extractor, ("name", "prefix_len"), wanted)
+    if cache is not None:
+        require_attributes("cache", cache, ("of_thread",), "shale.MemoryBudget(bytes), or use block_cache_bytes")
+
+
 _PLAIN_TYPES: Mapping[Any, type] = {
     kind: plain for plain in (bool, int, str) for kind in (plain, cast("Any", plain) | None)
 }
@@ -261,8 +292,15 @@ def _parse(name: str, field: str, value: Any) -> Any:
     if name == "disk_cache":
         return parse_disk_cache(value)
     if name == "filter_policies":
-        return tuple(value)
+        return _filter_policies(value)
     return value
+
+
+def _filter_policies(value: Any) -> tuple[BloomPolicy, ...]:
+    policies = tuple(value) if isinstance(value, Iterable) else (value,)
+    for each in policies:
+        require_attributes("filter_policies", each, ("prefix_extractor",), "a list of shale.BloomPolicy(…)")
+    return policies
 
 
 def _compression(value: Compression | str | None) -> Compression:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from shale.core.lazy_dataclass import dataclass
 from shale.core.suggestions import KnownFields, invalid_choice
-from shale.engine.open_options import DB_NAMES, option_values
+from shale.engine.open_options import DB_NAMES, option_values, require_parts
 from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy, PrefixExtractor
 from shale.iter.merge_operator import MergeOperator
@@ -121,6 +121,7 @@ class DbOptions(KnownFields):
     enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:
+        require_parts(self.merge_operator, self.segment_extractor, self.cache)
         problems = list(_problems(self))
         if problems:
             raise InvalidRequestError("; ".join(problems))

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from shale.core.argument_types import require_at_least
 from shale.core.ttl import Timestamp, timestamp_ms
 from shale.format.sequence_tracker import SequenceTracker
 
@@ -17,5 +18,6 @@ def seq_at(tracker: SequenceTracker, time: Timestamp, *, round_up: bool) -> int 
 
 def time_of(tracker: SequenceTracker, seq: int, *, round_up: bool) -> datetime | None:
     """Return the time of the last known point at or before a sequence number, or of the first one at or after it."""
+    require_at_least("seq", seq, 0)
     second = tracker.seq_to_time(seq, round_up=round_up)
     return None if second is None else datetime.fromtimestamp(second, UTC)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from shale.core.state_repr import ShowsState
 from shale.core.ttl import Timestamp
 from shale.core.units import format_size
 from shale.engine.options import FlushType
@@ -13,7 +14,7 @@ from shale.errors import ShaleError
 from shale.types import Manifest
 
 
-class DbStatus:
+class DbStatus(ShowsState):
     """The state of one writer; every property is read anew."""
 
     __slots__ = ("_writer",)
@@ -115,6 +116,9 @@ class DbStatus:
     def time_of(self, seq: int, *, round_up: bool = False) -> datetime | None:
         """Return when the database reached a sequence number, to the second; see ``seq_at``."""
         return time_of(self._writer.sequence_tracker(), seq, round_up=round_up)
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return writer_state(self._writer)
 
     def _update(self) -> StatusUpdate:
         durability = self._writer.durability

@@ -24,7 +24,7 @@ from shale.protocol.options import ProtocolOptions
 from shale.protocol.sequenced import SequencedFiles, StoredBytes
 from shale.protocol.transactional import Stored
 from shale.protocol.versioned import Namespace, T, Versioned, VersionList
-from shale.store.location import similar_database
+from shale.store.location import remains_of_database, similar_database
 from shale.store.port import ObjectStore
 from shale.telemetry.events import Event
 from shale.telemetry.log import get_logger
@@ -141,6 +141,11 @@ class VersionedStore(Generic[T]):
         if self.namespace.resource != "manifest":
             return LatestRecordMissing(what)
         root = self.namespace.directory.rstrip("/").rpartition("/")[0]
+        if remains := remains_of_database(self._store_url, root):
+            return LatestRecordMissing(
+                f"{what}, although {' and '.join(remains)} have files of a database: restore the manifests; do not "
+                "open it for writing, which would create an empty database there"
+            )
         hint = similar_database(self._store_url, root)
         return LatestRecordMissing(
             f"{what}: there is no database at {root or '/'}; check the URL, or open it for writing to create it{hint}"

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
+from shale.core.settings_values import Size, parse_size
+
 DEFAULT_CAPACITY_BYTES = 256 * 1024 * 1024
 
 
@@ -37,10 +39,13 @@ class CacheShare(Protocol):
 class MemoryBudget:
     """A number of bytes, and the caches that share them."""
 
-    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
-        """Start without caches; with a capacity of 0 they keep nothing."""
-        assert capacity_bytes >= 0
-        self.capacity_bytes = capacity_bytes
+    def __init__(self, capacity_bytes: Size = DEFAULT_CAPACITY_BYTES) -> None:
+        """Start without caches; with a capacity of 0 they keep nothing.
+
+        Raises:
+            InvalidRequestError: the capacity is negative, or not a size.
+        """
+        self.capacity_bytes = parse_size(capacity_bytes, name="capacity_bytes")
         # Replaced, never changed: threads iterate over it while others join.
         self._shares: tuple[weakref.ref[CacheShare], ...] = ()
         self._joining = threading.Lock()

@@ -164,7 +164,18 @@ def similar_database(store_url: str, root: str) -> str:
         beside = [each.name for each in islice(parent.iterdir(), _SIBLINGS_MAX) if _has_database(each)]
     except OSError:
         return ""
-    return suggest(name, beside)
+    return suggest(name, [each for each in beside if each != name])
+
+
+def remains_of_database(store_url: str, root: str) -> list[str]:
+    """Return the directories with files of a database whose manifests are lost; only a directory store is searched."""
+    if not store_url.startswith("file://"):
+        return []
+    directory = Path(directory_of(store_url), root)
+    try:
+        return [name for name in ("compacted", "wal") if any((directory / name).glob("*.sst"))]
+    except OSError:
+        return []
 
 
 def _has_database(directory: Path) -> bool:
@@ -183,7 +194,7 @@ def _split_database_url(url: str) -> Location:
     if not location.path:
         raise InvalidRequestError(
             f"{url}: names a store, not a database in it: add the path of the database, such as "
-            f"{location.store_url.rstrip('/')}/orders"
+            f"{Location(location.store_url, 'orders').url}"
         )
     return location
 

@@ -30,4 +30,5 @@ _MODULES = {
 
 __all__ = ["Admin", "Client", "Db", "DbReader", "Scan", "Snapshot", "Transaction", "WriteHandle"]
 
-__getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)
+if not TYPE_CHECKING:  # so that type checkers refuse other names
+    __getattr__, __dir__ = lazy_names(globals(), _MODULES, __all__)

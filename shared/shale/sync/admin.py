@@ -59,12 +59,16 @@ class WalReader(BlockingHandle[reader.WalReader]):
     versions = blocking_iterator(reader.WalReader.versions)
 
 
+class _BlockingAdmin(admin.Admin):
+    _CALL = ("shale.sync.Admin(…)", "with")
+
+
 class Admin(BlockingHandle[admin.Admin]):
     """Use with ``with``; see ``shale.Admin`` for arguments and errors."""
 
     @parameters_of(admin.Admin.__init__)
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        super().__init__(admin.Admin(*args, **keywords), loop_thread().call)
+        super().__init__(_BlockingAdmin(*args, **keywords), loop_thread().call)
 
     def __enter__(self) -> Self:
         self._run(self._inner.__aenter__())

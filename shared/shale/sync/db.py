@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar, overload
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
 from shale.concurrency.blocking import BlockingOpen, blocking, blocking_as, blocking_function, forwarded
+from shale.core.async_use import MadeByOpen
 from shale.core.bytes_like import BytesLike
 from shale.engine import db
 from shale.engine.mapping import KeySpace
@@ -32,7 +33,7 @@ def _call(work: Coroutine[Any, Any, T]) -> T:
     return loop_thread().call(work)
 
 
-class Db(BlockingReads[db.Db]):
+class Db(MadeByOpen, BlockingReads[db.Db]):
     """The one writer of a database; see ``shale.Db``.  Made by ``open``, and open until ``close``."""
 
     open = BlockingOpen(db.Db.open)

@@ -4,6 +4,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from shale.concurrency.blocking import BlockingOpen, blocking, in_loop
+from shale.core.async_use import MadeByOpen
 from shale.engine import db_reader
 from shale.engine.open_context import OpenContext
 from shale.errors import ShaleError
@@ -15,7 +16,7 @@ from shale.sync.status import StatusSubscription
 from shale.types import Manifest
 
 
-class DbReader(BlockingReads[db_reader.DbReader]):
+class DbReader(MadeByOpen, BlockingReads[db_reader.DbReader]):
     """Reads one database; see ``shale.DbReader``.  Made by ``open``, and open until ``close``.
 
     It pickles like the asynchronous reader, and is opened where it is unpickled.

@@ -59,6 +59,13 @@ class KeyRange:
             UNBOUNDED if end is None else excluded(end),
         )
 
+    def __str__(self) -> str:
+        """Return the range as an interval, such as ``[b'a', b'b')``; "…" is unbounded."""
+        opening = "[" if self.start.kind is BoundKind.INCLUDED else "("
+        closing = "]" if self.end.kind is BoundKind.INCLUDED else ")"
+        first, last = ("…" if key is None else repr(key) for key in (self.start.key, self.end.key))
+        return f"{opening}{first}, {last}{closing}"
+
     @classmethod
     def with_prefix(cls, prefix: bytes) -> Self:
         """Return the range of all keys that begin with ``prefix``."""

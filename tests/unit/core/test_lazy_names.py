@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+import shale
+from shale import sync
 from shale.core.lazy_names import import_at_call
 
 
@@ -23,3 +25,10 @@ def test_an_error_is_that_of_the_function() -> None:
     (stand_in,) = import_at_call({}, rgb_to_hsv="colorsys")
     with pytest.raises(TypeError, match="rgb_to_hsv"):
         stand_in()
+
+
+def test_a_misspelled_name_is_told_the_closest_one() -> None:
+    with pytest.raises(AttributeError, match=r"module 'shale' has no attribute 'DBReader'; did you mean DbReader\?"):
+        _ = shale.DBReader  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"^module 'shale.sync' has no attribute '_Db'$"):
+        _ = sync._Db  # type: ignore[attr-defined]

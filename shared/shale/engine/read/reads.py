@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
+from shale.core.argument_types import keys_of
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
 from shale.core.state_repr import ShowsState
@@ -210,7 +211,7 @@ class Reads(ShowsState, ABC):
         Raises:
             ResponseTooLarge: the values are larger than ``max_bytes``.
         """
-        checked = [key if type(key) is bytes and key else checked_key(key, KEY_BYTES_MAX) for key in keys]
+        checked = [key if type(key) is bytes and key else checked_key(key, KEY_BYTES_MAX) for key in keys_of(keys)]
         self._require_in_visible_range(checked)
         point = await self._resolve_point(durability)
         self.gets += len(checked)

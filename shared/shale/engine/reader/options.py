@@ -8,7 +8,7 @@ from uuid import UUID
 from shale.concurrency.read_ahead import READ_AHEAD_BYTES
 from shale.core.lazy_dataclass import dataclass
 from shale.core.suggestions import KnownFields
-from shale.engine.open_options import READER_NAMES, option_values
+from shale.engine.open_options import READER_NAMES, option_values, require_parts
 from shale.errors import (
     CheckpointLifetimeTooShort,
     InvalidCheckpointLifetime,
@@ -73,6 +73,7 @@ class ReaderOptions(KnownFields):
     enforce_visible_range: KeyRange | None = None
 
     def __post_init__(self) -> None:
+        require_parts(self.merge_operator, self.segment_extractor, self.cache)
         if self.checkpoint is not None:
             require_checkpoint_reference(self.checkpoint)
         if self.checkpoint is not None and self.follow_latest:

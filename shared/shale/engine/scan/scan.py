@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from anyio.lowlevel import checkpoint
 
+from shale.core.argument_types import require_at_least
 from shale.core.async_use import AsyncRows
 from shale.core.state_repr import ShowsState
 from shale.engine.memtable.row_order import reversed_rows
@@ -91,7 +92,7 @@ class Scan(ShowsState, AsyncRows):
         raise TypeError("a scan belongs to its process and cannot be pickled: pickle a DbReader, and scan there")
 
     def _shown_state(self) -> Mapping[str, object]:
-        return {"range": self._chunks.read_range, "reverse": self._reverse, "last_key": self._last_given()}
+        return {"range": str(self._chunks.read_range), "reverse": self._reverse, "last_key": self._last_given()}
 
     def __aiter__(self) -> "Scan":
         return self
@@ -112,8 +113,7 @@ class Scan(ShowsState, AsyncRows):
         Raises:
             InvalidRequestError: ``size`` is not positive.
         """
-        if size < 1:
-            raise InvalidRequestError(f"batches of {size} rows: must be at least 1")
+        require_at_least("size", size, 1)
         while batch := await self.next_batch(size):
             yield batch
 
@@ -124,6 +124,7 @@ class Scan(ShowsState, AsyncRows):
             size: rows at most.
             bytes_max: stop once the rows have this many bytes, so that a scan of large values holds few of them.
         """
+        require_at_least("size", size, 0)
         batch = list(islice(self._rows, size))
         if bytes_max is None:
             while len(batch) < size and (rows := await self._next_rows(size - len(batch))):
@@ -143,8 +144,7 @@ class Scan(ShowsState, AsyncRows):
         Raises:
             InvalidRequestError: ``size`` is not positive.
         """
-        if size < 1:
-            raise InvalidRequestError(f"lists of {size} items: must be at least 1")
+        require_at_least("size", size, 1)
         self._return_row_objects()
         items: list[tuple[bytes, bytes]] = []
         while rows := await self._next_items(size - len(items)):

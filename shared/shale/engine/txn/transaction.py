@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 from uuid import UUID
 
+from shale.core.argument_types import keys_of
 from shale.core.bytes_like import BytesLike
 from shale.engine.read.read_point import Durability, ReadPoint, SeqHold
 from shale.engine.read.reads import KEY_BYTES_MAX, ScanOptions, checked_durability, range_of
@@ -236,7 +237,7 @@ class Transaction(TransactionWrites):
 
     def _note_reads(self, keys: Iterable[BytesLike]) -> None:
         if self._is_serializable and not self._is_over:
-            self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+            self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys_of(keys)])
 
     def _let_go(self) -> None:
         self._writer.views.points.pop(self._held.number, None)

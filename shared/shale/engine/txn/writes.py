@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from shale.codecs.codec import Codec
 from shale.codecs.plain import BYTES
+from shale.core.argument_types import keys_of
 from shale.core.async_use import RECORDED, RecordedWrite
 from shale.core.bytes_like import BytesLike
 from shale.core.lazy_names import import_at_call
@@ -97,7 +98,7 @@ class TransactionWrites(Reads):
             InvalidRequestError: an impossible key, or the transaction is over.
         """
         self._require_open()
-        self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+        self._read_keys.update([checked_key(key, KEY_BYTES_MAX) for key in keys_of(keys)])
 
     def unmark_write(self, keys: Iterable[BytesLike]) -> None:
         """Let this transaction's writes of these keys never conflict: the last commit counts.
@@ -106,7 +107,7 @@ class TransactionWrites(Reads):
             InvalidRequestError: an impossible key, or the transaction is over.
         """
         self._require_open()
-        self._unmarked.update([checked_key(key, KEY_BYTES_MAX) for key in keys])
+        self._unmarked.update([checked_key(key, KEY_BYTES_MAX) for key in keys_of(keys)])
 
     @overload
     def mapping(self, *, codec: Codec[V], prefix: BytesLike = b"") -> "TransactionMapping[bytes, V]": ...

@@ -1,11 +1,13 @@
 """A set of writes that becomes visible and durable as one (docs/reference/format.md 13)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from shale.core.async_use import BATCHED
 from shale.core.bytes_like import BytesLike, not_bytes
+from shale.core.state_repr import ShowsState
 from shale.core.ttl import ExpireAt, Lifetime, Timestamp, Ttl, expire_ts, resolve_lifetime
+from shale.core.units import format_size
 from shale.engine.options import MAX_VALUE_BYTES
 from shale.errors import IncompatibleMergeTtls, InvalidRequestError, MergeOperatorMissing, WrongType
 from shale.iter.merge_operator import MergeOperator, fold_versions
@@ -64,7 +66,7 @@ def require_batch(batch: "WriteBatch") -> "WriteBatch":
     return batch
 
 
-class WriteBatch:
+class WriteBatch(ShowsState):
     """Puts, deletes and merges of one commit.
 
     For each key the last put or delete counts, with all merges after it.  Keys and values are checked when they are
@@ -186,6 +188,9 @@ class WriteBatch:
         self._operands.clear()
         self._is_plain = True
         self.has_deletes = self.has_merges = False
+
+    def _shown_state(self) -> Mapping[str, object]:
+        return {"keys": len(self), "size": format_size(self.size_bytes)}
 
     @property
     def size_bytes(self) -> int:
