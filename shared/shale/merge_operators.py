@@ -102,14 +102,14 @@ def operator_by_name(name: str) -> "MergeOperator":
     return resolve(MERGE_OPERATORS, name, BUILT_IN) if found is None else found
 
 
-def require_operator(given: object) -> "MergeOperator":
+def require_operator(given: Any) -> "MergeOperator":
     """Return the operator of an option, which is one, or the name of one.
 
     Raises:
         InvalidRequestError: the name is unknown.
         WrongType: the object is not callable.
     """
-    operator = operator_by_name(given) if isinstance(given, str) else given
+    operator: MergeOperator = operator_by_name(given) if isinstance(given, str) else given
     if not callable(operator):
         raise WrongType(f"merge_operator: {given!r} is not callable")
     return operator

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from shale.engine.embedded.services import EmbeddedServices
     from shale.engine.mapping import KeySpace, WriteMapping
     from shale.engine.read.snapshot import Snapshot
-    from shale.engine.txn.context import TransactionContext
+    from shale.engine.txn.context import Isolation, TransactionContext
 else:
     DbCache, KeySpace, WriteMapping, Snapshot, TransactionContext = import_at_call(
         globals(),
@@ -275,7 +275,7 @@ class Db(MadeByOpen, Reads, DatabaseLifecycle):
         writer.check_readable()
         return Snapshot(writer, writer.durability.durable_seq if durable else self._pipeline.committed_seq)
 
-    def transaction(self, isolation: str = "snapshot") -> "TransactionContext":
+    def transaction(self, isolation: "Isolation" = "snapshot") -> "TransactionContext":
         """Begin a transaction: await the result, or use ``async with``, which commits, or rolls back after an error.
 
         Args:

@@ -7,7 +7,7 @@ a duration loses its unit there: ``flush_interval="250ms"`` sets ``flush_interva
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from types import NoneType
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypedDict, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypedDict, TypeVar, cast, get_args
 from uuid import UUID
 
 from shale.core.argument_types import require_attributes
@@ -80,7 +80,7 @@ class DbOpenOptions(ConnectOptions, total=False):
     probe_max_staleness: Duration
     missing_boundary: str
     boundary_files_enabled: bool
-    compression: Compression | str | None
+    compression: Compression | Literal["none", "snappy", "zlib", "lz4", "zstd"] | None
     block_size_bytes: Size
     min_filter_keys: int
     filter_policies: Sequence[BloomPolicy] | None

@@ -14,6 +14,7 @@ from shale.engine import db
 from shale.engine.mapping import KeySpace
 from shale.engine.open_context import OpenContext
 from shale.engine.options import FlushType
+from shale.engine.txn.context import Isolation
 from shale.engine.write.batch import WriteBatch
 from shale.sync.db_cache import DbCache
 from shale.sync.loop_thread import LoopThread, loop_thread
@@ -91,7 +92,7 @@ class Db(MadeByOpen, BlockingReads[db.Db]):
         """Return a snapshot of the database; see ``shale.Db.snapshot``."""
         return Snapshot(self._run(self._inner.snapshot(durable=durable).opened()), self._loop)
 
-    def transaction(self, isolation: str = "snapshot") -> Transaction:
+    def transaction(self, isolation: Isolation = "snapshot") -> Transaction:
         """Begin a transaction, to be used with ``with``; see ``shale.Db.transaction``."""
         return Transaction(self._run(self._inner.transaction(isolation).begun()), self._loop)
 

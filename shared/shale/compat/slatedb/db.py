@@ -16,12 +16,16 @@ from shale.compat.slatedb.types.states import SsTableId
 from shale.compat.slatedb.writes import WriteBatch, WriteHandle, handle_of, taken_from
 from shale.engine import db as engine_db
 from shale.engine import options as engine_options
+from shale.engine.txn.context import Isolation
 from shale.engine.write import batch as engine
 from shale.engine.write import write_handle
 from shale.errors import ClosedError, FencedError, ProtocolPanic, ShaleError, WalDisabled
 
 _FLUSHES = {FlushType.MEM_TABLE: engine_options.FlushType.MEMTABLE, FlushType.WAL: engine_options.FlushType.WAL}
-_ISOLATION = {IsolationLevel.SNAPSHOT: "snapshot", IsolationLevel.SERIALIZABLE_SNAPSHOT: "serializable"}
+_ISOLATION: dict[IsolationLevel, Isolation] = {
+    IsolationLevel.SNAPSHOT: "snapshot",
+    IsolationLevel.SERIALIZABLE_SNAPSHOT: "serializable",
+}
 
 
 class Db(DbReads):

@@ -2,11 +2,13 @@
 
 from collections.abc import Coroutine, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from shale.engine.open_context import PendingContext
 from shale.engine.txn.transaction import Transaction
 from shale.engine.write.writer import Writer
+
+Isolation: TypeAlias = Literal["snapshot", "serializable"]
 
 
 class TransactionContext(PendingContext):
