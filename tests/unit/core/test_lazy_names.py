@@ -5,7 +5,6 @@ import sys
 import pytest
 
 import shale
-from shale import sync
 from shale.core.lazy_names import import_at_call
 
 
@@ -30,5 +29,3 @@ def test_an_error_is_that_of_the_function() -> None:
 def test_a_misspelled_name_is_told_the_closest_one() -> None:
     with pytest.raises(AttributeError, match=r"module 'shale' has no attribute 'DBReader'; did you mean DbReader\?"):
         _ = shale.DBReader  # type: ignore[attr-defined]
-    with pytest.raises(AttributeError, match=r"^module 'shale.sync' has no attribute '_Db'$"):
-        getattr(sync, "_Db")
