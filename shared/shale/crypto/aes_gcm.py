@@ -184,5 +184,7 @@ def _cipher() -> "type[AESGCM]":
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise InvalidRequestError("encryption needs the package cryptography: pip install shale[encryption]") from error
+        raise InvalidRequestError(
+            "encryption needs the package cryptography: pip install 'shale[encryption]'"
+        ) from error
     return AESGCM

@@ -1,5 +1,6 @@
 """The parts of a release: notes, checksums and their signature."""
 
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -71,3 +72,18 @@ def test_a_signature_is_of_these_checksums(tmp_path: Path, key: Path) -> None:
     assert is_signed(checksums, signature, key)
     checksums.write_text(checksums.read_text() + "0" * 64 + "  more.whl\n")
     assert not is_signed(checksums, signature, key)
+
+
+def test_the_page_about_installing_names_every_extra() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (REPOSITORY / "docs/how-to/install.md").read_text()
+    table = page[page.index("| extra |") : page.index("A call that needs")]
+    assert set(re.findall(r"`([a-z]+)`(?=[ ,].*\|)", table)) >= set(extras) - {"dev"}
+
+
+def test_errors_name_extras_that_exist() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = [*(REPOSITORY / "shared").rglob("*.py"), *(REPOSITORY / "services").rglob("*.py")]
+    texts = [source.read_text() for source in sources]
+    assert {each for text in texts for each in re.findall(r"shale\[([a-z]+)\]", text)} <= set(extras)
+    assert not [each for text in texts for each in re.findall(r"install shale\[[a-z]+\]", text)], "zsh needs quotes"

@@ -57,7 +57,7 @@ def plot_target(file: str) -> PlotTarget:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise InvalidRequestError("--plot needs matplotlib: pip install 'shale[plot]'") from None
+        raise InvalidRequestError("--plot needs matplotlib: pip install 'shale[plots]'") from None
     return PlotTarget(path)
 
 

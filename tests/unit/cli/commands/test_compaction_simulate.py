@@ -133,7 +133,7 @@ def test_drawings(capsys, tmp_path: Path):
 
 def test_without_matplotlib_the_command_that_installs_it_is_named(monkeypatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InvalidRequestError, match=r"pip install 'shale\[plot\]'"):
+    with pytest.raises(InvalidRequestError, match=r"pip install 'shale\[plots\]'"):
         plot_target(str(tmp_path / "a.png"))
 
 
