@@ -25,7 +25,7 @@ REDIS_COMMIT ?= 4f8cdc2a1ea53e42955af758aabffee67cb455dd
 # collecting the tests takes 20 instead of 8 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels archive image image-spark compose-check clean
+.PHONY: help install java demo spark-demo up test bench bench-spark sim sim-two-phase fuzz model soak two-phase-soak gc-soak compat redis-suite docs quick lint mutations fmt gen gen-schemas check check-long lock release wheels first-hour archive image image-spark compose-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -157,6 +157,9 @@ release: install ## .shale/release: packages, components, notes, checksums; KEY=
 
 wheels: install ## .shale/wheels: build and check a wheel per machine; WHEELS="--interpreter COMMAND" adds a Python
 	$(BIN)/python -m tests.checks.wheels $(WHEELS)
+
+first-hour: install ## what a new user does, with the built wheel in a fresh environment; MINUTES= writes for so long
+	$(BIN)/python -m tests.checks.first_hour --minutes $(or $(MINUTES),0)
 
 # Executors of a standalone cluster have Spark and Python, but not Shale. The archive is a plain venv, which finds its
 # packages relative to its interpreter. Its kernels run on every CPU of this kind of machine.

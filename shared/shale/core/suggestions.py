@@ -57,10 +57,13 @@ class KnownFields:
     __slots__ = ()
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    unknown_hint: ClassVar[str] = ""
+    """What the error says about a name that resembles no option."""
 
     def __new__(cls, *_: object, **keywords: object) -> Self:
         for name in keywords:
             if name not in cls.__dataclass_fields__:
-                hint = suggest(name, cls.__dataclass_fields__) or f"; it has {', '.join(cls.__dataclass_fields__)}"
+                known = cls.unknown_hint or f"; it has {', '.join(cls.__dataclass_fields__)}"
+                hint = suggest(name, cls.__dataclass_fields__) or known
                 raise UnknownOption(f"{cls.__name__} has no option {name}{hint}")
         return super().__new__(cls)

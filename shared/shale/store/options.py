@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import field
+from typing import ClassVar
 
 from shale.core.lazy_dataclass import dataclass
 from shale.core.suggestions import KnownFields
@@ -44,6 +45,8 @@ class StoreOptions(KnownFields):
     ``transactional_url``, the store of commit records.
     ``ack_after``: when a create of the two-phase mode returns.
     """
+
+    unknown_hint: ClassVar[str] = "; endpoint, region, credentials and the like are given as config={'endpoint': …}"
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     request_timeout_s: float = 30.0

@@ -16,6 +16,7 @@ from shale.types import Tree
 
 _WARN_AFTER_S = 10.0
 _WARN_INTERVAL_S = 60.0
+_HINT = "no compaction makes room: start `shale compactor`, or open with compactor=True"
 log = get_logger("memtable")
 
 
@@ -62,6 +63,7 @@ class L0Admission:
         running = 0
         trees: dict[bytes, Tree] = {}
         reserved: Counter[bytes] = Counter()
+        self._durability.stall = None
         for frozen in tables:
             if frozen.state is not UploadState.WAITING:
                 running += frozen.state is UploadState.UPLOADING
@@ -88,13 +90,15 @@ class L0Admission:
         )
         if reason is not None:
             fullest = max(len(trees[prefix].l0) if prefix in trees else 0 for prefix in frozen.segments)
-            self._warn_in_time(reason, fullest)
+            limit = self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key
+            self._durability.stall = f"L0 is full, {fullest} of {limit} SSTs, and {_HINT}"
+            self._warn_in_time(reason, fullest, limit)
         if reason != self.stall_reason:
             self.stall_reason = reason
             self._durability.changed.notify()
         return reason is not None and not self._ignores_stalls
 
-    def _warn_in_time(self, reason: str, fullest: int) -> None:
+    def _warn_in_time(self, reason: str, fullest: int, limit: int) -> None:
         """Warn of a stall that lasts: a running compaction ends most of them after moments."""
         now_s = self._env.clock.monotonic_s()
         if self.stall_reason is None:
@@ -106,8 +110,8 @@ class L0Admission:
         log.warning(
             Event.MEMTABLE_FLUSH_STALLED,
             l0_ssts=fullest,
-            limit=self._options.l0_max_ssts if reason == "num_ssts" else self._options.l0_max_ssts_per_key,
+            limit=limit,
             type=reason,
             duration_ms=round(1000 * (now_s - self._stalled_s)),
-            hint="L0 is full and no compaction makes room: start `shale compactor`, or open with compactor=True",
+            hint=f"L0 is full and {_HINT}",
         )

@@ -79,7 +79,7 @@ class Backpressure:
             if waiting.cancelled_caught:
                 raise WriteStalled(
                     f"a write waited for {self._timeout_s:g} s: {self._memory.unflushed_bytes} bytes are unflushed, "
-                    f"the limit is {self._limit_bytes}; the log tells why no memtable can be flushed"
+                    f"the limit is {self._limit_bytes}; {self._durability.stall or 'flushes are slower than writes'}"
                 )
         finally:
             self._waiting -= 1

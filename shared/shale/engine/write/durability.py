@@ -19,7 +19,8 @@ class DurabilityTracker:
     """
 
     __slots__ = (
-        "_closed", "changed", "durable_seq", "durable_wal_id", "ended", "flushed_seq", "problem", "status_changed",
+        "_closed", "changed", "durable_seq", "durable_wal_id", "ended", "flushed_seq", "problem", "stall",
+        "status_changed",
     )  # fmt: skip
 
     def __init__(self, seq: int = 0, wal_id: int = 0) -> None:
@@ -28,6 +29,8 @@ class DurabilityTracker:
         self.durable_wal_id = wal_id
         self.problem: ShaleError | None = None
         """The first fatal error."""
+        self.stall: str | None = None
+        """Why no memtable can be flushed at present, and what to do, for the errors of writes that wait for room."""
         self.changed = Signal()
         """Notified when a frontier moves, the writer fails or closes, or a stall begins or ends."""
         self.status_changed = Signal()
