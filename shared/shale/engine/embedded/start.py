@@ -11,7 +11,7 @@ from shale.engine.location import ConnectedDatabase
 from shale.engine.options import DbOptions
 from shale.engine.write.writer import Writer
 from shale.telemetry.metrics import Metrics
-from shale.types import Epoch
+from shale.types import Epoch, Manifest
 
 _L0_MIN_SOURCES = 4
 
@@ -39,7 +39,7 @@ async def start_services(
         merge_operator=options.resolve_merge_operator(),
         disk_cache=options.disk_cache,
         wal_store=database.wal_store,
-        is_own_wal=_own_wal(writer),
+        is_own_wal=own_wal(lambda: writer.manifest.current, writer.manifest.epoch, writer.durability.durable_wal_id),
         collects=gc,
     )
     services = EmbeddedServices(context, writer.durability.wait_failed)
@@ -47,11 +47,19 @@ async def start_services(
     return services
 
 
-def _own_wal(writer: Writer) -> Callable[[int], bool]:
-    first, epoch = writer.durability.durable_wal_id, writer.manifest.epoch
+def own_wal(read: Callable[[], Manifest], epoch: int, claimed_after: int) -> Callable[[int], bool]:
+    """Return a function that tells whether a WAL file was written and flushed by one writer.
+
+    A writer that was replaced never takes the files of the next one for its own, whichever manifest it has read.
+
+    Args:
+        read: returns the newest manifest that the writer knows.
+        epoch: the writer's.
+        claimed_after: the last WAL file before its own, its fence.
+    """
 
     def is_own(wal_id: int) -> bool:
-        newest = writer.manifest.current
-        return newest.writer_epoch == epoch and first < wal_id <= newest.replay_after_wal_id
+        newest = read()
+        return newest.writer_epoch == epoch and claimed_after < wal_id <= newest.replay_after_wal_id
 
     return is_own
