@@ -131,5 +131,15 @@ def noun_index(arguments: Sequence[str]) -> int | None:
     return None
 
 
+def script() -> NoReturn:
+    """Run the command of this process.
+
+    A request that is not answered must not keep it alive: its thread ends only with the request's time limit.
+    """
+    from shale.service.exit_process import exit_process
+
+    exit_process(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

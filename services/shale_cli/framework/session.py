@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _CONNECT_OPTIONS = ("wal_store", "store_options", "block_transformer", "manifest_write_version")
 RETRIES_MAX = 5
 """Store retries of a command, which fails after some seconds, while a daemon keeps retrying."""
+REQUEST_LIMIT_S = 60.0
+"""How long one request may take with its retries.  A store that has answered nothing is given up after 15 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +224,7 @@ def _default_session(database: "NamedDatabase", output: Output) -> CliSession:
         location=database.location,
         alias=database.label,
         wal_store=database.wal_store,
-        store_options=_with_retry_limit(StoreOptions()),
+        store_options=limited(StoreOptions()),
         env=Env.system(),
         output=output,
     )
@@ -272,11 +274,13 @@ def command_store_options(settings: "DaemonSettings") -> "StoreOptions":
     """Return the store options of the settings, with the retry limit of commands."""
     from shale.service.store_startup import store_options
 
-    return _with_retry_limit(store_options(settings.store))
+    return limited(store_options(settings.store))
 
 
-def _with_retry_limit(chosen: "StoreOptions") -> "StoreOptions":
-    return replace(chosen, retry=replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True))
+def limited(chosen: "StoreOptions") -> "StoreOptions":
+    """Return store options with the retries and limits of commands."""
+    policy = replace(chosen.retry, retries_max=RETRIES_MAX, fail_fast_auth=True, timeout_s=REQUEST_LIMIT_S)
+    return replace(chosen, retry=policy)
 
 
 def command_line(options: GlobalOptions) -> list[str]:

@@ -10,13 +10,10 @@ from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError
 from shale.format.sst.filter_policy import BloomPolicy
 from shale.sst.options import SstOptions
-from shale.store.options import RetryPolicy, StoreOptions
 from shale.types import Compression
 from shale_spark.codecs import ValueCodec, value_codec
 from shale_spark.load.rules import LIFETIME_MAX_MS, DuplicateKeys
-
-_STORE_OPTIONS = StoreOptions(retry=RetryPolicy(retries_max=10))
-"""A store that does not answer for some seconds ends a load; Spark's tasks must not wait for ever."""
+from shale_spark.source.store_options import task_store_options
 
 C = TypeVar("C", bound=StrEnum)
 
@@ -111,7 +108,7 @@ def load_request(where: DatabaseLocation | str, **arguments: Unpack[LoadArgument
         InvalidRequestError: one of them is invalid, or two contradict each other.
     """
     given = BulkLoadOptions(**arguments)
-    place = where if isinstance(where, DatabaseLocation) else resolve(where, store_options=_STORE_OPTIONS)
+    place = where if isinstance(where, DatabaseLocation) else resolve(where, store_options=task_store_options({}))
     if not isinstance(place.store, str) or place.store.startswith("memory:"):
         raise InvalidRequestError("executors cannot reach a store in the memory of this process: name one by its URL")
     chosen = _choice(LoadMode, given.mode, "mode")

@@ -9,22 +9,21 @@ from typing import cast, get_args
 from uuid import UUID
 
 from shale.core.lazy_dataclass import dataclass
-from shale.core.settings_values import parse_duration_s, parse_integer, parse_size
+from shale.core.settings_values import parse_duration_s, parse_size
 from shale.crypto.aes_gcm import key_file_of, transformer_of
 from shale.engine.location import DatabaseLocation, resolve
 from shale.errors import InvalidRequestError
 from shale.protocol.checkpoints import require_checkpoint_reference
-from shale.store.options import RetryPolicy, StoreOptions
+from shale.store.options import StoreOptions
 from shale.types import EVERYTHING, MANIFEST_VERSION, KeyRange, ManifestVersion
 from shale_spark.codecs import OnDecodeError, ValueCodec, value_codec
+from shale_spark.source.store_options import task_store_options
 
 PARTITION_BYTES = 128 * 1024**2
 TAIL_BYTES = 16 * 1024**2
 """A larger limit would burden Spark's driver, which keeps the plans of all tasks."""
 LIFETIME_S = 1800.0
 _LIFETIME_MIN_S = 30.0
-_STORE_RETRIES_MAX = 10
-"""A task that cannot reach its store fails after some seconds, and Spark tries it elsewhere."""
 _KEY_FILE = "store.encryption_key_file"
 
 KEY_FORMATS = ("utf8", "hex", "base64", "repr")
@@ -266,5 +265,4 @@ def _on_bad(text: str) -> OnDecodeError:
 def _store_options(given: Mapping[str, str]) -> StoreOptions:
     config = {name.removeprefix("store."): value for name, value in given.items() if name.startswith("store.")}
     config.pop(_KEY_FILE.removeprefix("store."), None)  # it configures the data, not the store
-    retries = parse_integer(config.pop("max_retries", str(_STORE_RETRIES_MAX)), name="store.max_retries")
-    return replace(StoreOptions(config=config), retry=RetryPolicy(retries_max=retries))
+    return task_store_options(config)

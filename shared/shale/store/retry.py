@@ -121,8 +121,9 @@ class RetryingStore(StoreWrapper):
             stamped[PUT_ID] = str(self._env.ids.ulid())
         try:
             return await self.retry("put", lambda: self._attempt(key, data, mode, stamped))
-        except (AlreadyExists, DeadlineExceeded, Precondition):
-            if not self._sends_attributes:
+        except (AlreadyExists, DeadlineExceeded, Precondition) as error:
+            is_silent = isinstance(error, DeadlineExceeded) and not self._has_answered
+            if is_silent or not self._sends_attributes:
                 raise
             found = await self.head(key)
             if found is None or (found.attributes or {}).get(PUT_ID) != stamped[PUT_ID]:

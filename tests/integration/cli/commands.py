@@ -23,10 +23,11 @@ def shale(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess
     return run("shale_cli", *arguments, stdin=stdin, env={**ENVIRONMENT, **environment}, folder=Path.cwd())
 
 
-def program(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def program(*arguments: str, timeout_s: float = 120, **environment: str) -> subprocess.CompletedProcess[bytes]:
     """Run a command with its own interpreter, as a user starts it."""
     command = [sys.executable, "-m", "shale_cli", *arguments]
-    return subprocess.run(command, capture_output=True, env=ENVIRONMENT, check=False, timeout=120)
+    env = {**ENVIRONMENT, **environment}
+    return subprocess.run(command, capture_output=True, env=env, check=False, timeout=timeout_s)
 
 
 def answer(*arguments: str, **environment: str) -> Any:

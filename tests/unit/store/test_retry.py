@@ -4,6 +4,7 @@ import random
 import weakref
 from array import array
 from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -88,6 +89,25 @@ async def test_a_timeout_ends_a_request_without_an_answer() -> None:
     store = RetryingStore(Silent(), Env.system(), RetryPolicy(timeout_s=0.01))
     with pytest.raises(DeadlineExceeded, match=r"head failed for 0\.01 s, no answer came"):
         await store.head("k")
+
+
+async def test_a_create_that_a_silent_store_does_not_answer_is_not_looked_up() -> None:
+    """The question whether it has succeeded would not be answered, either."""
+    asked = []
+
+    class Silent(MemoryStore):
+        async def put(self, *args: Any, **kwargs: Any) -> Any:
+            asked.append("put")
+            await anyio.sleep_forever()
+
+        async def head(self, key: str) -> ObjectMeta | None:
+            asked.append("head")
+            await anyio.sleep_forever()
+
+    store = RetryingStore(Silent(), Env.system(), RetryPolicy(timeout_s=0.01))
+    with pytest.raises(DeadlineExceeded, match="put failed"):
+        await store.put("k", b"v", mode=CREATE)
+    assert asked == ["put"]
 
 
 async def test_the_first_answer_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from shale.engine.reader.options import ReaderMode, ReaderOptions
 from shale.engine.reader.state import ReaderState, ReaderStateBuilder
 from shale.engine.reader.tables import ReplayedTables, needs_new_state
 from shale.env import Env
-from shale.errors import CheckpointMissing, InvalidDbState, ManifestMissing, ShaleError
+from shale.errors import AccessDenied, CheckpointMissing, InvalidDbState, ManifestMissing, ShaleError
 from shale.protocol.checkpoints import release_checkpoints, resolve_checkpoint
 from shale.protocol.manifest_store import ManifestStore, StoredManifest
 from shale.protocol.versioned import Versioned
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 _CLOSE_LIMIT_S: Final = 10.0
+_READ_ONLY_HINT: Final = "a reader writes a checkpoint of its state: permit that, or open with follow_latest=True"
 log = get_logger("reader")
 
 
@@ -83,6 +84,7 @@ class Follower:
             through_wal_id: at a checkpoint, also replay the WAL files after it, up to this one.
 
         Raises:
+            AccessDenied: a checkpoint is to be created, and the store permits no writes.
             CheckpointMissing: the checkpoint is not listed, or has expired.
             AmbiguousCheckpoint: several checkpoints have the name.
             ManifestMissing: the checkpoint's version is gone.
@@ -91,7 +93,10 @@ class Follower:
         """
         match self._options.mode:
             case ReaderMode.MANAGED:
-                await self._replace()
+                try:
+                    await self._replace()
+                except AccessDenied as error:
+                    raise AccessDenied(f"{error}; {_READ_ONLY_HINT}") from error
             case ReaderMode.CHECKPOINT:
                 await self._open_checkpoint(through_wal_id)
             case ReaderMode.FOLLOW_LATEST:

@@ -9,11 +9,18 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from shale.errors import InvalidRequestError
+from shale.errors import InvalidRequestError, WrongType
 from shale.store.cloud_store import translate_errors
 from shale.store.options import RetryPolicy, StoreOptions
 
 _BACKENDS: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+_HINTS = {
+    "Account must be specified": "set account_name and account_key in store_options, or AZURE_STORAGE_ACCOUNT_NAME and "
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "Missing SecretAccessKey": "set secret_access_key in store_options, or AWS_SECRET_ACCESS_KEY",
+    "Missing AccessKeyId": "set access_key_id in store_options, or AWS_ACCESS_KEY_ID",
+}
+"""What to do about the text of an error; obstore only says what is missing."""
 _ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": (), "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")}
 
 
@@ -37,7 +44,8 @@ def _backend(url: str, options: StoreOptions, retry_config: Mapping[str, Any]) -
         "timeout": f"{options.request_timeout_s:g}s",
         "connect_timeout": f"{options.connect_timeout_s:g}s",
     }
-    if _is_plain_http(scheme, options.config):
+    if any(urlsplit(endpoint).scheme == "http" for endpoint in _endpoints(url, options.config)):
+        # obstore reads the provider's variables itself, but explicit client options hide its AWS_ALLOW_HTTP.
         client["allow_http"] = True
     client |= options.client
     try:
@@ -45,17 +53,31 @@ def _backend(url: str, options: StoreOptions, retry_config: Mapping[str, Any]) -
             bucket, config=dict(options.config), client_options=client, retry_config=dict(retry_config)
         )
     except (BaseError, ValueError) as error:
-        raise InvalidRequestError(f"{url}: {translate_errors.first_line(error)}") from error
+        reason = translate_errors.first_line(error)
+        hint = next((f": {hint}" for text, hint in _HINTS.items() if text in reason), "")
+        raise InvalidRequestError(f"{url}: {reason}{hint}") from error
 
 
-def _is_plain_http(scheme: str, config: Mapping[str, str]) -> bool:
-    """Return whether the endpoint is an ``http://`` URL, which then is allowed.
+def _endpoints(url: str, config: Mapping[str, str]) -> list[str]:
+    """Return the endpoints of the options and of the provider's variables.
 
-    obstore reads the provider's variables itself, but explicit client options hide its AWS_ALLOW_HTTP.
+    Raises:
+        WrongType: an endpoint is no text.
+        InvalidRequestError: an endpoint is no URL.  The first request to it would panic.
     """
-    named = [value for name, value in config.items() if "endpoint" in name.lower()]
-    named += [os.environ[name] for name in _ENDPOINTS[scheme] if name in os.environ]
-    return any(urlsplit(endpoint).scheme == "http" for endpoint in named)
+    named = {name: value for name, value in config.items() if "endpoint" in name.lower()}
+    variables = _ENDPOINTS[url.partition("://")[0]]
+    named |= {name: os.environ[name] for name in variables if name in os.environ}
+    for name, endpoint in named.items():
+        if not isinstance(endpoint, str):
+            raise WrongType(f"{url}: {name} is of type {type(endpoint).__name__}: give a URL, http://localhost:9000")
+        if urlsplit(endpoint).scheme not in {"http", "https"} or not urlsplit(endpoint).netloc:
+            raise InvalidRequestError(
+                f"{url}: {name} {endpoint!r} is not a URL: write http://{endpoint} or https://{endpoint}"
+                if "://" not in endpoint
+                else f"{url}: {name} {endpoint!r} is not a URL such as https://localhost:9000"
+            )
+    return list(named.values())
 
 
 def _retry_config(policy: RetryPolicy) -> dict[str, Any]:

@@ -27,6 +27,14 @@ _TIMEOUT = re.compile(r"TimedOut|kind: Timeout|operation timed out")
 _CREATE_LOST = re.compile(r"BlobAlreadyExists|ContainerAlreadyExists")
 """Azure's codes with status 409 where others return 412.  Every other 409 is undecided and is retried."""
 
+_MACHINE = re.compile(r"//(169\.254\.169\.254|169\.254\.170\.2|metadata(\.google\.internal)?)[:/]")
+"""The services that give the credentials of a machine in a cloud."""
+_CREDENTIALS = {
+    "s3": "access_key_id and secret_access_key in store_options, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "service_account in store_options, or GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "account_key in store_options, or AZURE_STORAGE_ACCOUNT_KEY",
+}
+
 _THROTTLE_STATUS = {"429", "503"}
 _AUTH_STATUS = {"401", "403"}
 
@@ -46,10 +54,22 @@ def translated(error: BaseException, url: str, op: str, key: str) -> ShaleError:
         return NotFoundError(f"{url}: there is no such bucket")
     denied = isinstance(error, PermissionDeniedError | UnauthenticatedError | PermissionError)
     if denied or status in _AUTH_STATUS:
-        return AccessDenied(f"{url}: the store refused the credentials: {first_line(error)}")
+        who = "the store refused the credentials"
+        return AccessDenied(f"{url}: {_without_credentials(url, text) or who}: {first_line(error)}")
     if isinstance(error, NotSupportedError | NotImplementedError) or status == "501":
         return NotSupported("conditional put" if op == "put" else op, url)
-    return RequestFailed(f"{where}: {first_line(error)}", _type_of(text, status))
+    missing = _without_credentials(url, text)
+    return RequestFailed(f"{where}: {f'{missing}: ' if missing else ''}{first_line(error)}", _type_of(text, status))
+
+
+def _without_credentials(url: str, text: str) -> str:
+    """Return what to do about a request for credentials of the machine; empty if it was another request.
+
+    Such a request is only sent if no credentials were found, and fails on every machine outside of the cloud.
+    """
+    if not _MACHINE.search(text):
+        return ""
+    return f"no credentials were found, and this machine has none: set {_CREDENTIALS[url.partition('://')[0]]}"
 
 
 def check_bucket(error: FileNotFoundError, url: str) -> None:
