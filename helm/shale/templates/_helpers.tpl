@@ -146,7 +146,9 @@ spec:
           {{- end }}
           {{- with $root.Values.auth }}
           {{- if .existingSecret }}
-          - secret: {name: {{ .existingSecret }}, items: [{key: {{ .secretKey }}, path: http__bearer_token}]}
+          {{- with .secretKey }}
+          - secret: {name: {{ $root.Values.auth.existingSecret }}, items: [{key: {{ . }}, path: http__bearer_token}]}
+          {{- end }}
           {{- $secret := .existingSecret }}
           {{- range $role, $key := .roleKeys }}
           - secret: {name: {{ $secret }}, items: [{key: {{ $key }}, path: tokens__{{ $role }}}]}

@@ -88,6 +88,9 @@ def test_the_default_chart_has_three_deployments() -> None:
         ((*MINIMAL, "--set", "gc.mode=cronjob"), "gc.schedule"),
         ((*MINIMAL, "--set", "gc.schedule=@hourly"), "gc.mode"),
         ((*MINIMAL, "--set", "gc.mode=job"), "daemon"),
+        ((*MINIMAL, "--set", "auth.roleKeys.read=readers"), "auth.existingSecret"),
+        ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.secretKey="), "auth.roleKeys"),
+        ((*MINIMAL, "--set", "auth.existingSecret=tokens", "--set", "auth.roleKeys.root=readers"), "root"),
     ],
 )
 def test_mistakes_are_refused_early(arguments: tuple[str, ...], complaint: str) -> None:
@@ -189,6 +192,18 @@ def test_the_collector_as_a_job(tmp_path: Path) -> None:
     assert "SlateDBCompactorDown" in alerts
     assert not {"SlateDBGCDown", "ShaleRESPErrors"} & alerts
     assert "gc" in str(objects["PodMonitor", ""]["spec"]["selector"]["matchExpressions"])
+
+
+def test_tokens_with_a_role_need_no_other_token() -> None:
+    keys = ("--set", "auth.existingSecret=tokens", "--set", "auth.secretKey=", "--set", "auth.roleKeys.write=apps")
+    pods = [
+        each["spec"]["template"]["spec"] for (kind, _), each in render(*MINIMAL, *keys).items() if kind == "Deployment"
+    ]
+    assert len(pods) == 3
+    for pod in pods:
+        (volume,) = [each for each in pod["volumes"] if each["name"] == "secrets"]
+        (source,) = volume["projected"]["sources"]
+        assert source["secret"] == {"name": "tokens", "items": [{"key": "apps", "path": "tokens__write"}]}
 
 
 def test_rules_and_dashboards_are_shipped() -> None:
