@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 
 from shale.admin.compactions import CompactionAdmin
+from shale.api.admin_openapi import openapi_route
+from shale.api.compactions_openapi import COMPACTIONS, SCHEMAS
 from shale.console.install import add_console
 from shale.service.process import Process
 from shale_compactor.admin_api import CompactionsApi
@@ -51,6 +53,7 @@ async def _compact(process: Process[CompactorSettings], executor: JobExecutor | 
     admin = CompactionAdmin(process.store, process.root, process.env, process.metrics)
     for route in CompactionsApi(admin, changed=coordinator.wake).routes():
         process.admin.add_route(route)
+    process.admin.add_route(openapi_route(COMPACTIONS, schemas=SCHEMAS))
     add_console(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(compactor.run, name="compactor")

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from shale.api.admin_openapi import openapi_route
 from shale.api.build import build_reader_api
 from shale.console.install import add_console
 from shale.engine.db_reader import DbReader
@@ -46,6 +47,7 @@ async def run_reader(process: Process[ReaderSettings]) -> None:
                 sample_rate=settings.metrics.sample_rate,
                 tokens=data_tokens(process),
             )
+            process.admin.add_route(openapi_route())
             add_console(process, opened)
             await serve_database(process, ports, opened, api)
         finally:

@@ -10,9 +10,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import cycle
 from pathlib import Path
+from statistics import median
 
 import msgpack
 
@@ -20,6 +21,7 @@ from tests.bench.line import BenchLine
 from tests.integration.daemons.daemon_process import Daemon, running
 
 ROUNDS = 10
+IDLE_ROUNDS = 4
 WINDOW_S = 4.0
 """Two states of the console."""
 
@@ -121,6 +123,13 @@ def measured(daemon: Daemon, load: Load) -> tuple[float, float]:
     return (cpu_s(daemon.process.pid) - cpu) / rows * 1e6, (time.perf_counter() - now) / rows * 1e6
 
 
+def busy_percent(daemon: Daemon) -> float:
+    """Return the share of a core that a process takes in one window, in percent."""
+    begun_s = cpu_s(daemon.process.pid)
+    time.sleep(WINDOW_S)
+    return (cpu_s(daemon.process.pid) - begun_s) / WINDOW_S * 100
+
+
 def console_lines() -> Iterator[BenchLine]:
     """Time per row with an open console, and as the reference without one."""
     if not sys.platform.startswith("linux"):
@@ -128,17 +137,34 @@ def console_lines() -> Iterator[BenchLine]:
         return
     alone: list[tuple[float, float]] = []
     watched: list[tuple[float, float]] = []
+    quiet: list[float] = []
+    shown: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
-        place = ("--url", f"file://{directory}/store/db", "--port", "0", "--set", "l0_max_ssts=100000")
+        place = ["--url", f"file://{directory}/store/db", "--port", "0"]
+        # Nothing compacts here, so that only the writer has work.
+        place += ["--set", "l0_max_ssts=100000", "--set", "l0_max_ssts_per_key=100000"]
         with running("shale_writer", *place, log=Path(directory) / "log", is_fresh=True) as daemon:
             load, admin_port = Load(daemon.port("port")), daemon.port("admin_port")
-            with load.running():
+            with load.running(), open_console(admin_port):
+                time.sleep(WINDOW_S)
+            for _ in range(IDLE_ROUNDS):
+                quiet.append(busy_percent(daemon))
                 with open_console(admin_port):
-                    time.sleep(WINDOW_S)
-                for _ in range(ROUNDS):
-                    alone.append(measured(daemon, load))
-                    with open_console(admin_port):
-                        watched.append(measured(daemon, load))
+                    shown.append(busy_percent(daemon))
+            load = Load(daemon.port("port"))
+            with load.running():
+                for number in range(ROUNDS):
+                    # The database grows: each of the two comes first in every other round.
+                    for is_open in (False, True) if number % 2 else (True, False):
+                        with open_console(admin_port) if is_open else nullcontext():
+                            (watched if is_open else alone).append(measured(daemon, load))
+    yield BenchLine(
+        name="CPU of an idle writer, console open",
+        ours=median(shown),
+        reference=median(quiet),
+        unit="% core",
+        target="difference <= 1",
+    )
     for column, what in enumerate(("CPU time of the writer", "time")):
         ours, reference = ([each[column] for each in found] for found in (watched, alone))
         yield BenchLine.of_rounds(f"a row, console open: {what}", ours, reference, unit="us", target=TARGET)

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 
+from shale.api.admin_openapi import openapi_route
 from shale.console.install import add_console
 from shale.errors import LatestRecordMissing
 from shale.protocol.compactions_store import CompactionsStore
@@ -56,6 +57,7 @@ async def _work(process: Process[WorkerSettings], executor: JobExecutor) -> None
     process.add_reload_callback(lambda new: worker.reconfigure(new.worker_options()))
     interval_s = LONGEST_POLL * settings.compactor_options.worker.compactions_poll_interval
     process.health.add_ready_check("poll", poll_check(process.env.clock, lambda: worker.last_poll_s, interval_s))
+    process.admin.add_route(openapi_route())
     add_console(process)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(worker.run, name="worker")

@@ -219,8 +219,13 @@ def checkpoint_paths(*, with_scope: bool) -> Json:
     }
 
 
-def openapi_route(*paths: Json) -> Route:
-    """Return the route ``/openapi.json`` of a process with these paths and the log level."""
+def openapi_route(*paths: Json, schemas: Json | None = None) -> Route:
+    """Return the route ``/openapi.json`` of a process with these paths and the log level.
+
+    Args:
+        paths: calls by path.
+        schemas: the named schemas that they use, besides ``Problem``.
+    """
     described: Json = dict(LOG_LEVEL)
     for each in paths:
         described |= each
@@ -230,7 +235,7 @@ def openapi_route(*paths: Json) -> Route:
         "tags": [{"name": "admin", "description": "Administration of one process."}],
         "paths": {path: {method: _tagged(call) for method, call in calls.items()} for path, calls in described.items()},
         "components": {
-            "schemas": {"Problem": PROBLEM},
+            "schemas": {"Problem": PROBLEM, **(schemas or {})},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"bearer": []}],

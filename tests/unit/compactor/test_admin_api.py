@@ -2,10 +2,13 @@
 
 from contextlib import asynccontextmanager
 
+import jsonschema
 import pytest
 from pydantic import SecretStr
 
 from shale.admin.compactions import CompactionAdmin
+from shale.api.admin_openapi import openapi_route
+from shale.api.compactions_openapi import COMPACTIONS, SCHEMAS
 from shale.compaction.requests import Spec, request_json
 from shale.env import SystemClock
 from shale.format.names import deleting_key
@@ -42,7 +45,8 @@ async def served(*entries, token=None):
         Health(SystemClock(), metrics), metrics, AccessTokens([] if token is None else [(token, Role.ADMIN)])
     )
     admin = CompactionAdmin(harness.store, "db", harness.new_env(5))
-    for route in CompactionsApi(admin, changed=lambda: looks.append(1)).routes():
+    described = openapi_route(COMPACTIONS, schemas=SCHEMAS)
+    for route in (*CompactionsApi(admin, changed=lambda: looks.append(1)).routes(), described):
         app.add_route(route)
     async with admin_client(app) as client:
         yield harness, client, looks
@@ -176,3 +180,28 @@ async def test_what_is_not_served_is_a_problem_document_as_well():
         told = problem(await client.delete(PATH), 405)
         assert told["detail"].startswith(f"DELETE {PATH}: method not allowed")
         problem(await client.get("/v1/admin/compaction"), 404)
+
+
+async def test_the_port_describes_what_it_takes_and_answers():
+    async with served(entry(900, spec((2, 1), to=9), S.RUNNING)) as (_, client, _):
+        document = (await client.get("/openapi.json")).json()
+
+        def validator(name):
+            return jsonschema.Draft202012Validator({**document["components"]["schemas"][name], **shared})
+
+        shared = {"components": document["components"]}
+        served_paths = {PATH, *(f"{PATH}/{{compaction_id}}{end}" for end in ("", "/cancel", "/retry"))}
+        assert served_paths < set(document["paths"])
+        for request in ({"Full": {}}, {"FullSegment": {"segment": list(b"log")}}):
+            validator("CompactionRequest").validate(request)
+            answer = await client.post(f"{PATH}?dry_run=true", json=request)
+            assert answer.status_code == 200, answer.text
+            validator("Compactions").validate(answer.json())
+        listed = (await client.get(PATH)).json()
+        validator("Compactions").validate(listed)
+        (only,) = listed["compactions"]
+        assert set(only) == set(document["components"]["schemas"]["Compaction"]["properties"])
+        validator("CompactionRequest").validate(only["request"])
+        validator("OneCompaction").validate((await client.get(f"{PATH}/{only['id']}")).json())
+        for wrong in ("Full", {"Full": {}, "Spec": {}}, {"Spec": {"sources": [{"SortedRun": "3"}]}}):
+            assert not validator("CompactionRequest").is_valid(wrong)
