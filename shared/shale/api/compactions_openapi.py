@@ -44,7 +44,7 @@ _COMPACTION = _object(
         "target": {**_or_none(INT), "description": "Id of the new sorted run; null for a drain."},
         "request": named("CompactionRequest"),
         "progress": named("CompactionProgress"),
-        "outputs": _list_of(_object({"id": TEXT, "bytes": INT})),
+        "outputs": _list_of(named("CompactionOutput")),
         **_time("created_at"),
         **_time("started_at"),
         **_time("completed_at"),
@@ -55,31 +55,33 @@ _COMPACTION = _object(
         "error_message": _or_none(TEXT),
     }
 )
-_SOURCES = _list_of(
-    {"oneOf": [table({"SortedRun": INT}, required=("SortedRun",)), table({"SstView": TEXT}, required=("SstView",))]}
-)
-_MERGE = {"segment": _BYTES, "sources": _SOURCES, "destination": _or_none(INT)}
-_SPEC: Json = {
-    "oneOf": [
-        table({"Tiered": table(_MERGE, required=("sources",))}, required=("Tiered",)),
-        table(
-            {"DrainSegment": table({"segment": _BYTES, "sources": _SOURCES}, required=("sources",))},
-            required=("DrainSegment",),
-        ),
-        table(_MERGE, required=("sources",)),
-    ]
-}
-_REQUEST: Json = {
-    "oneOf": [
-        table({"Full": table({})}, required=("Full",)),
-        table({"FullSegment": table({"segment": _BYTES}, required=("segment",))}, required=("FullSegment",)),
-        table({"Spec": _SPEC}, required=("Spec",)),
-    ],
-    "description": "All runs of every tree, all runs of one segment, or exactly these sources.",
+_SOURCES = _list_of({"oneOf": [named("SortedRunSource"), named("SstViewSource")]})
+# Generators name the classes of nested objects themselves, and not always uniquely: each has a name here.
+_REQUESTS: Json = {
+    "CompactionRequest": {
+        "oneOf": [named("CompactAll"), named("CompactSegment"), named("CompactSources")],
+        "description": "All runs of every tree, all runs of one segment, or exactly these sources.",
+    },
+    "CompactAll": table({"Full": named("CompactAllOptions")}, required=("Full",)),
+    "CompactAllOptions": table({}),
+    "CompactSegment": table({"FullSegment": named("SegmentName")}, required=("FullSegment",)),
+    "SegmentName": table({"segment": _BYTES}, required=("segment",)),
+    "CompactSources": table(
+        {"Spec": {"oneOf": [named("TieredRequest"), named("DrainRequest"), named("MergedSources")]}}, required=("Spec",)
+    ),
+    "TieredRequest": table({"Tiered": named("MergedSources")}, required=("Tiered",)),
+    "DrainRequest": table({"DrainSegment": named("DrainedSources")}, required=("DrainSegment",)),
+    "MergedSources": table(
+        {"segment": _BYTES, "sources": _SOURCES, "destination": _or_none(INT)}, required=("sources",)
+    ),
+    "DrainedSources": table({"segment": _BYTES, "sources": _SOURCES}, required=("sources",)),
+    "SortedRunSource": table({"SortedRun": INT}, required=("SortedRun",)),
+    "SstViewSource": table({"SstView": TEXT}, required=("SstView",)),
 }
 SCHEMAS: Json = {
-    "CompactionRequest": _REQUEST,
+    **_REQUESTS,
     "Compaction": _COMPACTION,
+    "CompactionOutput": _object({"id": TEXT, "bytes": INT}),
     "CompactionProgress": _PROGRESS,
     "CompactionWorker": _WORKER,
     "Compactions": _object({"schema_version": INT, "compactions": _list_of(named("Compaction"))}),
