@@ -24,14 +24,24 @@ def decode_row(data: bytes) -> Mapping[str, Any]:
     Raises:
         InvalidRequestError: it is not such a stream.
     """
+    found: Mapping[str, Any] = _only_row(data).to_pylist()[0]
+    return found
+
+
+def decode_scalars(data: bytes) -> Mapping[str, Any]:
+    """Return the fields like ``decode_row``, as Arrow scalars, which keep their types."""
+    row = _only_row(data)
+    return {name: row.column(name)[0] for name in row.column_names}
+
+
+def _only_row(data: bytes) -> Any:
     try:
-        rows = pa.ipc.open_stream(data).read_all().to_pylist()
+        rows = pa.ipc.open_stream(data).read_all()
     except (pa.ArrowException, OSError) as error:
         raise InvalidRequestError(str(error)) from error
-    if len(rows) != 1:
-        raise InvalidRequestError(f"it has {len(rows)} rows")
-    found: Mapping[str, Any] = rows[0]
-    return found
+    if rows.num_rows != 1:
+        raise InvalidRequestError(f"it has {rows.num_rows} rows")
+    return rows
 
 
 def as_stream(batch: Any) -> bytes:

@@ -76,8 +76,7 @@ class RecordTable:
         try:
             if self._schema is None:
                 names = list(dict.fromkeys(name for record in records for name in record))
-                columns = {name: pa.array([record.get(name) for record in records]) for name in names}
-                table = pa.table(columns)
+                table = pa.table({name: _column([record.get(name) for record in records]) for name in names})
                 self._schema = table.schema
                 self._writer = open_writer(self._target, self._schema, self._format).__enter__()
             else:
@@ -88,8 +87,9 @@ class RecordTable:
                         raise InvalidRequestError(
                             f"a row has the column {min(unknown)!r}, which the first rows have not: use ndjson"
                         )
-                table = pa.Table.from_pylist(list(records), schema=self._schema)
-        except pa.ArrowException as error:
+                columns = [_column([record.get(each.name) for record in records], each.type) for each in self._schema]
+                table = pa.table(columns, schema=self._schema)
+        except (pa.ArrowException, TypeError) as error:
             raise InvalidRequestError(f"the rows have columns of several types: {error}; use ndjson") from error
         self._writer.write_table(table)
 
@@ -98,6 +98,15 @@ class RecordTable:
         if self._writer is None:
             self._writer = open_writer(self._target, pa.schema([]), self._format).__enter__()
         self._writer.close()
+
+
+def _column(values: list[Any], type_: Any = None) -> Any:
+    """Return values as a column; those that are Arrow scalars keep their type."""
+    types = {value.type for value in values if isinstance(value, pa.Scalar) and not pa.types.is_null(value.type)}
+    if types <= {type_} or (type_ is None and len(types) == 1):
+        typed = [None if isinstance(value, pa.Scalar) and not value.is_valid else value for value in values]
+        return pa.array(typed, type_ or next(iter(types), None))
+    return pa.array([value.as_py() if isinstance(value, pa.Scalar) else value for value in values], type_)
 
 
 def read(

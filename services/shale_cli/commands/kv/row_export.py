@@ -180,7 +180,8 @@ def _recorder(to: Target, output: Output) -> Callable[["Row"], Mapping[str, Any]
     """Return the function that makes a record of a row."""
     layout = to.layout
     if layout.value_format is not None:
-        decode, value_format = decoder_of(layout.value_format), layout.value_format.value
+        decode = decoder_of(layout.value_format, keeps_types=to.format in ("parquet", "arrow"))
+        value_format = layout.value_format.value
 
         def decoded(row: "Row") -> Mapping[str, Any]:
             key = to_text(output, "the key", row.key)

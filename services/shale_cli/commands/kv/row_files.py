@@ -127,6 +127,10 @@ def _bytes(output: Output, data: Mapping[str, Any], name: str) -> bytes:
         return base64.b64decode(encoded, validate=True)
     if isinstance(text, str):
         return to_bytes(output, name, text)
+    if text is not None:
+        raise InvalidRequestError(
+            f"{name} is not text: give --key, and --value or --value-format, which take any value"
+        )
     raise InvalidRequestError(f"{name}_b64 or {name} is missing")
 
 

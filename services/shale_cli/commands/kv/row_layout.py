@@ -136,15 +136,17 @@ def encoder_of(value_format: ValueFormat) -> Callable[[Mapping[str, Any]], bytes
     return _json
 
 
-def decoder_of(value_format: ValueFormat) -> Callable[[bytes], Mapping[str, Any]]:
+def decoder_of(value_format: ValueFormat, *, keeps_types: bool = False) -> Callable[[bytes], Mapping[str, Any]]:
     """Return the function that makes named fields of a value; raises like ``encoder_of``.
+
+    ``keeps_types``: the fields of an Arrow row are Arrow scalars.
 
     Its ``ValueError`` or ``InvalidRequestError`` tells that the value has another format.
     """
     if value_format is ValueFormat.ARROW_ROW:
-        from shale_cli.commands.kv.arrow_row import decode_row
+        from shale_cli.commands.kv.arrow_row import decode_row, decode_scalars
 
-        return decode_row
+        return decode_scalars if keeps_types else decode_row
     if value_format is ValueFormat.MSGPACK:
         import msgpack
 

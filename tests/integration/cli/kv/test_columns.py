@@ -149,6 +149,7 @@ def test_what_json_lacks_is_text(golden: Golden, url: str, tmp_path: Path) -> No
         ("a.ndjson", "{}\n", ("--value", "y", "--value-format", "json"), "give either --value or --value-format"),
         ("a.arrow", "nonsense", (), "a.arrow: "),
         ("a.csv", "key,value\n,1\n", (), "a.csv, line 2: key of 0 bytes: must be between 1 and 65535"),
+        ("a.ndjson", '{"key": "a", "value": 5}\n', (), "line 1: value is not text: give --key, and --value"),
         ("a.csv", "id,n,n\n1,2,3\n", ("--key", "id", "--value-format", "json"), "several columns 'n'"),
         ("a.csv", "key,value,key\n1,2,3\n", (), "several columns 'key'"),
         ("a.csv", b"key,value\na,1\nb,\xe9\n", (), "byte 0xe9 is not UTF-8: convert the file"),
@@ -204,6 +205,28 @@ def test_columns_of_any_type(golden: Golden, url: str, tmp_path: Path) -> None:
     assert shale("kv", "get", "ff", "--key-format", "hex", "--raw", "-u", url).stdout == b"\xfe"
     golden.run("kv", "import", str(tmp_path / "a.arrow"), *("--key", "k", "--value-format", "json"), "-u", url)
     assert json.loads(value_of(golden, url, "b")) == {"v": "MQ==", "at": None}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_arrow_rows_keep_their_types(golden: Golden, url: str, tmp_path: Path, suffix: str) -> None:
+    """Also types that Python has not, and columns of which the first rows are null."""
+    table = pa.table(
+        {
+            "id": ["a", "b", "c"],
+            "map": pa.array([None, [("x", 1)], []], pa.map_(pa.string(), pa.int32())),
+            "list": pa.array([None, [1, None], []], pa.list_(pa.int16())),
+            "price": pa.array([Decimal("1.50"), None, Decimal(2)], pa.decimal128(9, 2)),
+            "at": pa.array([1, None, 2], pa.timestamp("ns", tz="Europe/Berlin")),
+            "big": pa.array([2**64 - 1, None, 0], pa.uint64()),
+            "none": pa.array([None, None, None], pa.int8()),
+        }
+    )
+    pq.write_table(table, tmp_path / "rows.parquet")
+    golden.run("kv", "import", str(tmp_path / "rows.parquet"), *MAPPED, "arrow-row", "-u", url)
+    back = tmp_path / f"back.{suffix}"
+    golden.run("kv", "export", str(back), *MAPPED, "arrow-row", "-u", url)
+    found = pq.read_table(back) if suffix == "parquet" else pa.ipc.open_stream(back.read_bytes()).read_all()
+    assert found.equals(pq.read_table(tmp_path / "rows.parquet"))
 
 
 @pytest.mark.parametrize(
